@@ -1,0 +1,34 @@
+# Every target sets up what it needs in .venv and then does its job.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-slow bench check clean
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+demo: $(READY)  ## a study from start to end, with its chart
+	$(BIN)/hoptree demo
+
+check: $(READY)  ## style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check  ## all that must hold before a change lands
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: $(READY)  ## minutes: 20,000 histories, the large simulated study
+	$(BIN)/python -m pytest -n 2 -m slow
+
+bench: $(READY)  ## speed and quality of decisions; figures go to bench/RESULTS.md
+	$(BIN)/python bench/decisions.py
+	$(BIN)/python bench/throughput.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

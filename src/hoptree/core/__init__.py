@@ -1,0 +1,1 @@
+"""Pure: records, schedules, plan, policies, engine, invariants. No clock, no I/O."""
