@@ -1,0 +1,282 @@
+"""The simulated backend: real decisions on a virtual clock."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Literal, NamedTuple, TypeAlias, assert_never, final
+
+from hoptree.backends.protocol import Order
+from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit
+from hoptree.core.events import (
+    Event,
+    StateEvaluated,
+    StateLost,
+    UnitCancelled,
+    UnitFailed,
+    UnitFinished,
+    WorkerJoined,
+    WorkerLost,
+)
+from hoptree.core.lineage import Values
+from hoptree.simulator.cluster import Cluster, WorkerSpec
+from hoptree.simulator.faults import Crash, FlakyUnits, StateLoss
+from hoptree.simulator.workload import Landscape
+
+Kind: TypeAlias = Literal["unit", "evaluation", "failed", "down"]
+
+
+class Did(NamedTuple):
+    """What a worker did, for charts."""
+
+    worker: str
+    start: float
+    end: float
+    kind: Kind
+    node: int
+    partition: int
+    epoch: int
+
+
+class Due(NamedTuple):
+    """The end of a unit or of an evaluation; void if the worker's turn has changed since."""
+
+    worker: _Worker
+    action: RunUnit | Evaluate
+    turn: int
+    evaluated: bool
+
+
+Happening: TypeAlias = Callable[[], list[Event]] | Due
+
+
+@final
+class _Worker:
+    __slots__ = ("begun", "busy", "here", "queue", "spec", "turn")
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self.spec = spec
+        self.here = False
+        self.queue: list[tuple[float, RunUnit | Evaluate]] = []
+        self.busy: RunUnit | Evaluate | None = None
+        self.begun = 0.0
+        self.turn = 0  # what is on the clock counts only while the turn is the same
+
+
+@final
+class SimulatedBackend:
+    """Runs units in no time: their durations come from a landscape, a cluster and a seed."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        partitions: int,
+        landscape: Landscape,
+        *,
+        state_bytes: float = 0.0,
+        evaluation_seconds: float = 0.0,
+        seed: int = 0,
+        record: bool = True,
+    ) -> None:
+        self._cluster = cluster
+        self._landscape = landscape
+        self._evaluation = evaluation_seconds
+        self._random = random.Random(seed)
+        self._workers = {spec.name: _Worker(spec) for spec in cluster.placed(partitions)}
+        self._seconds: dict[int, float] = {}
+        self._values: dict[int, tuple[Values, str]] = {}
+        self._clock: list[tuple[float, int, Happening]] = []
+        self._count = 0
+        self._now = 0.0
+        self._hop = 0.0
+        if cluster.bandwidth or cluster.latency:
+            self._hop = cluster.latency + (state_bytes / cluster.bandwidth if cluster.bandwidth else 0.0)
+        self._state_bytes = state_bytes
+        self._flaky = next((f for f in cluster.faults if isinstance(f, FlakyUnits)), None)
+        self._loss = next((f for f in cluster.faults if isinstance(f, StateLoss)), None)
+        self._volatile = any(isinstance(f, Crash) and f.volatile for f in cluster.faults)
+        self._homes: dict[tuple[int, int], str] = {}
+        self._record = record
+        self.did: list[Did] = []
+        self.hops = 0
+        self.units = 0
+        self.busy_seconds = 0.0
+        self.partitions = partitions
+
+    # --- the backend's four calls -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Let the workers come, and the script's faults with them."""
+        for worker in self._workers.values():
+            self._at(worker.spec.joins + self._cluster.provisioning, self._join(worker))
+        for fault in self._cluster.faults:
+            if isinstance(fault, Crash):
+                worker = self._workers[fault.worker]
+                self._at(fault.at, self._crash(worker, fault))
+                if fault.back is not None:
+                    self._at(fault.back, self._join(worker))
+
+    def submit(self, action: Order) -> None:
+        """Queue a run at its worker, take one back, or forget a state."""
+        match action:
+            case RunUnit():
+                worker = self._workers[action.worker]
+                if action.node not in self._values:
+                    self._values[action.node] = (action.values, action.key)
+                ready = self._now
+                if action.home and action.home != action.worker:
+                    self.hops += 1
+                    ready += self._hop
+                if worker.busy is None and worker.here:
+                    self._begin(worker, action, ready)
+                else:
+                    worker.queue.append((ready, action))
+            case Evaluate():
+                worker = self._workers[action.worker]
+                if worker.busy is None and worker.here:
+                    self._begin(worker, action, self._now)
+                else:
+                    worker.queue.append((self._now, action))
+            case CancelUnit():
+                self._cancel(self._workers[action.worker], action.run)
+            case DropState():
+                self._homes.pop((action.node, action.unit), None)
+            case _:
+                assert_never(action)
+
+    def wait(self) -> tuple[float, list[Event]]:
+        """Move the clock to the next moment at which something happens."""
+        clock = self._clock
+        events: list[Event] = []
+        while clock and not events:
+            self._now = clock[0][0]
+            while clock and clock[0][0] == self._now:
+                events += self._happen(heappop(clock)[2])
+        return self._now, events
+
+    def stop(self) -> None:
+        """Nothing outlives a simulation."""
+
+    # --- what happens -----------------------------------------------------------------------------------
+
+    def _at(self, time: float, happening: Happening) -> None:
+        self._count += 1
+        heappush(self._clock, (time, self._count, happening))
+
+    def _happen(self, happening: Happening) -> list[Event]:
+        if type(happening) is not Due:
+            return happening()  # type: ignore[operator]
+        worker, action, turn, evaluated = happening
+        if turn != worker.turn:
+            return []
+        if evaluated:
+            return self._evaluated(worker, action)
+        assert isinstance(action, RunUnit)
+        return self._finished(worker, action)
+
+    def _join(self, worker: _Worker) -> Callable[[], list[Event]]:
+        def happen() -> list[Event]:
+            worker.here = True
+            return [WorkerJoined(worker.spec.name, worker.spec.partitions, worker.spec.speed)]
+
+        return happen
+
+    def _crash(self, worker: _Worker, fault: Crash) -> Callable[[], list[Event]]:
+        def happen() -> list[Event]:
+            name = worker.spec.name
+            if worker.busy is not None:
+                self._note(worker, "failed", worker.busy)
+            worker.here = False
+            worker.busy = None
+            worker.queue.clear()
+            worker.turn += 1
+            if self._record and fault.back is not None:
+                self.did.append(Did(name, fault.at, fault.back, "down", -1, -1, -1))
+            events: list[Event] = [WorkerLost(name)]
+            if fault.volatile:
+                gone = [place for place, home in self._homes.items() if home == name]
+                for place in gone:
+                    del self._homes[place]
+                events += [StateLost(*place) for place in gone]
+            return events
+
+        return happen
+
+    def _begin(self, worker: _Worker, action: RunUnit | Evaluate, ready: float) -> None:
+        start = ready if ready > self._now else self._now
+        worker.busy = action
+        worker.begun = start
+        if type(action) is RunUnit:
+            seconds = self._seconds.get(action.node)
+            if seconds is None:
+                seconds = self._seconds[action.node] = self._landscape.seconds(action.values)
+            seconds /= worker.spec.speed
+            if self._cluster.noise or self._cluster.stragglers:
+                seconds *= self._unlucky()
+            self._at(start + seconds, Due(worker, action, worker.turn, False))
+        else:
+            self._at(start + self._evaluation / worker.spec.speed, Due(worker, action, worker.turn, True))
+
+    def _unlucky(self) -> float:
+        factor = 1.0
+        if self._cluster.noise:
+            sigma = math.sqrt(math.log1p(self._cluster.noise**2))
+            factor = self._random.lognormvariate(-sigma * sigma / 2, sigma)
+        if self._cluster.stragglers and self._random.random() < self._cluster.stragglers:
+            factor *= self._cluster.straggling
+        return factor
+
+    def _finished(self, worker: _Worker, action: RunUnit) -> list[Event]:
+        """End a unit: hand its state on, evaluate it if asked, and begin what is queued."""
+        self._note(worker, "unit", action)
+        self.units += 1
+        if self._flaky is not None and self._random.random() < self._flaky.probability:
+            self._next(worker)
+            return [UnitFailed(action.run, action.worker, self._flaky.reason)]
+        events: list[Event] = [UnitFinished(action.run, action.worker)]
+        if self._volatile:
+            self._homes[action.node, action.unit + 1] = action.worker
+        if self._loss is not None and self._random.random() < self._loss.probability:
+            self._at(self._now, lambda: [StateLost(action.node, action.unit + 1)])
+        if not action.evaluate:
+            self._next(worker)
+            return events
+        worker.begun = self._now
+        seconds = self._evaluation / worker.spec.speed
+        self._at(self._now + seconds, Due(worker, action, worker.turn, True))
+        return events
+
+    def _evaluated(self, worker: _Worker, action: RunUnit | Evaluate) -> list[Event]:
+        """End an evaluation with its metrics."""
+        if self._evaluation:
+            self._note(worker, "evaluation", action)
+        unit = action.unit + 1 if isinstance(action, RunUnit) else action.unit
+        values, key = self._values[action.node]
+        metrics = self._landscape.metrics(values, unit // self.partitions, key)
+        self._next(worker)
+        return [StateEvaluated(action.run, action.worker, metrics)]
+
+    def _next(self, worker: _Worker) -> None:
+        worker.busy = None
+        if worker.queue:
+            ready, action = worker.queue.pop(0)
+            self._begin(worker, action, ready)
+
+    def _cancel(self, worker: _Worker, run: int) -> None:
+        event = UnitCancelled(run, worker.spec.name)
+        if worker.busy is not None and worker.busy.run == run:
+            self._note(worker, "failed", worker.busy)
+            worker.turn += 1
+            self._at(self._now, lambda: [event])
+            self._next(worker)
+        elif any(action.run == run for _, action in worker.queue):
+            worker.queue = [(ready, action) for ready, action in worker.queue if action.run != run]
+            self._at(self._now, lambda: [event])
+
+    def _note(self, worker: _Worker, kind: Kind, action: RunUnit | Evaluate) -> None:
+        self.busy_seconds += self._now - worker.begun
+        if self._record:
+            partition, epoch = (action.partition, action.epoch) if isinstance(action, RunUnit) else (-1, -1)
+            self.did.append(Did(worker.spec.name, worker.begun, self._now, kind, action.node, partition, epoch))

@@ -1,0 +1,577 @@
+"""The engine: events in, actions out. It decides; others act.
+
+    actions = engine.step(event, now)
+
+Nothing else goes in: no clock, no randomness, no I/O. Its state is a fold over the events, so a journal of them
+rebuilds it exactly. Events that came at one moment are handed in with ``more=True`` but for the last: all are
+taken in before any worker is given work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, assert_never, final
+
+from hoptree.core.actions import (
+    Action,
+    CancelUnit,
+    DropState,
+    Ending,
+    EndTrial,
+    Report,
+)
+from hoptree.core.demand import Demand
+from hoptree.core.dispatch import Dispatcher
+from hoptree.core.errors import ProtocolError, WorkloadError
+from hoptree.core.events import (
+    Event,
+    StateEvaluated,
+    StateLost,
+    TrialAsked,
+    TrialBranched,
+    TrialExtended,
+    TrialStopped,
+    UnitCancelled,
+    UnitFailed,
+    UnitFinished,
+    WorkerDrained,
+    WorkerJoined,
+    WorkerLost,
+)
+from hoptree.core.gates import Gates
+from hoptree.core.lineage import Phase, branched
+from hoptree.core.plan import Cost, Cursor, Node, Place, Plan, Run, State, Trial
+from hoptree.core.policies import Policy, make_policy
+from hoptree.core.settings import Settings
+from hoptree.core.workers import Worker, Workers
+
+
+@final
+class Engine:
+    """Plans and schedules all trials; see the module."""
+
+    def __init__(self, settings: Settings, cost: Cost | None = None, policy: Policy | None = None) -> None:
+        self.settings = settings
+        self.plan = Plan(settings.partitions, cost)
+        self.demand = Demand(settings.partitions)
+        self.workers = Workers(settings.partitions)
+        policy = policy or make_policy(settings, self.demand, self.workers.pace)
+        self._gates = Gates(settings.partitions, self.demand)
+        self._dispatcher = Dispatcher(settings, policy, self.demand, self.workers, self._gates)
+        self.trials: dict[int, Trial] = {}
+        self.live = 0  # trials that have not ended
+        self._free = settings.order == "free"
+        self._spawned = 0
+        self._actions: list[Action] = []
+        self._log: deque[tuple[float, Event]] = deque(maxlen=4096)
+
+    def step(self, event: Event, now: float, *, more: bool = False) -> list[Action]:
+        """Take one fact in and return what is to be done about it."""
+        actions: list[Action] = []
+        self._actions = actions
+        self._log.append((now, event))
+        match event:
+            case UnitFinished():
+                self._unit_finished(event)
+            case StateEvaluated():
+                self._state_evaluated(event)
+            case UnitFailed():
+                self._unit_failed(event)
+            case UnitCancelled():
+                self._unit_cancelled(event)
+            case TrialAsked():
+                self._trial_asked(event)
+            case TrialBranched():
+                self._trial_branched(event)
+            case TrialExtended():
+                self._trial_extended(event)
+            case TrialStopped():
+                self._trial_stopped(event)
+            case WorkerJoined():
+                self._worker_joined(event)
+            case WorkerDrained():
+                self._worker_drained(event)
+            case WorkerLost():
+                self._worker_lost(event)
+            case StateLost():
+                self._state_lost(event)
+            case _:
+                assert_never(event)
+        self._settle()
+        if not more:
+            for state in self._dispatcher.dispatch(actions):
+                self._release(state)
+        return actions
+
+    # --- runs -------------------------------------------------------------------------------------------
+
+    def _unit_finished(self, event: UnitFinished) -> None:
+        run = self._run(event.run, event.worker)
+        if run is None or run.evaluating:
+            return
+        worker = self.workers.by_name[run.worker]
+        if worker.queue[0] is not run:
+            raise self._impossible(event, f"{worker.name} was still busy with run {worker.queue[0].number}")
+        cursor = run.cursor
+        assert cursor is not None
+        if not run.evaluate:
+            self._release_run(worker, run)
+        cursor.runs.remove(run)
+        worker.last = cursor
+        self._advance(cursor, run, worker)
+
+    def _advance(self, cursor: Cursor, run: Run, worker: Worker) -> None:
+        """Move a cursor over the unit that it has finished, and see what begins or ends there."""
+        demand, node = self.demand, cursor.node
+        unit = run.unit + 1
+        demand.backlog -= node.cost
+        demand.done[run.partition] += node.cost
+        node.todo -= 1
+        begins_epoch = unit % self.settings.partitions == 0
+        order = cursor.order | 1 << run.partition if self._free else cursor.order
+        state = node.states[unit] = State(node, unit, worker.name, order)
+        old, cursor.state, cursor.unit = cursor.state, state, unit
+        state.users = 1
+        needed = not run.cancelled
+        if unit in node.counts:
+            children = demand.arrive(node, unit)
+            for child in children:
+                demand.spawn(child, unit, state)
+            if run.evaluate:
+                run.evaluating = True
+                run.state = state
+                state.users += 1
+            elif unit in node.requests:
+                self._evaluate_later(state)
+            needed = False
+        elif run.evaluate:
+            run.evaluating = True
+            run.state = state
+            state.users += 1
+        if needed or demand.next_stop(cursor) is not None:
+            if not needed:
+                demand.refresh(cursor)
+            if begins_epoch:
+                cursor.order = 0 if self._free else node.rotation
+            else:
+                cursor.order = order
+            self._aim(cursor, run.partition + 1)
+            if not cursor.runs:
+                self._offer(cursor)
+        else:
+            self._withdraw(cursor)
+        if old is not None:
+            self._release(old)
+
+    def _state_evaluated(self, event: StateEvaluated) -> None:
+        run = self._run(event.run, event.worker)
+        if run is None:
+            return
+        if not run.evaluating:
+            raise self._impossible(event, "the unit has not finished")
+        self._release_run(self.workers.by_name[run.worker], run)
+        state = run.state
+        assert state is not None
+        state.node.reports[state.unit] = dict(event.metrics)
+        self._answer(state.node, state.unit)
+        self._release(state)
+
+    def _unit_failed(self, event: UnitFailed) -> None:
+        run = self._run(event.run, event.worker)
+        if run is None:
+            return
+        worker = self.workers.by_name[run.worker]
+        self._release_run(worker, run)
+        kind = "evaluation" if run.evaluating else "unit"
+        counted = (f"{kind} {event.fault}", run.unit)
+        attempts = run.node.attempts[counted] = run.node.attempts.get(counted, 0) + 1
+        limit = self.settings.retries if event.fault == "user" else self.settings.patience
+        hopeless = attempts > limit
+        if hopeless:
+            del run.node.attempts[counted]
+        if run.evaluating:
+            state = run.state
+            assert state is not None
+            if hopeless:
+                for trial in list(state.node.requests.get(state.unit, ())):
+                    self._end(trial, "failed", event.reason)
+            self._evaluate_again(state)
+            return
+        cursor = run.cursor
+        assert cursor is not None
+        self._drop_chain(cursor)
+        if hopeless:
+            for trial in list(self.demand.trials_behind(cursor)):
+                if trial.ending is None:
+                    self._end(trial, "failed", event.reason)
+        self._resume(cursor)
+
+    def _unit_cancelled(self, event: UnitCancelled) -> None:
+        run = self._run(event.run, event.worker)
+        if run is None:
+            return
+        self._release_run(self.workers.by_name[run.worker], run)
+        if run.evaluating:
+            assert run.state is not None
+            self._evaluate_again(run.state)
+            return
+        assert run.cursor is not None
+        self._drop_chain(run.cursor)
+        self._resume(run.cursor)
+
+    def _run(self, number: int, worker: str) -> Run | None:
+        """Return a run under way; None for a late or repeated message; refuse what was never given out."""
+        run = self._dispatcher.runs.get(number)
+        if run is None:
+            if number >= self._dispatcher.issued or number < 0:
+                raise self._impossible(number, f"run {number} was never given to a worker")
+            return None
+        if run.worker != worker:
+            raise self._impossible(number, f"run {number} was given to {run.worker}, not to {worker}")
+        return run
+
+    def _release_run(self, worker: Worker, run: Run) -> None:
+        del self._dispatcher.runs[run.number]
+        worker.queue.remove(run)
+        self._dispatcher.freed.append(worker)
+
+    def _drop_chain(self, cursor: Cursor) -> None:
+        """Take back the runs of a cursor that were to follow one that did not succeed."""
+        for run in cursor.runs:
+            if run.number in self._dispatcher.runs:
+                self._release_run(self.workers.by_name[run.worker], run)
+                self._actions.append(CancelUnit(run.number, run.worker))
+        cursor.runs.clear()
+
+    def _resume(self, cursor: Cursor) -> None:
+        """Give a cursor whose run came to nothing its chance again, from a state that is there."""
+        if cursor.stale:
+            return
+        state = cursor.state
+        if state is not None and state.node.states.get(state.unit) is not state:
+            self._withdraw(cursor)
+            self.demand.cover_again(cursor.node)
+        elif self.demand.next_stop(cursor) is None:
+            self._withdraw(cursor)
+        else:
+            self._offer(cursor)
+
+    # --- trials -----------------------------------------------------------------------------------------
+
+    def _trial_asked(self, event: TrialAsked) -> None:
+        phases = (Phase(0, event.config),)
+        known = self.trials.get(event.trial)
+        if known is not None:
+            if known.history == phases and known.until == event.until:
+                return
+            raise self._impossible(event, f"trial {event.trial} was asked for before, with another config")
+        trial = Trial(event.trial, phases, event.root, event.study, event.every)
+        trial.alone = event.alone
+        trial.barrier = event.barrier
+        self._begin(trial, event.until)
+
+    def _trial_branched(self, event: TrialBranched) -> None:
+        if event.trial in self.trials:
+            return
+        source = self._trial(event.source)
+        if not 0 < event.at <= source.until:
+            raise WorkloadError(
+                f"at: epoch {event.at} of trial {event.source}, which was asked for until {source.until}; "
+                "expected an epoch that the source reaches"
+            )
+        phases = branched(source.history, event.at, dict(event.config))
+        trial = Trial(event.trial, phases, source.root, source.study, event.every)
+        trial.alone = source.alone
+        trial.barrier = source.barrier
+        self._begin(trial, event.until)
+
+    def _begin(self, trial: Trial, until: int) -> None:
+        if trial.every < 0:
+            raise WorkloadError(f"every: {trial.every}; expected 0 (only at the end) or a number of epochs")
+        if until < 1:
+            raise WorkloadError(f"until: {until}; expected at least one epoch")
+        self.trials[trial.number] = trial
+        self.live += 1
+        if trial.barrier:
+            self._gates.enter(trial)
+        self._grant(trial, until)
+
+    def _trial_extended(self, event: TrialExtended) -> None:
+        trial = self._trial(event.trial)
+        if event.until <= trial.until or trial.ending in ("stopped", "failed"):
+            return
+        if trial.ending == "complete":
+            trial.ending = None
+            self.live += 1
+            if trial.barrier:
+                self._gates.enter(trial)
+        self._grant(trial, event.until)
+
+    def _trial_stopped(self, event: TrialStopped) -> None:
+        trial = self._trial(event.trial)
+        if trial.ending is None or trial.ending == "complete":
+            self._end(trial, "stopped")
+
+    def _trial(self, number: int) -> Trial:
+        trial = self.trials.get(number)
+        if trial is None:
+            raise self._impossible(number, f"trial {number} was never asked for")
+        return trial
+
+    def _grant(self, trial: Trial, until: int) -> None:
+        """Open the requests of a trial up to an epoch; those with results are answered at once."""
+        every = trial.every
+        due = [] if not every else list(range((trial.until // every + 1) * every, until, every))
+        due.append(until)
+        trial.until = until
+        root = self.plan.root(trial.root, trial.number if trial.alone else -1)
+        answered: list[Place] = []
+        for epoch, place in zip(due, self.plan.places(trial.history, root, due), strict=True):
+            node, unit = place
+            trial.open[epoch] = (node, unit)
+            waiting = node.requests.setdefault(unit, [])
+            waiting.append(trial)
+            if unit in node.reports:
+                answered.append(place)
+            elif unit not in node.states:
+                self.demand.want(node, unit)
+            elif len(waiting) == 1 and not self._being_evaluated(node, unit):
+                self._evaluate_later(node.states[unit])
+        for place in answered:
+            self._answer(*place)
+
+    def _answer(self, node: Node, unit: int) -> None:
+        """Tell every trial that asked what the report says, and end those that owe nothing more."""
+        epoch = unit // self.settings.partitions
+        metrics = node.reports[unit]
+        for trial in node.requests.pop(unit, ()):
+            del trial.open[epoch]
+            if unit in node.counts:
+                self.demand.unwant(node, unit)
+            trial.reached = max(trial.reached, epoch)
+            self._actions.append(Report(trial.number, epoch, metrics))
+            if not trial.open:
+                self._pin(trial, node.states.get(unit) if epoch == trial.until else None)
+                self._close(trial, "complete", "")
+            elif trial.barrier:
+                self._dispatcher.fresh.extend(self._gates.opened(trial))
+
+    def _end(self, trial: Trial, ending: Ending, reason: str = "") -> None:
+        """Take a trial's open requests back; what only it needed is cancelled."""
+        for node, unit in trial.open.values():
+            waiting = node.requests[unit]
+            waiting.remove(trial)
+            if not waiting:
+                del node.requests[unit]
+            self.demand.unwant(node, unit)
+        trial.open.clear()
+        self._pin(trial, None)
+        self._close(trial, ending, reason)
+
+    def _close(self, trial: Trial, ending: Ending, reason: str) -> None:
+        if trial.ending is None:
+            self.live -= 1
+        trial.ending = ending
+        trial.reason = reason
+        self._actions.append(EndTrial(trial.number, ending, reason))
+        if trial.barrier:
+            self._dispatcher.fresh.extend(self._gates.leave(trial))
+
+    def _pin(self, trial: Trial, state: State | None) -> None:
+        """Keep a finished trial's last state, and let go of the one kept before."""
+        old, trial.pinned = trial.pinned, state
+        if state is not None:
+            state.users += 1
+        if old is not None:
+            self._release(old)
+
+    # --- workers ----------------------------------------------------------------------------------------
+
+    def _worker_joined(self, event: WorkerJoined) -> None:
+        wrong = [p for p in event.partitions if not 0 <= p < self.settings.partitions]
+        if wrong:
+            raise WorkloadError(
+                f"partitions: {event.worker} holds partition {wrong[0]}; expected numbers from 0 to "
+                f"{self.settings.partitions - 1}"
+            )
+        self._dispatcher.freed.append(self.workers.join(event.worker, event.partitions, event.speed))
+
+    def _worker_drained(self, event: WorkerDrained) -> None:
+        worker = self.workers.by_name.get(event.worker)
+        if worker is not None:
+            worker.draining = True
+            self.workers.set_busy(worker)
+
+    def _worker_lost(self, event: WorkerLost) -> None:
+        worker = self.workers.leave(event.worker)
+        if worker is None:
+            return
+        for run in worker.queue:
+            del self._dispatcher.runs[run.number]
+        cursors: list[Cursor] = []
+        for run in worker.queue:
+            if run.evaluating:
+                assert run.state is not None
+                self._evaluate_again(run.state)
+            elif run.cursor is not None and run.cursor not in cursors:
+                cursors.append(run.cursor)
+        worker.queue.clear()
+        for cursor in cursors:
+            self._drop_chain(cursor)
+            self._resume(cursor)
+
+    # --- states -----------------------------------------------------------------------------------------
+
+    def _state_lost(self, event: StateLost) -> None:
+        if not 0 <= event.node < len(self.plan.nodes):
+            raise self._impossible(event, f"node {event.node} is not in the plan")
+        node = self.plan.nodes[event.node]
+        state = node.states.pop(event.unit, None)
+        if state is None:
+            return
+        for child in [node, *(c for (start, _), c in node.children.items() if start == event.unit)]:
+            for cursor in [c for c in child.cursors if c.state is state and not c.runs]:
+                self._withdraw(cursor)
+                self.demand.cover_again(child)
+        if state in self._dispatcher.evaluations:
+            self._dispatcher.evaluations.remove(state)
+            self._want_again(state)
+
+    def _release(self, state: State) -> None:
+        state.users -= 1
+        if state.users == 0 and state.node.states.get(state.unit) is state:
+            del state.node.states[state.unit]
+            self._actions.append(DropState(state.node.id, state.unit))
+
+    def _evaluate_later(self, state: State) -> None:
+        state.users += 1
+        self._dispatcher.evaluations.append(state)
+
+    def _evaluate_again(self, state: State) -> None:
+        """After an evaluation came to nothing: once more, or train the state again if it is gone."""
+        if state.node.states.get(state.unit) is not state:
+            self._want_again(state)
+        elif state.unit in state.node.requests:
+            self._dispatcher.evaluations.append(state)
+        else:
+            self._release(state)
+
+    def _want_again(self, state: State) -> None:
+        for _ in state.node.requests.get(state.unit, ()):
+            self.demand.want(state.node, state.unit)
+
+    def _being_evaluated(self, node: Node, unit: int) -> bool:
+        return any(state.node is node and state.unit == unit for state in self._dispatcher.evaluations) or any(
+            run.evaluating and run.state is not None and run.state.node is node and run.state.unit == unit
+            for run in self._dispatcher.runs.values()
+        )
+
+    # --- cursors ----------------------------------------------------------------------------------------
+
+    def _aim(self, cursor: Cursor, hint: int) -> None:
+        """Set a cursor's next partition: fixed by its lineage in strict order, a wish in free order."""
+        cursor.partition = (hint if self._free else cursor.order + cursor.unit) % self.settings.partitions
+
+    def _offer(self, cursor: Cursor) -> None:
+        cursor.held = self._gates.bars(cursor)
+        if not cursor.held:
+            self._dispatcher.fresh.append(cursor)
+
+    def _withdraw(self, cursor: Cursor) -> None:
+        self._dispatcher.ready.take(cursor)
+        self._drop_chain(cursor)
+        self.demand.remove(cursor)
+        if cursor.state is not None:
+            self._release(cursor.state)
+
+    def _settle(self) -> None:
+        """Bring cursors in line with what the event changed in the demand."""
+        demand = self.demand
+        if demand.spawned:
+            for cursor in demand.spawned:
+                state = cursor.state
+                inside = state is not None and cursor.unit % self.settings.partitions
+                if inside and state is not None:
+                    cursor.order = state.order
+                elif not self._free:
+                    cursor.order = cursor.node.rotation
+                self._aim(cursor, self._spawned)
+                self._spawned += 1
+                self._offer(cursor)
+            demand.spawned.clear()
+        if demand.unneeded:
+            for cursor in demand.unneeded:
+                if cursor.stale or demand.next_stop(cursor) is not None:
+                    continue
+                if not cursor.runs:
+                    self._withdraw(cursor)
+                for run in cursor.runs:
+                    if not run.cancelled:
+                        run.cancelled = True
+                        self._actions.append(CancelUnit(run.number, run.worker))
+            demand.unneeded.clear()
+        if demand.changed:
+            for cursor in demand.changed:
+                if cursor.sequence >= 0:
+                    self._dispatcher.ready.push(cursor)
+            demand.changed.clear()
+
+    # --- what others may ask ----------------------------------------------------------------------------
+
+    @property
+    def open_requests(self) -> list[Place]:
+        """Where a report is due, in the order of the plan."""
+        return [Place(node, unit) for node in self.plan.nodes for unit in sorted(node.requests)]
+
+    def waiting_partitions(self) -> list[int]:
+        """Return partitions that a ready unit needs and no worker holds."""
+        held = {p for worker in self.workers.by_name.values() for p in worker.partitions}
+        needed: set[int] = set()
+        for node in self.plan.nodes:
+            for cursor in node.cursors:
+                if not cursor.runs and not cursor.held:
+                    needed |= set(range(self.settings.partitions)) if self._free else {cursor.partition}
+        return sorted(needed - held)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole state as plain data: equal snapshots behave equally from here on."""
+        return {
+            "trials": [
+                (t.number, t.until, t.reached, t.ending, t.reason, sorted(t.open), repr(t.pinned))
+                for t in self.trials.values()
+            ],
+            "nodes": [
+                (
+                    node.id, node.key, list(node.stops), dict(node.counts), node.waiting, node.todo,
+                    sorted((s.unit, s.home, s.order, s.users) for s in node.states.values()),
+                    sorted(node.reports.items()), sorted(node.attempts.items()),
+                    [
+                        (c.unit, c.order, c.partition, c.peak, c.sequence, c.held, [r.number for r in c.runs])
+                        for c in node.cursors
+                    ],
+                )
+                for node in self.plan.nodes
+            ],
+            "workers": [
+                (w.name, w.partitions, w.draining, [r.number for r in w.queue])
+                for w in self.workers.by_name.values()
+            ],
+            "idle": [list(idle) for idle in self.workers.idle],
+            "evaluations": [repr(state) for state in self._dispatcher.evaluations],
+            "issued": self._dispatcher.issued,
+            "backlog": self.demand.backlog,
+        }  # fmt: skip
+
+    def story(self, run: int) -> str:
+        """Return what is remembered about one run, oldest first."""
+        lines = [f"  at {now:g}: {record}" for now, record in self._log if getattr(record, "run", None) == run]
+        return "\n".join(lines) if lines else "  nothing is remembered about it"
+
+    def _impossible(self, what: Event | int, why: str) -> ProtocolError:
+        run = what if isinstance(what, int) else getattr(what, "run", -1)
+        last = (
+            f"last run given out: {self._dispatcher.issued - 1}"
+            if self._dispatcher.issued
+            else "no run was given out yet"
+        )
+        return ProtocolError(f"{what}: this cannot have happened: {why} ({last}). Its story:\n{self.story(run)}")

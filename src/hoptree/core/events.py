@@ -1,0 +1,132 @@
+"""Events: facts in the past tense. The engine's state is a fold over them, and the journal is their list."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from hoptree.core.lineage import ConfigItems
+
+Fault: TypeAlias = Literal["user", "system"]
+Metrics: TypeAlias = dict[str, float]
+
+
+class _Event(msgspec.Struct, frozen=True, gc=False, tag=True):
+    pass
+
+
+class TrialAsked(_Event, frozen=True):
+    """A search asked for a config to be trained until an epoch.
+
+    Reports are due at ``until`` and, with ``every``, at each multiple of it. With ``barrier`` no trial of the
+    study trains past a report that another one still owes. ``root`` stands for all that the lineage starts
+    from (trainer, dataset, seed); ``alone`` keeps the trial from sharing.
+    """
+
+    trial: int
+    config: ConfigItems
+    until: int
+    every: int = 0
+    study: str = ""
+    root: str = ""
+    barrier: bool = False
+    alone: bool = False
+
+
+class TrialBranched(_Event, frozen=True):
+    """A search asked for a new trial that follows ``source`` up to an epoch and another config from there."""
+
+    trial: int
+    source: int
+    at: int
+    config: ConfigItems
+    until: int
+    every: int = 0
+
+
+class TrialExtended(_Event, frozen=True):
+    """A search granted a trial more epochs."""
+
+    trial: int
+    until: int
+
+
+class TrialStopped(_Event, frozen=True):
+    """Somebody gave up on a trial; work that only it needed is cancelled."""
+
+    trial: int
+
+
+class WorkerJoined(_Event, frozen=True):
+    """A worker came (or came back) with the partitions it holds, and its speed relative to others if known."""
+
+    worker: str
+    partitions: tuple[int, ...]
+    speed: float = 1.0
+
+
+class WorkerDrained(_Event, frozen=True):
+    """A worker is to leave: what it runs may finish, nothing new is given to it."""
+
+    worker: str
+
+
+class WorkerLost(_Event, frozen=True):
+    """A worker is gone with everything that ran on it."""
+
+    worker: str
+
+
+class UnitFinished(_Event, frozen=True):
+    """A unit was trained, and the state after it is stored."""
+
+    run: int
+    worker: str
+
+
+class UnitFailed(_Event, frozen=True):
+    """A unit or an evaluation ended without a result; ``fault`` says whose fault it was."""
+
+    run: int
+    worker: str
+    reason: str
+    fault: Fault = "user"
+
+
+class UnitCancelled(_Event, frozen=True):
+    """A worker has given up a run that it was told to cancel."""
+
+    run: int
+    worker: str
+
+
+class StateEvaluated(_Event, frozen=True):
+    """The metrics of a state are known, and the worker that computed them is free."""
+
+    run: int
+    worker: str
+    metrics: Metrics
+
+
+class StateLost(_Event, frozen=True):
+    """A stored state is no longer there: node and unit name its place in the plan."""
+
+    node: int
+    unit: int
+
+
+Event: TypeAlias = (
+    UnitFinished
+    | StateEvaluated
+    | UnitFailed
+    | UnitCancelled
+    | TrialAsked
+    | TrialBranched
+    | TrialExtended
+    | TrialStopped
+    | WorkerJoined
+    | WorkerDrained
+    | WorkerLost
+    | StateLost
+)

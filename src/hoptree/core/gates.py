@@ -1,0 +1,98 @@
+"""Gates: the barrier that a search may ask for, so that no trial of its study runs ahead of a report it awaits."""
+
+from __future__ import annotations
+
+from typing import final
+
+from hoptree.core.demand import Demand
+from hoptree.core.plan import Cursor, Trial
+
+
+@final
+class _Gate:
+    __slots__ = ("held", "level", "members")
+
+    def __init__(self) -> None:
+        self.members: dict[int, Trial] = {}
+        self.level = 0
+        self.held: list[Cursor] = []
+
+
+@final
+class Gates:
+    """One gate per study with a barrier: its level is the epoch up to which trials may train."""
+
+    def __init__(self, partitions: int, demand: Demand) -> None:
+        self._partitions = partitions
+        self._demand = demand
+        self._gates: dict[str, _Gate] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether any study has a barrier."""
+        return bool(self._gates)
+
+    def enter(self, trial: Trial) -> None:
+        """Let a trial take part; it may train up to its own next report at least."""
+        gate = self._gates.setdefault(trial.study, _Gate())
+        gate.members[trial.number] = trial
+        if gate.level == 0:
+            gate.level = _next_report(trial)
+
+    def bars(self, cursor: Cursor) -> bool:
+        """Return whether a cursor must wait; it is then kept until its gate opens."""
+        if not self._gates or cursor.unit % self._partitions:
+            return False
+        epoch = cursor.unit // self._partitions
+        gates: list[_Gate] = []
+        for trial in self._demand.trials_behind(cursor):
+            gate = self._gates.get(trial.study) if trial.barrier else None
+            if gate is None or epoch < gate.level:
+                return False
+            gates.append(gate)
+        for gate in gates:
+            if cursor not in gate.held:
+                gate.held.append(cursor)
+        return bool(gates)
+
+    def opened(self, trial: Trial) -> list[Cursor]:
+        """Return the cursors that may go on now that a trial has reported."""
+        gate = self._gates.get(trial.study)
+        if gate is None:
+            return []
+        while gate.members and all(t.reached >= min(gate.level, t.until) for t in gate.members.values()):
+            nexts = [_next_report(t) for t in gate.members.values() if t.reached < t.until]
+            if not nexts or min(nexts) <= gate.level:
+                break
+            gate.level = min(nexts)
+        if gate.members and any(t.reached < min(gate.level, t.until) for t in gate.members.values()):
+            return self._release(gate)
+        return []
+
+    def leave(self, trial: Trial) -> list[Cursor]:
+        """Let a trial that ended go; return the cursors that waited for it."""
+        gate = self._gates.get(trial.study)
+        if gate is None or trial.number not in gate.members:
+            return []
+        del gate.members[trial.number]
+        if not gate.members:
+            gate.level = 0
+            return self._release(gate)
+        return self.opened(trial)
+
+    def _release(self, gate: _Gate) -> list[Cursor]:
+        held, gate.held = gate.held, []
+        free: list[Cursor] = []
+        for cursor in held:
+            cursor.held = False
+            if not cursor.stale and not cursor.runs:
+                cursor.held = self.bars(cursor)
+                if not cursor.held:
+                    free.append(cursor)
+        return free
+
+
+def _next_report(trial: Trial) -> int:
+    if not trial.every:
+        return trial.until
+    return min(trial.until, (trial.reached // trial.every + 1) * trial.every)

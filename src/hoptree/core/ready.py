@@ -1,0 +1,96 @@
+"""The ready queue: one heap per partition, entries taken back by forgetting them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple, final
+
+from hoptree.core.plan import Cursor
+from hoptree.core.policies import Policy
+
+
+class Entry(NamedTuple):
+    """A cursor's place in one partition's heap; valid while the cursor still has that sequence number."""
+
+    rank: float
+    distance: int
+    sequence: int
+    cursor: Cursor
+
+
+@final
+class Ready:
+    """Cursors whose next unit could start now, by partition.
+
+    In strict order a cursor stands in one heap; in free order in one for each partition its epoch still has to
+    visit. Taking a cursor out only changes its sequence number; entries of the past are dropped when they
+    surface, or all at once when they outnumber the living.
+    """
+
+    def __init__(self, partitions: int, policy: Policy, *, free: bool) -> None:
+        self._partitions = partitions
+        self._policy = policy
+        self._free = free
+        self._full = (1 << partitions) - 1
+        self._heaps: list[list[Entry]] = [[] for _ in range(partitions)]
+        self._entries = 0
+        self._sequence = 0
+        self.count = 0
+
+    def push(self, cursor: Cursor) -> Iterable[int]:
+        """Make a cursor available; return the partitions it could go to."""
+        if cursor.sequence < 0:
+            self.count += 1
+        self._sequence += 1
+        cursor.sequence = self._sequence
+        if not self._free:
+            partition = cursor.partition
+            self._entries += 1
+            rank = self._policy.rank(cursor, partition)
+            heappush(self._heaps[partition], Entry(rank, 0, self._sequence, cursor))
+            return (partition,)
+        self._compact()
+        wanted = [p for p in range(self._partitions) if not cursor.order >> p & 1]
+        begin = cursor.partition
+        for partition in wanted:
+            self._entries += 1
+            distance = (partition - begin) % self._partitions
+            rank = self._policy.rank(cursor, partition)
+            heappush(self._heaps[partition], Entry(rank, distance, self._sequence, cursor))
+        return wanted
+
+    def take(self, cursor: Cursor) -> None:
+        """Make a cursor unavailable."""
+        if cursor.sequence >= 0:
+            cursor.sequence = -1
+            self.count -= 1
+
+    def best(self, partitions: Iterable[int]) -> tuple[Entry, int] | None:
+        """Return the first entry among some partitions, and its partition; it stays in the queue."""
+        found: Entry | None = None
+        where = -1
+        for partition in partitions:
+            heap = self._heaps[partition]
+            while heap and heap[0][3].sequence != heap[0][2]:
+                heappop(heap)
+                self._entries -= 1
+            if not heap or (found is not None and not heap[0] < found):
+                continue
+            entry = heap[0]
+            if self._policy.selective and not self._policy.admits(entry.cursor, partition):
+                admitted = sorted(e for e in heap if e.cursor.sequence == e.sequence)
+                allowed = (e for e in admitted if self._policy.admits(e.cursor, partition))
+                found_here = next(allowed, None)
+                if found_here is None or (found is not None and not found_here < found):
+                    continue
+                entry = found_here
+            found, where = entry, partition
+        return None if found is None else (found, where)
+
+    def _compact(self) -> None:
+        if self._entries > 64 * (self._partitions + self.count * self._partitions):
+            for heap in self._heaps:
+                heap[:] = [entry for entry in heap if entry.cursor.sequence == entry.sequence]
+                heapify(heap)
+            self._entries = sum(map(len, self._heaps))

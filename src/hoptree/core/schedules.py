@@ -1,0 +1,325 @@
+"""Schedules: hyper-parameter values as functions of training progress, counted in epochs.
+
+A schedule is a sequence of *pieces*; a piece holds from its start until the next one and has a *form*: a
+constant, a line, an exponential or half a cosine, with the progress it counts from. Values are computed from
+the form alone, so two schedules give the same bits exactly as far as their pieces have equal forms. That makes
+"until when are they identical?" a comparison of forms, never of samples, and it is what trials share by.
+
+    >>> constant(0.1).agrees_until(multistep(0.1, at=[40], gamma=0.1))
+    40.0
+    >>> warmup(0.0, 5, constant(0.1)).agrees_until(warmup(0.0, 5, multistep(0.1, at=[30], gamma=0.1)))
+    35.0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any, NamedTuple, TypeAlias, final
+
+import msgspec
+
+from hoptree.core.errors import ScheduleError
+
+Scalar: TypeAlias = bool | int | float | str | None
+
+
+class Form(NamedTuple):
+    """What a piece computes: ``kind`` and the numbers that determine it, the first being its origin."""
+
+    kind: str
+    type: str
+    numbers: tuple[Scalar, ...]
+
+    def at(self, progress: float) -> Scalar:
+        """Return the value at a progress within the piece."""
+        value: Scalar = _EVALUATE[self.kind](progress, *self.numbers)
+        return value
+
+
+class Piece(NamedTuple):
+    """One stretch of a schedule: from ``start`` until the start of the next piece."""
+
+    start: float
+    form: Form
+
+
+@final
+class Schedule(msgspec.Struct, frozen=True):
+    """A value as a function of progress; made by the functions of this module.
+
+    ``kind`` and ``arguments`` are what the user wrote; they survive a journal as plain data.
+    """
+
+    kind: str
+    arguments: tuple[Scalar | Schedule | tuple[Scalar | Schedule, ...], ...]
+
+    def __call__(self, progress: float) -> Scalar:
+        """Return the value at ``progress`` epochs.
+
+        >>> linear(0.0, 1.0, over=10)(2.5)
+        0.25
+        """
+        if not progress >= 0:
+            raise ScheduleError(f"progress: {progress!r}; expected a number of epochs, 0 or more")
+        form = Form("constant", "NoneType", (None,))
+        for piece in self.pieces():
+            if piece.start > progress:
+                break
+            form = piece.form
+        return form.at(progress)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the pieces in order, neighbours of equal form joined; cyclic schedules never end."""
+        last: Form | None = None
+        for piece in _PIECES[self.kind](0.0, *self.arguments):
+            if piece.form != last:
+                yield piece
+            last = piece.form
+
+    def agrees_until(self, other: Schedule) -> float:
+        """Return the progress up to which both give identical values (``inf`` when they never part)."""
+        if self == other:
+            return math.inf
+        return agreement(self.pieces(), other.pieces())
+
+    def __str__(self) -> str:
+        parts = [str(a) if isinstance(a, Schedule) else repr(a) for a in self.arguments]
+        return f"{self.kind}({', '.join(parts)})"
+
+
+Value: TypeAlias = Scalar | Schedule
+Config: TypeAlias = dict[str, Value]
+
+
+def agreement(one: Iterator[Piece], two: Iterator[Piece]) -> float:
+    """Return where two sequences of joined pieces first differ in form."""
+    for a, b in _pairs(one, two):
+        if a is None or b is None or a.form != b.form or a.start != b.start:
+            starts = [piece.start for piece in (a, b) if piece is not None]
+            return min(starts) if starts else math.inf
+    return math.inf
+
+
+def _pairs(one: Iterator[Piece], two: Iterator[Piece]) -> Iterator[tuple[Piece | None, Piece | None]]:
+    # Two endless schedules that agree this long agree for any training that can be run.
+    for _ in range(10_000):
+        a, b = next(one, None), next(two, None)
+        if a is None and b is None:
+            return
+        yield a, b
+
+
+def as_schedule(value: Value) -> Schedule:
+    """Return ``value`` itself if it is a schedule, else the schedule that is always ``value``."""
+    return value if isinstance(value, Schedule) else constant(value)
+
+
+# --- what users write -------------------------------------------------------------------------------------
+
+
+def constant(value: Scalar) -> Schedule:
+    """Return the schedule that is always ``value`` (a number, a string, a truth value or None)."""
+    if value is not None and not isinstance(value, bool | int | float | str):
+        raise ScheduleError(f"value: {value!r}; expected a number, a string, a truth value or None")
+    if isinstance(value, float):
+        _number("value", value)
+        value = value + 0.0  # -0.0 and 0.0 are one value
+    return Schedule("constant", (value,))
+
+
+def linear(start: float, end: float, over: float) -> Schedule:
+    """Go from ``start`` to ``end`` in a straight line over that many epochs, then stay.
+
+    >>> linear(1.0, 0.0, over=4)(3)
+    0.25
+    """
+    return Schedule("linear", (_number("start", start), _number("end", end), _positive("over", over)))
+
+
+def exponential(init: float, gamma: float) -> Schedule:
+    """Multiply by ``gamma`` every epoch, smoothly.
+
+    >>> exponential(8.0, 0.5)(2)
+    2.0
+    """
+    return Schedule("exponential", (_number("init", init), _positive("gamma", gamma)))
+
+
+def multistep(init: float, at: Sequence[float], gamma: float) -> Schedule:
+    """Multiply by ``gamma`` at each of the milestones; whole numbers stay whole.
+
+    >>> [multistep(64, at=[2, 4], gamma=2)(epoch) for epoch in range(5)]
+    [64, 64, 128, 128, 256]
+    """
+    return Schedule("multistep", (_number("init", init), _milestones("at", at), _number("gamma", gamma)))
+
+
+def cyclic(init: float, peak: float, up: float, down: float) -> Schedule:
+    """Go up from ``init`` to ``peak`` in ``up`` epochs and back in ``down``, again and again.
+
+    >>> cyclic(0.0, 1.0, up=2, down=2)(5)
+    0.5
+    """
+    numbers = (_number("init", init), _number("peak", peak), _positive("up", up), _positive("down", down))
+    return Schedule("cyclic", numbers)
+
+
+def cosine(init: float, low: float = 0.0, *, period: float, gamma: float = 1.0) -> Schedule:
+    """Fall from ``init`` to ``low`` along half a cosine, then restart; each period ``gamma`` times longer.
+
+    >>> cosine(1.0, period=10)(5)
+    0.5
+    """
+    if not _number("gamma", gamma) >= 1:
+        raise ScheduleError(f"gamma: {gamma!r}; expected 1 or more, so that periods do not vanish")
+    return Schedule("cosine", (_number("init", init), _number("low", low), _positive("period", period), gamma))
+
+
+def warmup(init: float, period: float, into: Value) -> Schedule:
+    """Rise in a line from ``init`` to where ``into`` begins, over ``period`` epochs; then follow ``into``.
+
+    >>> warmup(0.0, 5, constant(0.1))(2.5)
+    0.05
+    """
+    follow = as_schedule(into)
+    target = follow(0.0)
+    if isinstance(target, str | bool) or target is None:
+        raise ScheduleError(f"into: begins with {target!r}; a warmup needs a schedule of numbers")
+    return Schedule("warmup", (_number("init", init), _positive("period", period), follow))
+
+
+def piecewise(parts: Sequence[Value], at: Sequence[float]) -> Schedule:
+    """Follow the first part, and switch to the next at each milestone; every part counts from its own start.
+
+    >>> piecewise([constant(1.0), linear(1.0, 0.0, over=2)], at=[3])(4)
+    0.5
+    """
+    milestones = _milestones("at", at)
+    if len(parts) != len(milestones) + 1:
+        raise ScheduleError(
+            f"at: {len(milestones)} milestones for {len(parts)} parts; expected one fewer milestone than parts"
+        )
+    return Schedule("piecewise", (tuple(as_schedule(part) for part in parts), milestones))
+
+
+# --- pieces of each kind ----------------------------------------------------------------------------------
+
+
+def _constant(origin: float, value: Scalar) -> Iterator[Piece]:
+    yield Piece(origin, Form("constant", type(value).__name__, (value,)))
+
+
+def _linear(origin: float, start: float, end: float, over: float) -> Iterator[Piece]:
+    yield _line(origin, start, end, over)
+    yield from _constant(origin + over, end)
+
+
+def _line(origin: float, start: float, end: float, over: float) -> Piece:
+    slope = (end - start) / over
+    if slope == 0:
+        return Piece(origin, Form("constant", "float", (float(start),)))
+    return Piece(origin, Form("linear", "float", (origin, float(start), slope)))
+
+
+def _exponential(origin: float, init: float, gamma: float) -> Iterator[Piece]:
+    if gamma == 1 or init == 0:
+        yield from _constant(origin, init)
+    else:
+        yield Piece(origin, Form("exponential", "float", (origin, float(init), float(gamma))))
+
+
+def _multistep(origin: float, init: float, at: tuple[float, ...], gamma: float) -> Iterator[Piece]:
+    yield from _constant(origin, init)
+    for power, milestone in enumerate(at, start=1):
+        yield from _constant(origin + milestone, init * gamma**power)
+
+
+def _cyclic(origin: float, init: float, peak: float, up: float, down: float) -> Iterator[Piece]:
+    for cycle in count():
+        start = origin + cycle * (up + down)
+        yield _line(start, init, peak, up)
+        yield _line(start + up, peak, init, down)
+        if init == peak:
+            return
+
+
+def _cosine(origin: float, init: float, low: float, period: float, gamma: float) -> Iterator[Piece]:
+    if init == low:
+        yield from _constant(origin, init)
+        return
+    while True:
+        yield Piece(origin, Form("cosine", "float", (origin, float(init), float(low), float(period))))
+        origin += period
+        period *= gamma
+
+
+def _warmup(origin: float, init: float, period: float, into: Schedule) -> Iterator[Piece]:
+    target = into(0.0)
+    assert isinstance(target, int | float)
+    yield _line(origin, init, target, period)
+    yield from _PIECES[into.kind](origin + period, *into.arguments)
+
+
+def _piecewise(origin: float, parts: tuple[Schedule, ...], at: tuple[float, ...]) -> Iterator[Piece]:
+    starts = (0.0, *at)
+    ends = (*at, math.inf)
+    for part, start, end in zip(parts, starts, ends, strict=True):
+        yield from until(_PIECES[part.kind](origin + start, *part.arguments), origin + end)
+
+
+def until(pieces: Iterable[Piece], end: float) -> Iterator[Piece]:
+    """Yield the pieces that begin before ``end``."""
+    for piece in pieces:
+        if piece.start >= end:
+            return
+        yield piece
+
+
+_PIECES: dict[str, Callable[..., Iterator[Piece]]] = {
+    "constant": _constant,
+    "linear": _linear,
+    "exponential": _exponential,
+    "multistep": _multistep,
+    "cyclic": _cyclic,
+    "cosine": _cosine,
+    "warmup": _warmup,
+    "piecewise": _piecewise,
+}
+
+_EVALUATE: dict[str, Callable[..., Any]] = {
+    "constant": lambda _, value: value,
+    "linear": lambda t, origin, start, slope: start + slope * (t - origin),
+    "exponential": lambda t, origin, init, gamma: init * gamma ** (t - origin),
+    "cosine": lambda t, origin, init, low, period: (
+        low + (init - low) * (1 + math.cos(math.pi * (t - origin) / period)) / 2
+    ),
+}
+
+
+# --- what is refused --------------------------------------------------------------------------------------
+
+
+def _number(field: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ScheduleError(f"{field}: {value!r}; expected a finite number")
+    return value
+
+
+def _positive(field: str, value: float) -> float:
+    if not _number(field, value) > 0:
+        raise ScheduleError(f"{field}: {value!r}; expected a number above 0")
+    return value
+
+
+def _milestones(field: str, values: Sequence[float]) -> tuple[float, ...]:
+    milestones = tuple(values)
+    for index, value in enumerate(milestones):
+        _positive(f"{field}[{index}]", value)
+        if index and not value > milestones[index - 1]:
+            raise ScheduleError(
+                f"{field}[{index}]: {value!r} comes after {milestones[index - 1]!r}; "
+                "expected increasing milestones, in epochs"
+            )
+    return milestones

@@ -1,0 +1,38 @@
+"""What an engine is told once."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from hoptree.core.errors import WorkloadError
+
+Order: TypeAlias = Literal["strict", "free"]
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How to plan and schedule.
+
+    ``ahead``: give a busy worker its next unit before the current one ends. ``affinity``: keep a lineage where
+    its state is, when no longer path waits for it. ``retries``: how often a unit may fail by the user's code,
+    ``patience``: by the system's fault, before its trials fail.
+    """
+
+    partitions: int
+    order: Order = "strict"
+    policy: str = "longest-path"
+    seed: int = 0
+    ahead: bool = True
+    affinity: bool = True
+    retries: int = 2
+    patience: int = 20
+
+    def __post_init__(self) -> None:
+        if self.order not in ("strict", "free"):
+            raise WorkloadError(f"order: {self.order!r}; expected 'strict' or 'free'")
+        if self.partitions < 1:
+            raise WorkloadError(f"partitions: {self.partitions}; an epoch needs at least one partition")
+        for field in ("retries", "patience"):
+            if getattr(self, field) < 0:
+                raise WorkloadError(f"{field}: {getattr(self, field)}; expected 0 or more")

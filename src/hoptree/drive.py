@@ -1,0 +1,58 @@
+"""The only loop: events in, actions out, against any backend."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from hoptree.backends.protocol import Backend
+from hoptree.core.actions import Action, EndTrial, Report
+from hoptree.core.engine import Engine
+from hoptree.core.errors import WorkloadError
+from hoptree.core.events import Event
+from hoptree.search.tuner import Tuner
+
+Watch: TypeAlias = Callable[[Event, float, bool, list[Action]], None]
+
+
+def drive(engine: Engine, backend: Backend, tuner: Tuner, watches: Sequence[Watch] = ()) -> float:
+    """Run until no trial is left, and return the time of the last event.
+
+    Every event passes through here once, so this is where a journal or a checker listens: a watch gets the
+    event, its time, whether more of the same moment follow, and the actions.
+    """
+    backend.start()
+    now = 0.0
+    try:
+        inbox: deque[Event] = deque(tuner.start())
+        while True:
+            while inbox:
+                event = inbox.popleft()
+                more = bool(inbox)
+                actions = engine.step(event, now, more=more)
+                for watch in watches:
+                    watch(event, now, more, actions)
+                for action in actions:
+                    if isinstance(action, Report | EndTrial):
+                        inbox.extend(tuner.tell(action))
+                    else:
+                        backend.submit(action)
+            if not engine.live:
+                return now
+            now, events = backend.wait()
+            if not events:
+                raise _stuck(engine)
+            inbox.extend(events)
+    finally:
+        backend.stop()
+
+
+def _stuck(engine: Engine) -> WorkloadError:
+    if not engine.workers.by_name:
+        return WorkloadError(f"workers: none is left and none will come, with {engine.live} trials to train")
+    missing = engine.waiting_partitions()
+    return WorkloadError(
+        f"partitions: nobody holds {missing} and nobody will, with {engine.live} trials to train; "
+        "place them on a worker or raise replicas"
+    )

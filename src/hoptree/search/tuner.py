@@ -1,0 +1,76 @@
+"""A tuner: one search taking part in an engine, its decisions turned into events and its trials numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never, final
+
+from hoptree.core.actions import EndTrial, Report
+from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialStopped
+from hoptree.core.lineage import config_items
+from hoptree.search.protocol import Branch, Decision, Extend, Search, Stop, Train
+
+
+@final
+class Tuner:
+    """Asks the engine for what a search decides; the search sees its own trial numbers, from 0."""
+
+    def __init__(
+        self,
+        search: Search,
+        *,
+        study: str = "",
+        root: str = "",
+        first: int = 0,
+        share: bool = True,
+        barrier: bool = False,
+    ) -> None:
+        self._search = search
+        self._study = study
+        self._root = root
+        self._first = first
+        self._count = 0
+        self._share = share
+        self._barrier = barrier
+
+    def start(self) -> list[Event]:
+        """Return what the search asks for first."""
+        return list(self._events(self._search.start()))
+
+    def tell(self, news: Report | EndTrial) -> list[Event]:
+        """Pass news on and return what the search asks for then."""
+        number = news.trial - self._first
+        if isinstance(news, Report):
+            own: Report | EndTrial = Report(number, news.epoch, news.metrics)
+        else:
+            own = EndTrial(number, news.ending, news.reason)
+        decisions = self._search.tell(own)
+        return list(self._events(decisions)) if decisions else []
+
+    def _events(self, decisions: Sequence[Decision]) -> Iterator[Event]:
+        for decision in decisions:
+            match decision:
+                case Train(config, until, every):
+                    yield TrialAsked(
+                        self._number(),
+                        config_items(config),
+                        until,
+                        every,
+                        self._study,
+                        self._root,
+                        self._barrier,
+                        not self._share,
+                    )
+                case Branch(source, at, config, until, every):
+                    items = config_items(config)
+                    yield TrialBranched(self._number(), source + self._first, at, items, until, every)
+                case Extend(trial, until):
+                    yield TrialExtended(trial + self._first, until)
+                case Stop(trial):
+                    yield TrialStopped(trial + self._first)
+                case _:
+                    assert_never(decision)
+
+    def _number(self) -> int:
+        self._count += 1
+        return self._first + self._count - 1

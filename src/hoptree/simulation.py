@@ -1,0 +1,225 @@
+"""How long a model selection would take, on which workers, and what would be shared.
+
+The real engine runs through the real loop; only the workers and the clock are made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, final
+
+from hoptree.backends.simulated import SimulatedBackend
+from hoptree.core.engine import Engine
+from hoptree.core.errors import WorkloadError
+from hoptree.core.invariants import Witness
+from hoptree.core.lineage import history
+from hoptree.core.plan import Node, Work
+from hoptree.core.policies import Planned, Policy
+from hoptree.core.settings import Order, Settings
+from hoptree.drive import Watch, drive
+from hoptree.report import gantt, trace
+from hoptree.report.tables import count, duration, size, text_table
+from hoptree.report.timeline import Span, Timeline
+from hoptree.search.fixed import Fixed
+from hoptree.search.protocol import Search
+from hoptree.search.tuner import Tuner
+from hoptree.simulator.cluster import Cluster, WorkerSpec
+from hoptree.simulator.workload import Workload
+
+_RECORDED = 200_000  # units up to which a run keeps what charts need
+
+
+def simulate(
+    workload: Workload,
+    cluster: Cluster | None = None,
+    *,
+    policy: str | Policy | Sequence[Sequence[float]] = "longest-path",
+    order: Order = "strict",
+    search: Search | None = None,
+    seed: int = 0,
+    **details: Any,
+) -> Simulation:
+    """Run a workload on a cluster that does not exist.
+
+    ``policy`` is a name, a policy, or the ``starts`` of a solved schedule (then the order is free). ``search``
+    replaces "train every config for ``epochs``". ``details``: ``ahead``, ``affinity`` and ``retries`` of the
+    engine, ``landscape`` for costs and metrics as functions of values, ``check`` to test every invariant after
+    every step, and ``watches`` that see every event.
+
+        >>> result = simulate(Workload(configs=4, epochs=2, partitions=4), Cluster(workers=4), order="free")
+        >>> result.makespan
+        8.0
+    """
+    cluster = cluster or Cluster()
+    check = details.pop("check", False)
+    watches: list[Watch] = list(details.pop("watches", ()))
+    landscape = details.pop("landscape", None) or workload.landscape()
+    starts = None if isinstance(policy, str | Policy) else policy
+    name = policy if isinstance(policy, str) else "longest-path"
+    try:
+        settings = Settings(workload.partitions, order if starts is None else "free", name, seed, **details)
+    except TypeError as error:
+        raise WorkloadError(f"details: {error}; expected ahead, affinity, retries, landscape or check") from None
+    if starts is not None:
+        policy = _planned(workload, starts)
+    engine = Engine(settings, landscape.seconds, policy if isinstance(policy, Policy) else None)
+    units = workload.size * workload.epochs * workload.partitions
+    backend = SimulatedBackend(
+        cluster,
+        workload.partitions,
+        landscape,
+        state_bytes=workload.state_bytes,
+        evaluation_seconds=workload.evaluation_seconds,
+        seed=seed,
+        record=units <= _RECORDED,
+    )
+    if check:
+        watches.append(Witness(engine).see)
+    tuner = Tuner(
+        search or Fixed(workload.config_list(), workload.epochs, workload.every),
+        share=workload.share,
+        barrier=workload.barrier,
+    )
+    makespan = drive(engine, backend, tuner, watches)
+    return Simulation(workload, cluster, engine, backend, makespan)
+
+
+@final
+class Simulation:
+    """What a simulated run came to."""
+
+    def __init__(
+        self, workload: Workload, cluster: Cluster, engine: Engine, backend: SimulatedBackend, makespan: float
+    ) -> None:
+        self.workload = workload
+        self.cluster = cluster
+        self.engine = engine
+        self.makespan = makespan
+        self.units = backend.units
+        self.hops = backend.hops
+        self.bytes_hopped = backend.hops * workload.state_bytes
+        self.busy_seconds = backend.busy_seconds
+        self._did = backend.did
+
+    @property
+    def work(self) -> Work:
+        """Units asked for, and units left after sharing."""
+        return self.engine.plan.work(self.engine.trials.values())
+
+    @property
+    def bound(self) -> float:
+        """No schedule is shorter: the load of the busiest partition, and the longest lineage.
+
+        It holds for a cluster that keeps its workers; noise, faults and hops are not in it.
+        """
+        return _lower_bound(self.engine, self.cluster)
+
+    @property
+    def utilisation(self) -> float:
+        """The share of all workers' time that was spent on units and evaluations."""
+        workers = len(self.cluster.placed(self.workload.partitions))
+        return self.busy_seconds / (self.makespan * workers) if self.makespan else 1.0
+
+    @property
+    def timeline(self) -> Timeline:
+        """What every worker did, for charts; empty for runs too large to draw."""
+        names = tuple(spec.name for spec in self.cluster.placed(self.workload.partitions))
+        spans = tuple(
+            Span(d.worker, d.start, d.end, d.kind, max(0, d.node), f"lineage {d.node}", d.partition, d.epoch)
+            for d in self._did
+        )
+        return Timeline(spans, self.makespan, names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures for programs."""
+        work = self.work
+        return {
+            "trials": len(self.engine.trials),
+            "units_asked": work.asked,
+            "units_unique": work.unique,
+            "units_trained": self.units,
+            "merge_rate": work.merge_rate,
+            "makespan_seconds": self.makespan,
+            "lower_bound_seconds": self.bound,
+            "utilisation": self.utilisation,
+            "hops": self.hops,
+            "bytes_hopped": self.bytes_hopped,
+            "failed_trials": sum(trial.ending == "failed" for trial in self.engine.trials.values()),
+        }
+
+    def table(self, width: int | None = None) -> str:
+        """Return the figures for people."""
+        d = self.to_dict()
+        per_epoch = self.workload.partitions
+        over = self.makespan / self.bound if self.bound else 1.0
+        rows = [
+            ("trials", count(d["trials"])),
+            ("epochs asked", f"{d['units_asked'] / per_epoch:,.10g}"),
+            ("epochs after sharing", f"{d['units_unique'] / per_epoch:,.10g} (merge rate {d['merge_rate']:.2f})"),
+            ("units trained", count(d["units_trained"])),
+            ("makespan", duration(self.makespan)),
+            ("lower bound", f"{duration(self.bound)} (makespan is {over:.3f} of it)"),
+            ("utilisation", f"{100 * self.utilisation:.1f} %"),
+            ("hops", f"{count(self.hops)} ({size(self.bytes_hopped)})"),
+        ]
+        if d["failed_trials"]:
+            rows.append(("failed trials", count(d["failed_trials"])))
+        return text_table(["", ""], rows, width=width)
+
+    def gantt(self, width: int = 100, *, colour: bool = True) -> str:
+        """Return the Gantt chart as text."""
+        return gantt.terminal(self.timeline, width=width, colour=colour)
+
+    def save(self, path: str | Path, *, dark: bool = False) -> None:
+        """Write the Gantt chart to an SVG or PNG file, or a trace for Perfetto to a JSON file."""
+        if Path(path).suffix == ".json":
+            trace.save_trace(self.timeline, path)
+        else:
+            gantt.save(self.timeline, path, dark=dark)
+
+
+def _planned(workload: Workload, starts: Sequence[Sequence[float]]) -> Planned:
+    """Turn the starts of a solved schedule, one row per config, into the turns of each partition."""
+    configs = workload.config_list()
+    if len(starts) != len(configs) or any(len(row) != workload.partitions for row in starts):
+        raise WorkloadError(
+            f"policy: starts of {len(starts)} configs; expected {len(configs)} rows of {workload.partitions}"
+        )
+    scratch = Engine(Settings(workload.partitions))
+    root = scratch.plan.root("")
+    keys = [scratch.plan.path(history(config), root, 1)[0].key for config in configs]
+    turns = {
+        partition: [keys[i] for i in sorted(range(len(configs)), key=lambda i: starts[i][partition])]
+        for partition in range(workload.partitions)
+    }
+    return Planned(turns)
+
+
+def _lower_bound(engine: Engine, cluster: Cluster) -> float:
+    """Count whole epochs only: each visits every partition once, on its fastest holder at best."""
+    plan, partitions = engine.plan, engine.settings.partitions
+    placed = cluster.placed(partitions)
+    holders = [tuple(spec for spec in placed if p in spec.partitions) for p in range(partitions)]
+    epoch = sum(1 / max(spec.speed for spec in specs) for specs in holders)
+    reach: dict[int, int] = {}
+    longest = 0.0
+    for trial in engine.trials.values():
+        length = 0.0
+        for node, end in plan.way(trial, trial.until * partitions):
+            reach[node.id] = max(reach.get(node.id, 0), end)
+            length += _whole_epochs(node, end, partitions) * node.cost * epoch
+        longest = max(longest, length)
+    nodes = (plan.nodes[number] for number in reach)
+    load = sum(_whole_epochs(node, reach[node.id], partitions) * node.cost for node in nodes)
+    # Partitions with the same holders must share them; all partitions share all workers.
+    groups = {names: holders.count(names) * load / _speed(names) for names in set(holders)}
+    return max(longest, partitions * load / _speed(placed), *groups.values())
+
+
+def _speed(specs: Iterable[WorkerSpec]) -> float:
+    return sum(spec.speed for spec in specs)
+
+
+def _whole_epochs(node: Node, end: int, partitions: int) -> int:
+    return max(0, end // partitions - -(-node.start // partitions))

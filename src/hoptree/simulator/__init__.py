@@ -1,0 +1,7 @@
+"""The simulated world: workloads, clusters, costs, faults and a clock that costs nothing."""
+
+from hoptree.simulator.cluster import Cluster, WorkerSpec
+from hoptree.simulator.faults import Crash, Fault, FlakyUnits, StateLoss
+from hoptree.simulator.workload import Workload
+
+__all__ = ["Cluster", "Crash", "Fault", "FlakyUnits", "StateLoss", "WorkerSpec", "Workload"]

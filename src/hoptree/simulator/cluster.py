@@ -1,0 +1,106 @@
+"""A simulated cluster: workers, what they hold, how fast they are and how they are connected."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from hoptree.core.errors import WorkloadError
+from hoptree.simulator.faults import Crash, Fault
+
+
+class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker; ``partitions`` empty means: placed by the cluster's replicas."""
+
+    name: str
+    speed: float = 1.0
+    partitions: tuple[int, ...] = ()
+    joins: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.speed) and self.speed > 0):
+            raise WorkloadError(f"workers: {self.name} has speed {self.speed}; expected a number above 0")
+        if not (math.isfinite(self.joins) and self.joins >= 0):
+            raise WorkloadError(f"workers: {self.name} joins at {self.joins}; expected a time >= 0")
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a workload runs.
+
+    ``noise`` is the relative spread of unit times (log-normal), ``stragglers`` the share of units that take
+    ``straggling`` times as long, ``bandwidth`` bytes per second of a hop (0: hops take no time),
+    ``provisioning`` the delay of every worker before it joins.
+    """
+
+    workers: int | list[WorkerSpec] = 8
+    replicas: int = 1
+    bandwidth: float = 0.0
+    latency: float = 0.0
+    noise: float = 0.0
+    stragglers: float = 0.0
+    straggling: float = 3.0
+    provisioning: float = 0.0
+    faults: list[Fault] = []
+
+    def __post_init__(self) -> None:
+        if isinstance(self.workers, int):
+            if self.workers < 1:
+                raise WorkloadError(f"workers: {self.workers}; expected at least one")
+        elif not self.workers:
+            raise WorkloadError("workers: an empty list; expected at least one worker")
+        else:
+            names = [worker.name for worker in self.workers]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise WorkloadError(f"workers: two are named {twice!r}; expected different names")
+        count = self.workers if isinstance(self.workers, int) else len(self.workers)
+        if not 1 <= self.replicas <= count:
+            raise WorkloadError(f"replicas: {self.replicas} on {count} workers; expected 1 to {count}")
+        for field in ("bandwidth", "latency", "noise", "provisioning"):
+            value = getattr(self, field)
+            if not (math.isfinite(value) and value >= 0):
+                raise WorkloadError(f"{field}: {value}; expected a finite number, 0 or more")
+        if not 0 <= self.stragglers < 1:
+            raise WorkloadError(f"stragglers: {self.stragglers}; expected a share from 0 to below 1")
+        if not (math.isfinite(self.straggling) and self.straggling >= 1):
+            raise WorkloadError(f"straggling: {self.straggling}; expected a factor of 1 or more")
+
+    def placed(self, partitions: int) -> list[WorkerSpec]:
+        """Return the workers with the partitions that each holds; refuse what could never be trained.
+
+        Partitions are dealt out in turn, and each goes to the next ``replicas - 1`` workers too.
+        """
+        specs = (
+            [WorkerSpec(name=f"w{index}") for index in range(self.workers)]
+            if isinstance(self.workers, int)
+            else self.workers
+        )
+        count = len(specs)
+        placed: list[WorkerSpec] = []
+        for index, spec in enumerate(specs):
+            held = spec.partitions or tuple(
+                partition
+                for partition in range(partitions)
+                if any((partition + copy) % count == index for copy in range(self.replicas))
+            )
+            if count > partitions and not spec.partitions:
+                held = tuple(sorted({(index + copy) % partitions for copy in range(self.replicas)}))
+            placed.append(WorkerSpec(name=spec.name, speed=spec.speed, partitions=held, joins=spec.joins))
+        self._check(placed, partitions)
+        return placed
+
+    def _check(self, placed: list[WorkerSpec], partitions: int) -> None:
+        for spec in placed:
+            for partition in spec.partitions:
+                if not 0 <= partition < partitions:
+                    raise WorkloadError(
+                        f"workers: {spec.name} holds partition {partition}; expected 0 to {partitions - 1}"
+                    )
+        names = {spec.name for spec in placed}
+        for fault in self.faults:
+            if isinstance(fault, Crash) and fault.worker not in names:
+                raise WorkloadError(f"faults: {fault.worker!r} crashes, but no worker has that name")
+        for partition in range(partitions):
+            if not any(partition in spec.partitions for spec in placed):
+                raise WorkloadError(f"partitions: nobody holds partition {partition}; place it on a worker")

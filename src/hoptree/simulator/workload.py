@@ -1,0 +1,113 @@
+"""A simulated workload: the configs, how long they are trained, and what a unit of each costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import msgspec
+
+from hoptree.core.errors import WorkloadError
+from hoptree.core.events import Metrics
+from hoptree.core.lineage import Values, config_items, digest
+from hoptree.core.schedules import Config, Value
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be trained.
+
+    ``configs`` is a list, or a number of configs that have nothing in common. ``seconds`` is the time of one
+    unit on a worker of speed 1: one number, or one for each of the numbered configs. ``factors`` says how much
+    longer a unit takes for certain values: ``{"batch_size": {"32": 2.0}}``.
+    """
+
+    configs: int | list[dict[str, Value]] = 8
+    epochs: int = 1
+    partitions: int = 8
+    every: int = 0
+    share: bool = True
+    barrier: bool = False
+    seconds: float | list[float] = 1.0
+    factors: dict[str, dict[str, float]] = {}
+    evaluation_seconds: float = 0.0
+    state_bytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.configs, int):
+            if self.configs < 1:
+                raise WorkloadError(f"configs: {self.configs}; expected at least one")
+        elif not self.configs:
+            raise WorkloadError("configs: an empty list; expected at least one config")
+        else:
+            for index, config in enumerate(self.configs):
+                try:
+                    config_items(config)
+                except WorkloadError as error:
+                    raise WorkloadError(f"configs[{index}]: {error}") from None
+        _at_least("epochs", self.epochs, 1)
+        _at_least("partitions", self.partitions, 1)
+        _at_least("every", self.every, 0)
+        times = self.seconds if isinstance(self.seconds, list) else [self.seconds]
+        if isinstance(self.seconds, list) and not isinstance(self.configs, int):
+            raise WorkloadError("seconds: a list of times for configs that may share; use factors by value")
+        if isinstance(self.seconds, list) and len(times) != self.size:
+            raise WorkloadError(f"seconds: {len(times)} times for {self.size} configs; expected one for each")
+        for name, table in self.factors.items():
+            for value, factor in table.items():
+                _time(f"factors[{name!r}][{value!r}]", factor)
+        for index, time in enumerate(times):
+            _time(f"seconds[{index}]" if isinstance(self.seconds, list) else "seconds", time)
+        _time("evaluation_seconds", self.evaluation_seconds)
+        _time("state_bytes", self.state_bytes)
+        if self.barrier and not self.every:
+            raise WorkloadError("barrier: a barrier needs reports to wait at; set every to a number of epochs")
+
+    @property
+    def size(self) -> int:
+        """The number of configs."""
+        return self.configs if isinstance(self.configs, int) else len(self.configs)
+
+    def landscape(self) -> Landscape:
+        """Return what training costs by this workload, and a loss that falls towards each lineage's own level."""
+        return Landscape(self._seconds_of, _loss)
+
+    def _seconds_of(self, values: Values) -> float:
+        if not self.factors and not isinstance(self.seconds, list):
+            return self.seconds
+        at = values.at(0.0)
+        seconds = self.seconds
+        if isinstance(seconds, list):
+            index = at["config"]
+            assert isinstance(index, int)
+            seconds = seconds[index]
+        for name, table in self.factors.items():
+            seconds *= table.get(str(at.get(name)), 1.0)
+        return seconds
+
+    def config_list(self) -> list[Config]:
+        """Return the configs, made up if only their number was given."""
+        if isinstance(self.configs, int):
+            return [{"config": index} for index in range(self.configs)]
+        return list(self.configs)
+
+
+class Landscape(msgspec.Struct, frozen=True):
+    """What simulated training costs and finds: functions of a unit's values and the epochs trained."""
+
+    seconds: Callable[[Values], float]
+    metrics: Callable[[Values, int, str], Metrics]
+
+
+def _loss(_values: Values, epoch: int, key: str) -> Metrics:
+    level = int(digest(key)[:8], 16) / 0xFFFFFFFF
+    return {"loss": level + 1.0 / (1 + epoch)}
+
+
+def _at_least(field: str, value: int, least: int) -> None:
+    if value < least:
+        raise WorkloadError(f"{field}: {value}; expected at least {least}")
+
+
+def _time(field: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise WorkloadError(f"{field}: {value}; expected a finite number, 0 or more")
