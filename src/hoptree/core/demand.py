@@ -82,10 +82,11 @@ class Demand:
         if index == len(stops):
             return None
         stop = stops[index]
-        if len(cursor.node.cursors) > 1:
-            for other in cursor.node.cursors:
-                if cursor.unit < other.unit < stop:
-                    return None
+        for other in cursor.node.cursors:
+            if other is cursor:
+                continue
+            if cursor.unit < other.unit < stop or (cursor.unit == other.unit and other.runs):
+                return None
         return stop
 
     def spawn(self, node: Node, unit: int, state: State | None) -> Cursor:

@@ -129,14 +129,16 @@ class Engine:
         node.todo -= 1
         begins_epoch = unit % self.settings.partitions == 0
         order = cursor.order | 1 << run.partition if self._free else cursor.order
-        state = node.states[unit] = State(node, unit, worker.name, order)
+        state = self._store(node, unit, worker.name, order)
         old, cursor.state, cursor.unit = cursor.state, state, unit
-        state.users = 1
         needed = not run.cancelled
+        for trial in node.finals.get(unit, ()):
+            self._pin(trial, state)
         if unit in node.counts:
-            children = demand.arrive(node, unit)
-            for child in children:
+            for child in demand.arrive(node, unit):
                 demand.spawn(child, unit, state)
+            for trial in node.requests.get(unit, ()):
+                trial.wanting.discard(unit // self.settings.partitions)
             if run.evaluate:
                 run.evaluating = True
                 run.state = state
@@ -158,6 +160,8 @@ class Engine:
             self._aim(cursor, run.partition + 1)
             if not cursor.runs:
                 self._offer(cursor)
+        elif cursor.runs:
+            self._cancel_runs(cursor)
         else:
             self._withdraw(cursor)
         if old is not None:
@@ -199,7 +203,7 @@ class Engine:
             return
         cursor = run.cursor
         assert cursor is not None
-        self._drop_chain(cursor)
+        self._drop_runs(cursor, run)
         if hopeless:
             for trial in list(self.demand.trials_behind(cursor)):
                 if trial.ending is None:
@@ -216,7 +220,7 @@ class Engine:
             self._evaluate_again(run.state)
             return
         assert run.cursor is not None
-        self._drop_chain(run.cursor)
+        self._drop_runs(run.cursor, run)
         self._resume(run.cursor)
 
     def _run(self, number: int, worker: str) -> Run | None:
@@ -235,20 +239,27 @@ class Engine:
         worker.queue.remove(run)
         self._dispatcher.freed.append(worker)
 
-    def _drop_chain(self, cursor: Cursor) -> None:
-        """Take back the runs of a cursor that were to follow one that did not succeed."""
+    def _drop_runs(self, cursor: Cursor, failed: Run) -> None:
+        """Forget a run that did not succeed, and those queued behind it: without its state they never begin."""
+        index = cursor.runs.index(failed)
+        for run in cursor.runs[index + 1 :]:
+            self._release_run(self.workers.by_name[run.worker], run)
+            self._actions.append(CancelUnit(run.number, run.worker))
+        del cursor.runs[index:]
+
+    def _cancel_runs(self, cursor: Cursor) -> None:
+        """Tell the worker to give up a cursor's runs; it stays busy until it says that it has."""
         for run in cursor.runs:
-            if run.number in self._dispatcher.runs:
-                self._release_run(self.workers.by_name[run.worker], run)
+            if not run.cancelled:
+                run.cancelled = True
                 self._actions.append(CancelUnit(run.number, run.worker))
-        cursor.runs.clear()
 
     def _resume(self, cursor: Cursor) -> None:
         """Give a cursor whose run came to nothing its chance again, from a state that is there."""
-        if cursor.stale:
+        if cursor.stale or cursor.runs:
             return
         state = cursor.state
-        if state is not None and state.node.states.get(state.unit) is not state:
+        if state is not None and state.unit not in state.node.states:
             self._withdraw(cursor)
             self.demand.cover_again(cursor.node)
         elif self.demand.next_stop(cursor) is None:
@@ -262,7 +273,7 @@ class Engine:
         phases = (Phase(0, event.config),)
         known = self.trials.get(event.trial)
         if known is not None:
-            if known.history == phases and known.until == event.until:
+            if known.history == phases:
                 return
             raise self._impossible(event, f"trial {event.trial} was asked for before, with another config")
         trial = Trial(event.trial, phases, event.root, event.study, event.every)
@@ -292,8 +303,6 @@ class Engine:
             raise WorkloadError(f"until: {until}; expected at least one epoch")
         self.trials[trial.number] = trial
         self.live += 1
-        if trial.barrier:
-            self._gates.enter(trial)
         self._grant(trial, until)
 
     def _trial_extended(self, event: TrialExtended) -> None:
@@ -303,8 +312,6 @@ class Engine:
         if trial.ending == "complete":
             trial.ending = None
             self.live += 1
-            if trial.barrier:
-                self._gates.enter(trial)
         self._grant(trial, event.until)
 
     def _trial_stopped(self, event: TrialStopped) -> None:
@@ -334,39 +341,67 @@ class Engine:
             if unit in node.reports:
                 answered.append(place)
             elif unit not in node.states:
-                self.demand.want(node, unit)
+                self._want(trial, epoch)
             elif len(waiting) == 1 and not self._being_evaluated(node, unit):
                 self._evaluate_later(node.states[unit])
+        if trial.barrier:
+            self._gates.enter(trial)
         for place in answered:
             self._answer(*place)
+
+    def _want(self, trial: Trial, epoch: int) -> None:
+        if epoch not in trial.wanting:
+            trial.wanting.add(epoch)
+            self.demand.want(*trial.open[epoch])
+
+    def _unwant(self, trial: Trial, epoch: int) -> None:
+        if epoch in trial.wanting:
+            trial.wanting.remove(epoch)
+            self.demand.unwant(*trial.open[epoch])
 
     def _answer(self, node: Node, unit: int) -> None:
         """Tell every trial that asked what the report says, and end those that owe nothing more."""
         epoch = unit // self.settings.partitions
         metrics = node.reports[unit]
         for trial in node.requests.pop(unit, ()):
+            self._unwant(trial, epoch)
             del trial.open[epoch]
-            if unit in node.counts:
-                self.demand.unwant(node, unit)
             trial.reached = max(trial.reached, epoch)
             self._actions.append(Report(trial.number, epoch, metrics))
             if not trial.open:
-                self._pin(trial, node.states.get(unit) if epoch == trial.until else None)
-                self._close(trial, "complete", "")
+                self._complete(trial)
             elif trial.barrier:
                 self._dispatcher.fresh.extend(self._gates.opened(trial))
 
     def _end(self, trial: Trial, ending: Ending, reason: str = "") -> None:
         """Take a trial's open requests back; what only it needed is cancelled."""
-        for node, unit in trial.open.values():
+        for epoch, (node, unit) in trial.open.items():
             waiting = node.requests[unit]
             waiting.remove(trial)
             if not waiting:
                 del node.requests[unit]
-            self.demand.unwant(node, unit)
+            self._unwant(trial, epoch)
         trial.open.clear()
+        self._forget_final(trial)
         self._pin(trial, None)
         self._close(trial, ending, reason)
+
+    def _complete(self, trial: Trial) -> None:
+        """End a trial that owes nothing; the state it ended with is kept, and again if it has to be retrained."""
+        self._forget_final(trial)
+        node, end = self.plan.way(trial, trial.until * self.settings.partitions)[-1]
+        trial.final = Place(node, end)
+        node.finals.setdefault(end, []).append(trial)
+        self._pin(trial, node.states.get(end))
+        self._close(trial, "complete", "")
+
+    def _forget_final(self, trial: Trial) -> None:
+        if trial.final is not None:
+            node, unit = trial.final
+            node.finals[unit].remove(trial)
+            if not node.finals[unit]:
+                del node.finals[unit]
+            trial.final = None
 
     def _close(self, trial: Trial, ending: Ending, reason: str) -> None:
         if trial.ending is None:
@@ -417,7 +452,7 @@ class Engine:
                 cursors.append(run.cursor)
         worker.queue.clear()
         for cursor in cursors:
-            self._drop_chain(cursor)
+            cursor.runs.clear()
             self._resume(cursor)
 
     # --- states -----------------------------------------------------------------------------------------
@@ -436,12 +471,29 @@ class Engine:
         if state in self._dispatcher.evaluations:
             self._dispatcher.evaluations.remove(state)
             self._want_again(state)
+            self._release(state)
+        if state.users:
+            node.lost[event.unit] = state
+
+    def _store(self, node: Node, unit: int, home: str, order: int) -> State:
+        """Note that a state has come; one that was lost and is still in use has come back."""
+        state = node.lost.pop(unit, None)
+        if state is None:
+            state = State(node, unit, home, order)
+        else:
+            state.home, state.order = home, order
+        node.states[unit] = state
+        state.users += 1
+        return state
 
     def _release(self, state: State) -> None:
         state.users -= 1
-        if state.users == 0 and state.node.states.get(state.unit) is state:
-            del state.node.states[state.unit]
+        if state.users:
+            return
+        if state.node.states.pop(state.unit, None) is not None:
             self._actions.append(DropState(state.node.id, state.unit))
+        elif state.node.lost:
+            state.node.lost.pop(state.unit, None)
 
     def _evaluate_later(self, state: State) -> None:
         state.users += 1
@@ -449,16 +501,17 @@ class Engine:
 
     def _evaluate_again(self, state: State) -> None:
         """After an evaluation came to nothing: once more, or train the state again if it is gone."""
-        if state.node.states.get(state.unit) is not state:
-            self._want_again(state)
-        elif state.unit in state.node.requests:
+        if state.unit not in state.node.requests:
+            self._release(state)
+        elif state.unit in state.node.states:
             self._dispatcher.evaluations.append(state)
         else:
+            self._want_again(state)
             self._release(state)
 
     def _want_again(self, state: State) -> None:
-        for _ in state.node.requests.get(state.unit, ()):
-            self.demand.want(state.node, state.unit)
+        for trial in state.node.requests.get(state.unit, ()):
+            self._want(trial, state.unit // self.settings.partitions)
 
     def _being_evaluated(self, node: Node, unit: int) -> bool:
         return any(state.node is node and state.unit == unit for state in self._dispatcher.evaluations) or any(
@@ -479,7 +532,6 @@ class Engine:
 
     def _withdraw(self, cursor: Cursor) -> None:
         self._dispatcher.ready.take(cursor)
-        self._drop_chain(cursor)
         self.demand.remove(cursor)
         if cursor.state is not None:
             self._release(cursor.state)
@@ -503,12 +555,10 @@ class Engine:
             for cursor in demand.unneeded:
                 if cursor.stale or demand.next_stop(cursor) is not None:
                     continue
-                if not cursor.runs:
+                if cursor.runs:
+                    self._cancel_runs(cursor)
+                else:
                     self._withdraw(cursor)
-                for run in cursor.runs:
-                    if not run.cancelled:
-                        run.cancelled = True
-                        self._actions.append(CancelUnit(run.number, run.worker))
             demand.unneeded.clear()
         if demand.changed:
             for cursor in demand.changed:

@@ -20,7 +20,7 @@ class _Gate:
 
 @final
 class Gates:
-    """One gate per study with a barrier: its level is the epoch up to which trials may train."""
+    """One gate per study with a barrier; its level, the first report that is owed, is how far trials may train."""
 
     def __init__(self, partitions: int, demand: Demand) -> None:
         self._partitions = partitions
@@ -33,11 +33,11 @@ class Gates:
         return bool(self._gates)
 
     def enter(self, trial: Trial) -> None:
-        """Let a trial take part; it may train up to its own next report at least."""
+        """Let a trial with open requests take part."""
         gate = self._gates.setdefault(trial.study, _Gate())
         gate.members[trial.number] = trial
         if gate.level == 0:
-            gate.level = _next_report(trial)
+            gate.level = min(trial.open)
 
     def bars(self, cursor: Cursor) -> bool:
         """Return whether a cursor must wait; it is then kept until its gate opens."""
@@ -56,18 +56,15 @@ class Gates:
         return bool(gates)
 
     def opened(self, trial: Trial) -> list[Cursor]:
-        """Return the cursors that may go on now that a trial has reported."""
+        """Return the cursors that may go on now that a trial has reported: none while another one owes."""
         gate = self._gates.get(trial.study)
         if gate is None:
             return []
-        while gate.members and all(t.reached >= min(gate.level, t.until) for t in gate.members.values()):
-            nexts = [_next_report(t) for t in gate.members.values() if t.reached < t.until]
-            if not nexts or min(nexts) <= gate.level:
-                break
-            gate.level = min(nexts)
-        if gate.members and any(t.reached < min(gate.level, t.until) for t in gate.members.values()):
-            return self._release(gate)
-        return []
+        owed = min((min(t.open) for t in gate.members.values() if t.open), default=0)
+        if owed <= gate.level:
+            return []
+        gate.level = owed
+        return self._release(gate)
 
     def leave(self, trial: Trial) -> list[Cursor]:
         """Let a trial that ended go; return the cursors that waited for it."""
@@ -90,9 +87,3 @@ class Gates:
                 if not cursor.held:
                     free.append(cursor)
         return free
-
-
-def _next_report(trial: Trial) -> int:
-    if not trial.every:
-        return trial.until
-    return min(trial.until, (trial.reached // trial.every + 1) * trial.every)

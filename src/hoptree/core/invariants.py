@@ -4,7 +4,9 @@ A witness sees only what everybody sees: events and actions. It keeps its own bo
 stored, and asks the plan only for the way of a trial. So a mistake in the engine's books shows as a contradiction.
 
 1. Completeness: in an epoch a lineage visits every partition exactly once.
-2. Isolation: two units of one lineage never run at the same time.
+2. Isolation: two units of one lineage never run at the same time: a unit starts from a state that is there, or
+   behind the unit that makes it, on the same worker. (Units that are trained again because an early state is
+   needed and lost feed nothing that is under way.)
 3. Exclusive access: a worker runs one unit at a time.
 4. No preemption of a running unit, except to cancel work nobody asks for any more.
 5. Locality: a unit runs on a worker that holds its partition.
@@ -16,6 +18,7 @@ stored, and asks the plan only for the way of a trial. So a mistake in the engin
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Set
 from typing import TypeAlias, final
 
 from hoptree.core.actions import Action, CancelUnit, DropState, EndTrial, Evaluate, Report, RunUnit
@@ -50,13 +53,15 @@ class Witness:
         self._queues: dict[str, list[RunUnit | Evaluate]] = {}
         self._evaluating: set[int] = set()
         self._visited: dict[Spot, tuple[int, ...]] = {}  # stored states, with the partitions of their epoch
-        self._ended: dict[int, EndTrial] = {}
-        self._story: deque[str] = deque(maxlen=60)
+        self._will_visit: dict[int, tuple[int, ...]] = {}  # by run
+        self._chained: set[int] = set()  # runs that wait for the state of the run ahead of them
+        self._cancelled: set[int] = set()
+        self._ways: dict[tuple[int, int], list[Spot]] = {}
+        self._story: deque[tuple[float, Event, list[Action]]] = deque(maxlen=30)
 
     def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
         """Check one step: the event that went in and the actions that came out."""
-        self._story.append(f"at {now:g} {event}")
-        self._story.extend(f"    -> {action}" for action in actions)
+        self._story.append((now, event, actions))
         self._take_event(event)
         for action in actions:
             self._take_action(action)
@@ -78,7 +83,8 @@ class Witness:
             case UnitFinished(number, worker):
                 run = self._head(number, worker)
                 if isinstance(run, RunUnit) and number not in self._evaluating:
-                    self._visited[run.node, run.unit + 1] = self._visits(run)
+                    self._visited[run.node, run.unit + 1] = self._will_visit[number]
+                    self._chained -= {r.run for r in self._queues[worker] if r.unit == run.unit + 1}
                     if run.evaluate:
                         self._evaluating.add(number)
                     else:
@@ -111,7 +117,6 @@ class Witness:
                 self._expect(trial is not None, 8, f"a report for trial {number}, which was never asked for")
             case EndTrial(number, ending, reason):
                 self._expect(ending != "failed" or bool(reason), 8, f"trial {number} failed without a reason")
-                self._ended[number] = action
 
     # --- checks -----------------------------------------------------------------------------------------
 
@@ -119,15 +124,17 @@ class Witness:
         self._expect(run.worker in self._held, 5, f"{run}: there is no such worker")
         self._expect(run.partition in self._held[run.worker], 5, f"{run}: the worker does not hold its partition")
         self._check_room(run)
-        for worker, queue in self._queues.items():
-            for other in queue:
-                if not isinstance(other, RunUnit) or other.run in self._evaluating or other.node != run.node:
-                    continue
-                follows = worker == run.worker and other.unit == run.unit - 1
-                apart = (run.source, run.unit) in self._visited and (other.source, other.unit) in self._visited
-                self._expect(other.unit != run.unit and (follows or apart), 2, f"{run} while {other} is under way")
-        self._expect(self._ready_input(run), 2, f"{run}: the state that it starts from is not there")
-        visits = self._visits(run)
+        twin = any(
+            isinstance(other, RunUnit) and other.run not in self._evaluating
+            and (other.node, other.unit) == (run.node, run.unit)
+            for queue in self._queues.values() for other in queue
+        )  # fmt: skip
+        self._expect(not twin, 2, f"{run}: the same unit is under way already")
+        if not (has_input := self._is_input_stored(run)):
+            self._chained.add(run.run)
+            has_input = self._runs_ahead(run) is not None
+        self._expect(has_input, 2, f"{run}: the state that it starts from is not there")
+        visits = self._will_visit[run.run] = self._visits(run)
         self._expect(len(set(visits)) == len(visits), 1, f"{run}: its epoch has visited {visits}")
         if (run.unit + 1) % self._partitions == 0:
             everything = list(range(self._partitions))
@@ -141,26 +148,41 @@ class Witness:
         self._expect(len(queue) < self._room, 3, f"{run}: the worker has {len(queue)} runs already")
 
     def _check_cancel(self, number: int, worker: str) -> None:
-        for index, run in enumerate(self._queues.get(worker, [])):
-            if run.run == number and index == 0 and isinstance(run, RunUnit) and number not in self._evaluating:
-                self._expect(
-                    not self._is_needed(run.node, run.unit + 1), 4, f"{run} is cancelled though it is needed"
-                )
+        queue = self._queues.get(worker, [])
+        run = next((run for run in queue if run.run == number), None)
+        if not isinstance(run, RunUnit) or number in self._evaluating:
+            return
+        if number in self._chained and self._runs_ahead(run) is None:
+            queue.remove(run)  # it was to follow a run that came to nothing, so it never began
+        elif queue[0] is run:
+            needed = self._is_needed(run.node, run.unit + 1, self._coming())
+            self._expect(not needed, 4, f"{run} is cancelled though it is needed")
+        self._cancelled.add(number)
+
+    def _under_evaluation(self) -> set[Spot]:
+        found: set[Spot] = set()
+        for run in (run for queue in self._queues.values() for run in queue):
+            if isinstance(run, Evaluate):
+                found.add((run.node, run.unit))
+            elif run.run in self._evaluating:
+                found.add((run.node, run.unit + 1))
+        return found
 
     def _check_drop(self, spot: Spot) -> None:
+        coming, evaluated = self._coming(), self._under_evaluation()
+        self._expect(spot not in evaluated, 7, f"state {spot} is dropped while it is evaluated")
         for queue in self._queues.values():
             for run in queue:
-                if isinstance(run, Evaluate) or run.run in self._evaluating:
-                    unit = run.unit + 1 if isinstance(run, RunUnit) else run.unit
-                    self._expect((run.node, unit) != spot, 7, f"state {spot} is dropped while {run} reads it")
-                else:
+                if isinstance(run, RunUnit) and run.run not in self._evaluating:
                     self._expect((run.source, run.unit) != spot, 7, f"state {spot} is dropped while {run} needs it")
         for trial in self._engine.trials.values():
             for node, unit in trial.open.values():
                 source = self._source(trial, unit)
-                self._expect(
-                    source != spot or unit in node.reports, 7, f"state {spot} is dropped, but {trial} needs it"
-                )
+                answered = unit in node.reports or (node.id, unit) in evaluated
+                way = self._way(trial, unit)
+                if source == spot and coming.intersection(way[way.index(spot) + 1 :]):
+                    continue  # the state that replaces it is being made
+                self._expect(source != spot or answered, 7, f"state {spot} is dropped, but {trial} needs it")
             if trial.ending == "complete":
                 last = self._way(trial, trial.until * self._partitions)[-1]
                 self._expect(last != spot, 7, f"state {spot} is dropped, but {trial} ended with it")
@@ -192,41 +214,58 @@ class Witness:
             return (run.partition,)
         before = self._visited.get((run.source, run.unit))
         if before is None:
-            ahead = next(
-                r for r in self._queues[run.worker]
-                if isinstance(r, RunUnit) and r.node == run.node and r.unit == run.unit - 1
-            )  # fmt: skip
-            before = self._visits(ahead)
+            ahead = self._runs_ahead(run)
+            assert ahead is not None
+            before = self._will_visit[ahead.run]
         return (*before, run.partition)
 
-    def _ready_input(self, run: RunUnit) -> bool:
-        if run.unit == 0 or (run.source, run.unit) in self._visited:
-            return True
-        return any(
-            isinstance(r, RunUnit) and r.node == run.node and r.unit == run.unit - 1
-            for r in self._queues[run.worker]
-        )
+    def _is_input_stored(self, run: RunUnit) -> bool:
+        return run.unit == 0 or (run.source, run.unit) in self._visited
+
+    def _runs_ahead(self, run: RunUnit) -> RunUnit | None:
+        """Return the run on the same worker that will give this one its input."""
+        for other in self._queues[run.worker]:
+            if isinstance(other, RunUnit) and (other.node, other.unit) == (run.node, run.unit - 1):
+                return other
+        return None
 
     def _way(self, trial: Trial, units: int) -> list[Spot]:
         """Return the spots that a trial's first units lead through, from unit 1 on."""
-        way = self._engine.plan.way(trial, units)
-        return [(node.id, unit) for node, end in way for unit in range(node.start + 1, end + 1)]
+        way = self._ways.get((trial.number, units))
+        if way is None:
+            nodes = self._engine.plan.way(trial, units)
+            way = [(node.id, unit) for node, end in nodes for unit in range(node.start + 1, end + 1)]
+            self._ways[trial.number, units] = way
+        return way
 
     def _source(self, trial: Trial, unit: int) -> Spot | None:
         return next((spot for spot in reversed(self._way(trial, unit)) if spot in self._visited), None)
 
-    def _is_needed(self, node: int, unit: int) -> bool:
-        """Return whether an open request lies behind a spot, with nothing stored in between."""
+    def _is_needed(self, node: int, unit: int, coming: Set[Spot] = frozenset()) -> bool:
+        """Return whether an open request lies behind a spot, with nothing stored or coming in between."""
         for trial in self._engine.trials.values():
             for place, end in trial.open.values():
                 if end < unit or end in place.reports:
                     continue
                 way = self._way(trial, end)
-                if way[unit - 1] == (node, unit) and not any(spot in self._visited for spot in way[unit - 1 :]):
+                if way[unit - 1] != (node, unit) or way[unit - 1] in self._visited:
+                    continue
+                if not any(spot in self._visited or spot in coming for spot in way[unit:]):
                     return True
         return False
 
+    def _coming(self) -> set[Spot]:
+        """Return the states that runs under way will give."""
+        idle = self._chained | self._cancelled | self._evaluating
+        runs = (run for queue in self._queues.values() for run in queue)
+        return {(run.node, run.unit + 1) for run in runs if isinstance(run, RunUnit) and run.run not in idle}
+
     def _expect(self, holds: bool, number: int, message: str) -> None:
         if not holds:
-            story = "\n".join(self._story)
+            lines = [
+                line
+                for now, event, actions in self._story
+                for line in (f"at {now:g} {event}", *(f"    -> {action}" for action in actions))
+            ]
+            story = "\n".join(lines)
             raise InvariantError(f"invariant {number} is broken: {message}\nThe story:\n{story}")

@@ -45,7 +45,7 @@ class Node:
     """A run of units that share one set of forms: the first is ``start``, the last is not fixed."""
 
     __slots__ = (
-        "attempts", "best", "children", "cost", "counts", "cursors", "id", "key", "parent", "reports",
+        "attempts", "best", "children", "cost", "counts", "cursors", "finals", "id", "key", "lost", "parent", "reports",
         "requests", "rotation", "start", "states", "stops", "todo", "values", "waiters", "waiting",
     )  # fmt: skip
 
@@ -59,8 +59,10 @@ class Node:
         self.rotation = 0
         self.children: dict[tuple[int, Values], Node] = {}
         self.states: dict[int, State] = {}
+        self.lost: dict[int, State] = {}  # gone, but runs under way began from them
         self.reports: dict[int, Metrics] = {}
         self.requests: dict[int, list[Trial]] = {}
+        self.finals: dict[int, list[Trial]] = {}  # trials that ended here, complete
         self.attempts: dict[tuple[str, int], int] = {}
         # What is to be trained here; kept by demand.py.
         self.stops: list[int] = []
@@ -137,8 +139,8 @@ class Trial:
     """One config that a study follows, with the budget it has been given so far."""
 
     __slots__ = (
-        "alone", "barrier", "ending", "every", "history", "number", "open", "pinned", "reached", "reason",
-        "root", "study", "until",
+        "alone", "barrier", "ending", "every", "final", "history", "number", "open", "pinned", "reached", "reason",
+        "root", "study", "until", "wanting",
     )  # fmt: skip
 
     def __init__(self, number: int, history: History, root: str, study: str, every: int) -> None:
@@ -152,6 +154,8 @@ class Trial:
         self.until = 0
         self.reached = 0
         self.open: dict[int, tuple[Node, int]] = {}  # epochs whose report is due, and where
+        self.wanting: set[int] = set()  # epochs among them whose state has to be trained
+        self.final: Place | None = None  # where it ended, complete
         self.pinned: State | None = None
         self.ending: Ending | None = None
         self.reason = ""

@@ -1,0 +1,231 @@
+"""Random histories: an engine driven through arrivals, failures, losses, joins, repeated and late messages.
+
+A history ends with calm weather: all workers are there and nothing fails any more, so every trial must end.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, RunUnit
+from hoptree.core.engine import Engine
+from hoptree.core.events import (
+    Event,
+    StateEvaluated,
+    StateLost,
+    TrialAsked,
+    TrialBranched,
+    TrialExtended,
+    TrialStopped,
+    UnitCancelled,
+    UnitFailed,
+    UnitFinished,
+    WorkerDrained,
+    WorkerJoined,
+    WorkerLost,
+)
+from hoptree.core.invariants import Witness
+from hoptree.core.lineage import config_items
+from hoptree.core.policies import POLICIES
+from hoptree.core.schedules import constant, cosine, cyclic, exponential, linear, multistep, warmup
+from hoptree.core.settings import Settings
+
+CONFIGS = [
+    {"lr": 0.1},
+    {"lr": multistep(0.1, at=[1], gamma=0.1)},
+    {"lr": multistep(0.1, at=[2], gamma=0.1)},
+    {"lr": multistep(0.1, at=[1.4, 2.6], gamma=0.1)},
+    {"lr": multistep(0.1, at=[1, 2], gamma=0.1)},
+    {"lr": warmup(0.0, 1, constant(0.1))},
+    {"lr": warmup(0.0, 1, exponential(0.1, 0.9))},
+    {"lr": cosine(0.1, period=2)},
+    {"lr": cyclic(0.0, 0.1, up=1, down=1)},
+    {"lr": linear(0.1, 0.0, over=3), "momentum": 0.9},
+    {"lr": 0.1, "momentum": 0.9},
+    {"lr": 0.1, "momentum": multistep(0.9, at=[2], gamma=0.5)},
+]
+
+
+class History:
+    """One random history; ``journal`` holds every event with its time and whether more followed."""
+
+    def __init__(self, random: Random, steps: int = 60, settings: Settings | None = None) -> None:
+        self.random = random
+        self.steps = steps
+        self.settings = settings or Settings(
+            partitions=random.choice([1, 2, 3, 4]),
+            order=random.choice(["strict", "strict", "free"]),
+            policy=random.choice(POLICIES),
+            ahead=random.random() < 0.7,
+            affinity=random.random() < 0.7,
+            retries=random.choice([0, 1, 2]),
+            patience=random.choice([1, 5]),
+        )
+        self.costs = {config_items(c)[0][1]: random.choice([0.5, 1.0, 2.0]) for c in CONFIGS}
+        self.engine = self.fresh_engine()
+        self.witness = Witness(self.engine)
+        self.workers = [f"w{index}" for index in range(random.choice([1, 2, 3, 5]))]
+        self.holds = self._deal()
+        self.here: dict[str, list[RunUnit | Evaluate]] = {}
+        self.evaluating: set[int] = set()
+        self.stored: list[tuple[int, int]] = []
+        self.past: list[Event] = []
+        self.lost_runs: list[RunUnit | Evaluate] = []
+        self.journal: list[tuple[Event, float, bool]] = []
+        self.actions: list[list[Any]] = []
+        self.now = 0.0
+        self.trials = 0
+        self.barrier = random.random() < 0.2
+        self.share = random.random() < 0.8
+        self.trained: list[RunUnit] = []
+
+    def fresh_engine(self) -> Engine:
+        return Engine(self.settings, lambda values: 0.5 + len(repr(values)) % 3)
+
+    def _deal(self) -> dict[str, tuple[int, ...]]:
+        """Give every partition to one worker or more."""
+        held: dict[str, set[int]] = {worker: set() for worker in self.workers}
+        for partition in range(self.settings.partitions):
+            for worker in self.random.sample(self.workers, self.random.randint(1, len(self.workers))):
+                held[worker].add(partition)
+        return {worker: tuple(sorted(partitions)) for worker, partitions in held.items()}
+
+    def run(self) -> None:
+        for worker in self.workers:
+            self.tell(WorkerJoined(worker, self.holds[worker]))
+        self.ask()
+        for _ in range(self.steps):
+            self.move()
+        self.calm()
+
+    def calm(self) -> None:
+        for worker in self.workers:
+            self.tell(WorkerJoined(worker, self.holds[worker]))
+        for _ in range(20_000):
+            busy = [worker for worker, queue in self.here.items() if queue]
+            if not busy:
+                break
+            self.progress(self.random.choice(busy), healthy=True)
+        unfinished = [t for t in self.engine.trials.values() if t.ending is None]
+        assert not unfinished, f"{unfinished} never ended"
+        assert self.engine.live == 0
+
+    def tell(self, event: Event, *, more: bool = False) -> None:
+        self.now += self.random.choice([0.0, 0.0, 1.0])
+        actions = self.engine.step(event, self.now, more=more)
+        self.journal.append((event, self.now, more))
+        self.actions.append(actions)
+        self.past.append(event)
+        if isinstance(event, WorkerJoined):
+            self.here.setdefault(event.worker, [])
+        if isinstance(event, WorkerLost):
+            self.lost_runs += self.here.pop(event.worker, [])
+        self.witness.see(event, self.now, more, actions)
+        given_up: list[UnitCancelled] = []
+        for action in actions:
+            if isinstance(action, RunUnit | Evaluate):
+                self.here[action.worker].append(action)
+            elif isinstance(action, CancelUnit):
+                given_up += self.cancel(action)
+            elif isinstance(action, DropState):
+                self.stored.remove((action.node, action.unit))
+            elif isinstance(action, EndTrial):
+                assert action.ending != "failed" or action.reason
+        for event in given_up:
+            self.tell(event)
+
+    def cancel(self, action: CancelUnit) -> list[UnitCancelled]:
+        """A worker gives a run up at once, or finishes it because the message came too late."""
+        queue = self.here.get(action.worker, [])
+        run = next((r for r in queue if r.run == action.run), None)
+        if run is None or run.run in self.evaluating:
+            return []
+        if run.run not in self.engine._dispatcher.runs:  # taken back: its worker drops it silently
+            queue.remove(run)
+        elif self.random.random() < 0.6:
+            queue.remove(run)
+            return [UnitCancelled(run.run, run.worker)]
+        return []
+
+    def ask(self) -> None:
+        config = self.random.choice(CONFIGS)
+        every = self.random.choice([0, 0, 1, 2])
+        self.tell(
+            TrialAsked(
+                self.trials,
+                config_items(config),
+                until=self.random.randint(1, 4),
+                every=1 if self.barrier else every,
+                barrier=self.barrier,
+                alone=not self.share,
+            ),
+            more=self.random.random() < 0.3,
+        )
+        self.trials += 1
+
+    def move(self) -> None:
+        random = self.random
+        busy = [worker for worker, queue in self.here.items() if queue]
+        choice = random.random()
+        if choice < 0.55 and busy:
+            self.progress(random.choice(busy), healthy=False)
+        elif choice < 0.70:
+            self.ask()
+        elif choice < 0.74 and self.here:
+            self.tell(WorkerLost(random.choice(list(self.here))))
+        elif choice < 0.80:
+            worker = random.choice(self.workers)
+            self.tell(WorkerJoined(worker, self.holds[worker]))
+        elif choice < 0.82 and self.here:
+            self.tell(WorkerDrained(random.choice(list(self.here))))
+        elif choice < 0.85 and self.stored:
+            spot = random.choice(self.stored)
+            self.stored.remove(spot)
+            self.tell(StateLost(*spot))
+        elif choice < 0.88:
+            self.tell(TrialStopped(random.randrange(self.trials)))
+        elif choice < 0.91:
+            number = random.randrange(self.trials)
+            self.tell(TrialExtended(number, self.engine.trials[number].until + random.randint(0, 2)))
+        elif choice < 0.94:
+            self.branch()
+        elif choice < 0.97:
+            repeated = random.choice(self.past)
+            if not isinstance(repeated, StateLost | WorkerLost | WorkerJoined | WorkerDrained | TrialStopped):
+                self.tell(repeated)
+        elif self.lost_runs:
+            run = random.choice(self.lost_runs)
+            self.tell(UnitFinished(run.run, run.worker))
+
+    def branch(self) -> None:
+        source = self.engine.trials[self.random.randrange(self.trials)]
+        at = self.random.randint(1, source.until)
+        config = config_items(self.random.choice(CONFIGS))
+        event = TrialBranched(self.trials, source.number, at, config, at + self.random.randint(1, 2))
+        self.trials += 1
+        self.tell(event)
+
+    def progress(self, worker: str, *, healthy: bool) -> None:
+        """Let the first run in a worker's queue end, one way or another."""
+        run = self.here[worker][0]
+        luck = 1.0 if healthy else self.random.random()
+        if luck < 0.12:
+            self.here[worker].pop(0)
+            self.evaluating.discard(run.run)
+            fault = self.random.choice(["user", "system"])
+            self.tell(UnitFailed(run.run, worker, "it broke", fault))
+            return
+        more = not healthy and self.random.random() < 0.2
+        if isinstance(run, RunUnit) and run.run not in self.evaluating:
+            self.stored.append((run.node, run.unit + 1))
+            self.trained.append(run)
+            if run.evaluate:
+                self.evaluating.add(run.run)
+            else:
+                self.here[worker].pop(0)
+            self.tell(UnitFinished(run.run, worker), more=more)
+        else:
+            self.here[worker].pop(0)
+            self.evaluating.discard(run.run)
+            self.tell(StateEvaluated(run.run, worker, {"loss": self.random.random()}), more=more)
