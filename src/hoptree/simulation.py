@@ -165,7 +165,7 @@ class Simulation:
         ]
         if d["failed_trials"]:
             rows.append(("failed trials", count(d["failed_trials"])))
-        return text_table(["", ""], rows, width=width)
+        return text_table(["", "simulated"], rows, width=width)
 
     def gantt(self, width: int = 100, *, colour: bool = True) -> str:
         """Return the Gantt chart as text."""

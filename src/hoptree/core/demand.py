@@ -59,7 +59,8 @@ class Demand:
                 self.unneeded.append(cursor)
             else:
                 self.refresh(cursor)
-        if node.waiting and not node.stops:
+        first = min((cursor.unit for cursor in node.cursors), default=None)
+        if node.waiting and not (node.stops and (first is None or node.stops[0] <= first)):
             self._stop_waiting(node)
         self._recount(node)
 

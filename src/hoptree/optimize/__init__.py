@@ -1,1 +1,11 @@
+"""Exact and approximate schedulers of one epoch: every config visits every worker, one at a time (open shop).
 
+>>> from hoptree.optimize import solve
+>>> solve([[3, 1, 1], [1, 3, 1], [1, 1, 3]], method="longest-path").makespan
+5.0
+"""
+
+from hoptree.optimize.door import lower_bound, solve
+from hoptree.optimize.solution import Solution
+
+__all__ = ["Solution", "lower_bound", "solve"]

@@ -1,1 +1,1 @@
-"""Hoptree."""
+"""What people touch: the command line."""

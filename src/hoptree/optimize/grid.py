@@ -1,0 +1,54 @@
+"""Times as whole numbers: ties become exact, and CP-SAT knows nothing else."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hoptree.optimize.bounds import load_bound
+from hoptree.optimize.schedule import Times
+
+Ticks = tuple[tuple[int, ...], ...]
+
+TOLERANCE = 1e-9
+"""Makespans closer than this share are equal."""
+
+EXACT_BITS = 40
+"""Times are taken exactly when none needs more bits than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Times rounded down to whole ticks.
+
+    Rounding down keeps bounds sound: as short as no schedule of the ticks can be, none of the times is.
+    """
+
+    ticks: Ticks
+    tick: Fraction
+    """The time of one tick."""
+    error: int
+    """A sum of distinct units is never more than this many ticks longer than their rounded sum."""
+
+    def time(self, ticks: float) -> float:
+        """Say how long so many ticks are."""
+        return float(Fraction(ticks) * self.tick)
+
+
+def to_grid(times: Times) -> Grid:
+    """Choose exact ticks where few bits do, as for whole numbers.
+
+    Else they are so fine that all rounding errors together stay below half the tolerance.
+    """
+    ratios = [[time.as_integer_ratio() for time in row] for row in times]
+    denominator = max(below for row in ratios for _, below in row)
+    whole = [[above * (denominator // below) for above, below in row] for row in ratios]
+    divisor = math.gcd(*(units for row in whole for units in row)) or 1
+    if max(units for row in whole for units in row) // divisor < 2**EXACT_BITS:
+        ticks = tuple(tuple(units // divisor for units in row) for row in whole)
+        return Grid(ticks, Fraction(divisor, denominator), 0)
+    units = len(times) * len(times[0])
+    _, exponent = math.frexp(2 * units / TOLERANCE)
+    _, magnitude = math.frexp(load_bound(times))
+    shift = exponent - magnitude + 1
+    ticks = tuple(tuple(math.floor(math.ldexp(time, shift)) for time in row) for row in times)
+    return Grid(ticks, Fraction(2) ** -shift, units)

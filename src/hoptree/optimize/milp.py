@@ -1,0 +1,78 @@
+"""The mixed-integer program of the Cerebro paper, solved by HiGHS in a process of its own.
+
+OR-tools brings along another HiGHS of the same name, and a process that has loaded one cannot load the other
+(https://github.com/google/or-tools/issues/5246). A process can also be stopped when the seconds are over,
+where HiGHS would finish its current step first.
+"""
+
+import os
+import subprocess
+import sys
+from time import monotonic
+
+import msgspec
+
+from hoptree.core.errors import InvariantError
+from hoptree.optimize.extra import require_installed
+from hoptree.optimize.schedule import Starts, Times, earliest_starts, order_by_start
+
+MILP_TOLERANCE = 1e-6
+"""HiGHS computes with floats: it proves an optimum up to about this share."""
+
+STARTUP_SECONDS = 0.5
+"""For the process to begin and to end."""
+
+SECONDS_PER_ROW = 1e-5
+"""HiGHS looks at the clock between its steps only, and a step of a large program takes about this long."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What the process reads."""
+
+    times: Times
+    start: Starts
+    seconds: float
+    seed: int
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the process writes: starts, feasible up to a tolerance, and a lower bound."""
+
+    starts: Starts
+    bound: float
+
+
+def milp(times: Times, start: Starts, seconds: float, seed: int) -> tuple[Starts, float]:
+    """Improve `start` until it is proven best or the seconds are over; returns a schedule and a lower bound.
+
+    These are `start` and 0 if the seconds do not suffice to build and begin the program.
+    """
+    require_installed("highspy", "milp")
+    deadline = monotonic() + seconds
+    configs, workers = len(times), len(times[0])
+    rows = configs * workers * (configs + workers - 1)
+    left = seconds - STARTUP_SECONDS - rows * SECONDS_PER_ROW
+    if left <= 0:
+        return start, 0.0
+    answer = _ask(Task(times, start, left, seed), deadline)
+    if answer is None:
+        return start, 0.0
+    return earliest_starts(times, order_by_start(times, answer.starts)), answer.bound
+
+
+def _ask(task: Task, deadline: float) -> Answer | None:
+    """Run the process; None if it is not done by the deadline."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "hoptree.optimize.highs"],
+            input=msgspec.json.encode(task),
+            capture_output=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            timeout=max(0.0, deadline - monotonic()),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    if done.returncode:
+        raise InvariantError(f"HiGHS ended with code {done.returncode}: {done.stderr.decode()}")
+    return msgspec.json.decode(done.stdout, type=Answer)

@@ -1,0 +1,20 @@
+"""What a scheduler answers."""
+
+import msgspec
+
+
+class Solution(msgspec.Struct, frozen=True, kw_only=True):
+    """A feasible schedule of one epoch, and how good it is.
+
+    `bound` is a lower bound on every makespan, so `makespan / bound` says how far from the optimum this is at
+    worst. `proven`: the makespan meets the bound, within 1e-9 of it (milp: 1e-6, the tolerance of HiGHS).
+    """
+
+    makespan: float
+    bound: float
+    proven: bool
+    starts: tuple[tuple[float, ...], ...]
+    """By config and worker, as in `times`."""
+    method: str
+    seconds: float
+    """The time it took to find the schedule."""

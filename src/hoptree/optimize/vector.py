@@ -1,0 +1,109 @@
+"""Vector rearrangement (Fiala 1983, Sevast'yanov): optimal when there is much more work than workers.
+
+With p workers, the largest load L and the longest unit T:
+
+1. Pad every worker's load to L without making any unit longer than T.
+2. Order the configs so that after each of them the loads so far of any two workers differ by at most
+   (p - 1) T. `steinitz_order` does: a config is a vector of p - 1 differences of times, all of them at most T.
+3. Each worker runs all configs in this order without a break. Worker j + 1 starts later than worker j, so
+   late that every config has left worker j when its turn comes. That is pT at most: (p - 1) T between the two
+   loads up to and with this config, and T for the config itself. It starts up to T later still, so that some
+   config ends on it at the very time L.
+4. What comes after L is moved to the beginning, where the worker was still waiting: now all ends at L. A
+   config would be on two workers at once only if from its start on the first worker to its end on the last
+   more than L had passed. That is (p - 1)(p + 1) T at most for the late start and, as above, pT.
+
+So the makespan is L, which is optimal, if L >= (p^2 - 1 + p) T. Step 3 waits as long as it must, not as long
+as the proof allows; so L is often met well below that condition.
+
+The answer is the better of that and a list schedule by the same order. In a list schedule, if worker j ends
+last, with config i, then i ran elsewhere whenever j was idle: for (p - 1) T at most. So the makespan never
+exceeds L + (p - 1) T. Both guarantees hold up to the rounding of floats.
+"""
+
+from itertools import accumulate, pairwise
+from time import monotonic
+
+from hoptree.optimize.bounds import worker_loads
+from hoptree.optimize.lists import Shop, list_schedule
+from hoptree.optimize.schedule import Starts, Times, earliest_starts, makespan_of, order_by_start
+from hoptree.optimize.steinitz import steinitz_order
+
+
+def vector_rearrangement(times: Times, seconds: float) -> Starts:
+    """Schedule as the module says; if the seconds are over first, the schedule is a list schedule."""
+    configs, workers = len(times), len(times[0])
+    longest = max(map(max, times))
+    padded = pad(times)
+    order: list[int] | None = list(range(configs))
+    if workers > 1 and longest > 0:
+        differences = [[(time - row[-1]) / longest for time in row[:-1]] for row in padded]
+        order = steinitz_order(differences, monotonic() + seconds)
+    evenly = [-(configs * worker // workers) % configs for worker in range(workers)]
+    if order is None:
+        return follow(times, list(range(configs)), evenly)
+    cuts = wrap(padded, order)
+    if cuts is None:
+        return follow(times, order, evenly)
+    candidates = rotated(padded, times, order, cuts), follow(times, order, cuts)
+    return min(candidates, key=lambda starts: makespan_of(times, starts))
+
+
+def pad(times: Times) -> Times:
+    """Lengthen times to equal loads of all workers, none beyond the longest time.
+
+    A worker is slowed down in proportion where that makes no unit too long, which makes equals of workers
+    that differ in speed only. Else each unit is moved by the same share of its way to the longest.
+    """
+    loads = worker_loads(times)
+    load, longest = max(loads), max(map(max, times))
+    columns = []
+    for column, own in zip(zip(*times, strict=True), loads, strict=True):
+        if own > 0 and max(column) * (load / own) <= longest * (1 + 1e-12):
+            columns.append([time * (load / own) for time in column])
+        else:
+            room = len(column) * longest - own
+            share = (load - own) / room if room > 0 else 0.0
+            columns.append([time + share * (longest - time) for time in column])
+    return tuple(zip(*columns, strict=True))
+
+
+def wrap(padded: Times, order: list[int]) -> list[int] | None:
+    """Find where in the order each worker begins (steps 3 and 4); None if a shift would be longer than L.
+
+    A worker that begins at place c runs the configs from there to the end of the order first.
+    """
+    loads = [list(accumulate((padded[i][j] for i in order), initial=0.0)) for j in range(len(padded[0]))]
+    cuts, shift = [0], 0.0
+    for before, own in pairwise(loads):
+        shift += max(end - start for end, start in zip(before[1:], own, strict=False))
+        places = [place for place, load in enumerate(own) if own[-1] - load >= shift]
+        if not places:
+            return None
+        cuts.append(places[-1])
+        shift = own[-1] - own[places[-1]]
+    return cuts
+
+
+def rotated(padded: Times, times: Times, order: list[int], cuts: list[int]) -> Starts:
+    """Let every worker run the order from its cut on, as early as the real times allow."""
+    starts = [[0.0] * len(cuts) for _ in order]
+    for worker, cut in enumerate(cuts):
+        clock = 0.0
+        for config in order[cut:] + order[:cut]:
+            starts[config][worker] = clock
+            clock += padded[config][worker]
+    return earliest_starts(times, order_by_start(padded, starts))
+
+
+def follow(times: Times, order: list[int], cuts: list[int]) -> Starts:
+    """Let every idle worker take the first ready config of the order, counted from its cut."""
+    turns = [{config: turn for turn, config in enumerate(order[cut:] + order[:cut])} for cut in cuts]
+
+    def rule(shop: Shop, idle: list[int]) -> None:
+        for worker in idle:
+            ready = shop.ready(worker)
+            if ready:
+                shop.start(min(ready, key=turns[worker].__getitem__), worker)
+
+    return list_schedule(times, rule)

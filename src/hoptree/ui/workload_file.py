@@ -1,0 +1,94 @@
+"""Workload files: a TOML file with a [workload] and a [cluster] table, schedules written as in Python."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hoptree.core import schedules
+from hoptree.core.errors import WorkloadError
+from hoptree.core.schedules import Value
+from hoptree.simulator.cluster import Cluster
+from hoptree.simulator.workload import Workload
+
+
+def read(path: Path) -> tuple[Workload, Cluster]:
+    """Return what a file describes; every refusal names the file and the field."""
+    try:
+        tables = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise WorkloadError(f"{path}: cannot be read: {error}") from None
+    unknown = set(tables) - {"workload", "cluster"}
+    if unknown:
+        raise WorkloadError(f"{path}: table [{sorted(unknown)[0]}]; expected [workload] and [cluster]")
+    workload = dict(tables.get("workload", {}))
+    configs = workload.get("configs")
+    try:
+        if isinstance(configs, list):
+            workload["configs"] = [
+                {name: parse_value(value) for name, value in config.items()} for config in configs
+            ]
+        return _convert(workload, Workload), _convert(tables.get("cluster", {}), Cluster)
+    except WorkloadError as error:
+        raise WorkloadError(f"{path}: {error}") from None
+
+
+def parse_value(text: Any) -> Value:
+    """Return a schedule for a string such as ``multistep(0.1, at=[40], gamma=0.1)``, else the value itself.
+
+    >>> parse_value("constant(0.1)")(3)
+    0.1
+    >>> parse_value("adam")
+    'adam'
+    """
+    value: Value = text
+    if not isinstance(text, str) or "(" not in text:
+        return value
+    try:
+        value = _build(ast.parse(text, mode="eval").body, text)
+    except (SyntaxError, TypeError) as error:
+        raise WorkloadError(f"{text!r}: not a schedule: {error}") from None
+    return value
+
+
+def _build(node: ast.expr, text: str) -> Any:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        make = _SCHEDULES.get(node.func.id)
+        if make is None:
+            raise WorkloadError(f"{text!r}: {node.func.id} is no schedule; expected one of {', '.join(_SCHEDULES)}")
+        named = {keyword.arg or "": _build(keyword.value, text) for keyword in node.keywords}
+        return make(*(_build(argument, text) for argument in node.args), **named)
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_build(element, text) for element in node.elts]
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise WorkloadError(f"{text!r}: {ast.unparse(node)} is not a number or a schedule") from None
+
+
+_SCHEDULES: dict[str, Callable[..., schedules.Schedule]] = {
+    "constant": schedules.constant,
+    "linear": schedules.linear,
+    "exponential": schedules.exponential,
+    "multistep": schedules.multistep,
+    "cyclic": schedules.cyclic,
+    "cosine": schedules.cosine,
+    "warmup": schedules.warmup,
+    "piecewise": schedules.piecewise,
+}
+
+
+def _convert(table: dict[str, Any], kind: type[Any]) -> Any:
+    fields = {field.name for field in msgspec.structs.fields(kind)}
+    unknown = sorted(set(table) - fields)
+    if unknown:
+        raise WorkloadError(f"{unknown[0]}: no such field; expected {', '.join(sorted(fields))}")
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        raise WorkloadError(str(error)) from None
