@@ -27,8 +27,8 @@ test-slow: $(READY)  ## minutes: 20,000 histories, the large simulated study
 	$(BIN)/python -m pytest -n 2 -m slow
 
 bench: $(READY)  ## speed and quality of decisions; figures go to bench/RESULTS.md
-	$(BIN)/python bench/decisions.py
-	$(BIN)/python bench/throughput.py
+	$(BIN)/python -m bench.decisions
+	$(BIN)/python -m bench.throughput
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -1,0 +1,1 @@
+"""Speed and quality of decisions, measured against bounds and peers."""

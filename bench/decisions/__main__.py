@@ -1,0 +1,17 @@
+"""Run all parts, or those named: `python -m bench.decisions [open-shop] [solvers] [stage-trees] [orders]`."""
+
+from __future__ import annotations
+
+import sys
+
+from bench.decisions import open_shop, orders, solvers, stage_trees
+
+PARTS = {
+    "open-shop": open_shop.main,
+    "orders": orders.main,
+    "stage-trees": stage_trees.main,
+    "solvers": solvers.main,
+}
+
+for name in sys.argv[1:] or PARTS:
+    PARTS[name]()
