@@ -155,7 +155,8 @@ class Witness:
         if number in self._chained and self._runs_ahead(run) is None:
             queue.remove(run)  # it was to follow a run that came to nothing, so it never began
         elif queue[0] is run:
-            needed = self._is_needed(run.node, run.unit + 1, self._coming())
+            coming = self._coming() | self._under_evaluation()
+            needed = self._is_needed(run.node, run.unit + 1, coming)
             self._expect(not needed, 4, f"{run} is cancelled though it is needed")
         self._cancelled.add(number)
 

@@ -102,6 +102,13 @@ def _described(options: dict[str, Any]) -> tuple[Workload, Cluster]:
         speeds = draw.choices(list(GPU_TFLOPS.values()), k=workers)
         usual = sum(GPU_TFLOPS.values()) / len(GPU_TFLOPS)
         specs = [WorkerSpec(name=f"w{i}", speed=speed / usual) for i, speed in enumerate(speeds)]
+    cluster = Cluster(
+        workers=specs,
+        replicas=options["replicas"],
+        bandwidth=options["bandwidth"] * 1e6,
+        noise=options["noise"],
+        stragglers=options["stragglers"],
+    )
     workload = Workload(
         configs=configs,
         epochs=options["epochs"],
@@ -112,13 +119,6 @@ def _described(options: dict[str, Any]) -> tuple[Workload, Cluster]:
         seconds=seconds,
         evaluation_seconds=options["evaluation"],
         state_bytes=options["state_mb"] * 1e6,
-    )
-    cluster = Cluster(
-        workers=specs,
-        replicas=options["replicas"],
-        bandwidth=options["bandwidth"] * 1e6,
-        noise=options["noise"],
-        stragglers=options["stragglers"],
     )
     return workload, cluster
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hoptree.core import schedules
-from hoptree.core.errors import WorkloadError
+from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.schedules import Value
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.workload import Workload
@@ -30,12 +30,20 @@ def read(path: Path) -> tuple[Workload, Cluster]:
     configs = workload.get("configs")
     try:
         if isinstance(configs, list):
-            workload["configs"] = [
-                {name: parse_value(value) for name, value in config.items()} for config in configs
-            ]
+            workload["configs"] = [_config(f"configs[{index}]", config) for index, config in enumerate(configs)]
         return _convert(workload, Workload), _convert(tables.get("cluster", {}), Cluster)
     except WorkloadError as error:
         raise WorkloadError(f"{path}: {error}") from None
+
+
+def _config(field: str, config: dict[str, Any]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for name, value in config.items():
+        try:
+            values[name] = parse_value(value)
+        except HoptreeError as error:
+            raise WorkloadError(f"{field}[{name!r}]: {error}") from None
+    return values
 
 
 def parse_value(text: Any) -> Value:
