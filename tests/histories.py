@@ -141,7 +141,7 @@ class History:
         run = next((r for r in queue if r.run == action.run), None)
         if run is None or run.run in self.evaluating:
             return []
-        if run.run not in self.engine._dispatcher.runs:  # taken back: its worker drops it silently
+        if run.run not in self.engine.runs:  # taken back: its worker drops it silently
             queue.remove(run)
         elif self.random.random() < 0.6:
             queue.remove(run)

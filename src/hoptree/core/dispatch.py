@@ -7,7 +7,6 @@ never waits for the driver.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import final
@@ -16,10 +15,11 @@ from hoptree.core.actions import Action, Evaluate, RunUnit
 from hoptree.core.demand import Demand
 from hoptree.core.gates import Gates
 from hoptree.core.lineage import digest
-from hoptree.core.plan import Cursor, Run, State
+from hoptree.core.plan import Cursor, Node, Run, State
 from hoptree.core.policies import Policy
 from hoptree.core.ready import Ready
 from hoptree.core.settings import Settings
+from hoptree.core.states import States
 from hoptree.core.workers import Worker, Workers
 
 
@@ -27,7 +27,16 @@ from hoptree.core.workers import Worker, Workers
 class Dispatcher:
     """Hands out work; ``fresh`` and ``freed`` are what came since the last time."""
 
-    def __init__(self, settings: Settings, policy: Policy, demand: Demand, workers: Workers, gates: Gates) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        policy: Policy,
+        demand: Demand,
+        workers: Workers,
+        gates: Gates,
+        states: States,
+        actions: list[Action],
+    ) -> None:
         self._settings = settings
         self._partitions = settings.partitions
         self._free = settings.order == "free"
@@ -35,22 +44,20 @@ class Dispatcher:
         self._demand = demand
         self._workers = workers
         self._gates = gates
-        self._actions: list[Action] = []
+        self._states = states
+        self._actions = actions
         self.ready = Ready(settings.partitions, policy, free=self._free)
         self.runs: dict[int, Run] = {}
         self.issued = 0
-        self.evaluations: deque[State] = deque()
         self.fresh: list[Cursor] = []
         self.freed: list[Worker] = []
 
-    def dispatch(self, actions: list[Action]) -> list[State]:
-        """Give work to all who have room; return states whose evaluation nobody waits for any more."""
-        self._actions = actions
-        dropped: list[State] = []
-        if self.evaluations:
-            dropped = [state for state in self.evaluations if state.unit not in state.node.requests]
-            for state in dropped:
-                self.evaluations.remove(state)
+    def dispatch(self) -> None:
+        """Give work to all who have room."""
+        evaluations = self._states.evaluations
+        for state in [state for state in evaluations if state.unit not in state.node.requests]:
+            evaluations.remove(state)  # nobody waits for it any more
+            self._states.release(state)
         offered: list[Iterable[int]] = []
         if self.fresh:
             fresh, self.fresh = self.fresh, []
@@ -68,9 +75,16 @@ class Dispatcher:
                         idle = self._workers.idle[partition]
                         while idle and self._fill(next(iter(idle.values()))):
                             pass
-            while self.evaluations and self._workers.idle_count:
+            while evaluations and self._workers.idle_count:
                 self._fill(self._workers.any_idle())
-        return dropped
+
+    def is_evaluating(self, node: Node, unit: int) -> bool:
+        """Return whether a state's metrics are being computed, or about to be."""
+        computed = (run.state for run in self.runs.values() if run.evaluating)
+        return any(
+            state is not None and state.node is node and state.unit == unit
+            for state in (*self._states.evaluations, *computed)
+        )
 
     # --- strict order: every unit has its partition, every worker takes its best --------------------------
 
@@ -87,10 +101,10 @@ class Dispatcher:
         return self._fill_ahead(worker) or got
 
     def _start_best(self, worker: Worker) -> bool:
-        if self.evaluations:
+        if self._states.evaluations:
             self._start_evaluation(worker, self._next_evaluation(worker))
             return True
-        best = self.ready.best(worker.partitions)
+        best = self.ready.best(worker.partitions) if self.ready.count else None
         if best is None:
             return False
         cursor, partition = best[0].cursor, best[1]
@@ -112,7 +126,7 @@ class Dispatcher:
         workers = self._workers
         for worker in self.freed:
             if not worker.queue and not worker.gone and not worker.draining:
-                if self.evaluations:
+                if self._states.evaluations:
                     self._start_evaluation(worker, self._next_evaluation(worker))
                 else:
                     workers.set_idle(worker)
@@ -152,7 +166,7 @@ class Dispatcher:
         cursor = first.cursor
         if cursor is None or first.evaluating:
             return False
-        best = self.ready.best(worker.partitions)
+        best = self.ready.best(worker.partitions) if self.ready.count else None
         partition = -1 if first.cancelled else self._next_here(cursor, worker)
         if partition >= 0 and (best is None or self._may_stay(cursor, best[0].cursor)):
             self._start(worker, cursor, partition)
@@ -239,8 +253,8 @@ class Dispatcher:
         return run
 
     def _next_evaluation(self, worker: Worker) -> State:
-        for state in self.evaluations:
+        for state in self._states.evaluations:
             if state.home == worker.name:
-                self.evaluations.remove(state)
+                self._states.evaluations.remove(state)
                 return state
-        return self.evaluations.popleft()
+        return self._states.evaluations.popleft()

@@ -12,14 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, assert_never, final
 
-from hoptree.core.actions import (
-    Action,
-    CancelUnit,
-    DropState,
-    Ending,
-    EndTrial,
-    Report,
-)
+from hoptree.core.actions import Action, CancelUnit
 from hoptree.core.demand import Demand
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.errors import ProtocolError, WorkloadError
@@ -39,10 +32,11 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.gates import Gates
-from hoptree.core.lineage import Phase, branched
-from hoptree.core.plan import Cost, Cursor, Node, Place, Plan, Run, State, Trial
+from hoptree.core.plan import Cost, Cursor, Place, Plan, Run, State, Trial
 from hoptree.core.policies import Policy, make_policy
 from hoptree.core.settings import Settings
+from hoptree.core.states import States
+from hoptree.core.trials import Trials
 from hoptree.core.workers import Worker, Workers
 
 
@@ -56,20 +50,35 @@ class Engine:
         self.demand = Demand(settings.partitions)
         self.workers = Workers(settings.partitions)
         policy = policy or make_policy(settings, self.demand, self.workers.pace)
+        self._actions: list[Action] = []
         self._gates = Gates(settings.partitions, self.demand)
-        self._dispatcher = Dispatcher(settings, policy, self.demand, self.workers, self._gates)
-        self.trials: dict[int, Trial] = {}
-        self.live = 0  # trials that have not ended
+        self.states = States(self._actions)
+        self._dispatcher = Dispatcher(
+            settings, policy, self.demand, self.workers, self._gates, self.states, self._actions
+        )
+        self._trials = Trials(self.plan, self.demand, self._gates, self._dispatcher, self.states, self._actions)
         self._free = settings.order == "free"
         self._spawned = 0
-        self._actions: list[Action] = []
-        self._log: deque[tuple[float, Event]] = deque(maxlen=4096)
+        self._log: deque[tuple[float, Event, list[Action]]] = deque(maxlen=4096)
+
+    @property
+    def trials(self) -> dict[int, Trial]:
+        """All trials, by number."""
+        return self._trials.by_number
+
+    @property
+    def live(self) -> int:
+        """How many trials have not ended."""
+        return self._trials.live
+
+    @property
+    def runs(self) -> dict[int, Run]:
+        """The runs that workers have been given and that have not ended."""
+        return self._dispatcher.runs
 
     def step(self, event: Event, now: float, *, more: bool = False) -> list[Action]:
         """Take one fact in and return what is to be done about it."""
-        actions: list[Action] = []
-        self._actions = actions
-        self._log.append((now, event))
+        self._actions.clear()
         match event:
             case UnitFinished():
                 self._unit_finished(event)
@@ -80,13 +89,13 @@ class Engine:
             case UnitCancelled():
                 self._unit_cancelled(event)
             case TrialAsked():
-                self._trial_asked(event)
+                self._trials.asked(event)
             case TrialBranched():
-                self._trial_branched(event)
+                self._trials.branched(event)
             case TrialExtended():
-                self._trial_extended(event)
+                self._trials.extended(event)
             case TrialStopped():
-                self._trial_stopped(event)
+                self._trials.stopped(event)
             case WorkerJoined():
                 self._worker_joined(event)
             case WorkerDrained():
@@ -99,14 +108,15 @@ class Engine:
                 assert_never(event)
         self._settle()
         if not more:
-            for state in self._dispatcher.dispatch(actions):
-                self._release(state)
+            self._dispatcher.dispatch()
+        actions = self._actions.copy()
+        self._log.append((now, event, actions))
         return actions
 
     # --- runs -------------------------------------------------------------------------------------------
 
     def _unit_finished(self, event: UnitFinished) -> None:
-        run = self._run(event.run, event.worker)
+        run = self._run(event)
         if run is None or run.evaluating:
             return
         worker = self.workers.by_name[run.worker]
@@ -129,24 +139,18 @@ class Engine:
         node.todo -= 1
         begins_epoch = unit % self.settings.partitions == 0
         order = cursor.order | 1 << run.partition if self._free else cursor.order
-        state = self._store(node, unit, worker.name, order)
+        state = self.states.store(node, unit, worker.name, order)
         old, cursor.state, cursor.unit = cursor.state, state, unit
         needed = not run.cancelled
-        for trial in node.finals.get(unit, ()):
-            self._pin(trial, state)
         if unit in node.counts:
             for child in demand.arrive(node, unit):
                 demand.spawn(child, unit, state)
             for trial in node.requests.get(unit, ()):
                 trial.wanting.discard(unit // self.settings.partitions)
-            if run.evaluate:
-                run.evaluating = True
-                run.state = state
-                state.users += 1
-            elif unit in node.requests:
-                self._evaluate_later(state)
+            if unit in node.requests and not run.evaluate:
+                self.states.evaluate_later(state)
             needed = False
-        elif run.evaluate:
+        if run.evaluate:
             run.evaluating = True
             run.state = state
             state.users += 1
@@ -165,10 +169,10 @@ class Engine:
         else:
             self._withdraw(cursor)
         if old is not None:
-            self._release(old)
+            self.states.release(old)
 
     def _state_evaluated(self, event: StateEvaluated) -> None:
-        run = self._run(event.run, event.worker)
+        run = self._run(event)
         if run is None:
             return
         if not run.evaluating:
@@ -177,11 +181,11 @@ class Engine:
         state = run.state
         assert state is not None
         state.node.reports[state.unit] = dict(event.metrics)
-        self._answer(state.node, state.unit)
-        self._release(state)
+        self._trials.answer(state.node, state.unit)
+        self.states.release(state)
 
     def _unit_failed(self, event: UnitFailed) -> None:
-        run = self._run(event.run, event.worker)
+        run = self._run(event)
         if run is None:
             return
         worker = self.workers.by_name[run.worker]
@@ -198,7 +202,7 @@ class Engine:
             assert state is not None
             if hopeless:
                 for trial in list(state.node.requests.get(state.unit, ())):
-                    self._end(trial, "failed", event.reason)
+                    self._trials.end(trial, "failed", event.reason)
             self._evaluate_again(state)
             return
         cursor = run.cursor
@@ -207,11 +211,11 @@ class Engine:
         if hopeless:
             for trial in list(self.demand.trials_behind(cursor)):
                 if trial.ending is None:
-                    self._end(trial, "failed", event.reason)
+                    self._trials.end(trial, "failed", event.reason)
         self._resume(cursor)
 
     def _unit_cancelled(self, event: UnitCancelled) -> None:
-        run = self._run(event.run, event.worker)
+        run = self._run(event)
         if run is None:
             return
         self._release_run(self.workers.by_name[run.worker], run)
@@ -223,15 +227,16 @@ class Engine:
         self._drop_runs(run.cursor, run)
         self._resume(run.cursor)
 
-    def _run(self, number: int, worker: str) -> Run | None:
+    def _run(self, event: UnitFinished | StateEvaluated | UnitFailed | UnitCancelled) -> Run | None:
         """Return a run under way; None for a late or repeated message; refuse what was never given out."""
+        number = event.run
         run = self._dispatcher.runs.get(number)
         if run is None:
-            if number >= self._dispatcher.issued or number < 0:
-                raise self._impossible(number, f"run {number} was never given to a worker")
+            if not 0 <= number < self._dispatcher.issued:
+                raise self._impossible(event, f"run {number} was never given to a worker")
             return None
-        if run.worker != worker:
-            raise self._impossible(number, f"run {number} was given to {run.worker}, not to {worker}")
+        if run.worker != event.worker:
+            raise self._impossible(event, f"run {number} was given to {run.worker}")
         return run
 
     def _release_run(self, worker: Worker, run: Run) -> None:
@@ -266,159 +271,6 @@ class Engine:
             self._withdraw(cursor)
         else:
             self._offer(cursor)
-
-    # --- trials -----------------------------------------------------------------------------------------
-
-    def _trial_asked(self, event: TrialAsked) -> None:
-        phases = (Phase(0, event.config),)
-        known = self.trials.get(event.trial)
-        if known is not None:
-            if known.history == phases:
-                return
-            raise self._impossible(event, f"trial {event.trial} was asked for before, with another config")
-        trial = Trial(event.trial, phases, event.root, event.study, event.every)
-        trial.alone = event.alone
-        trial.barrier = event.barrier
-        self._begin(trial, event.until)
-
-    def _trial_branched(self, event: TrialBranched) -> None:
-        if event.trial in self.trials:
-            return
-        source = self._trial(event.source)
-        if not 0 < event.at <= source.until:
-            raise WorkloadError(
-                f"at: epoch {event.at} of trial {event.source}, which was asked for until {source.until}; "
-                "expected an epoch that the source reaches"
-            )
-        phases = branched(source.history, event.at, dict(event.config))
-        trial = Trial(event.trial, phases, source.root, source.study, event.every)
-        trial.alone = source.alone
-        trial.barrier = source.barrier
-        self._begin(trial, event.until)
-
-    def _begin(self, trial: Trial, until: int) -> None:
-        if trial.every < 0:
-            raise WorkloadError(f"every: {trial.every}; expected 0 (only at the end) or a number of epochs")
-        if until < 1:
-            raise WorkloadError(f"until: {until}; expected at least one epoch")
-        self.trials[trial.number] = trial
-        self.live += 1
-        self._grant(trial, until)
-
-    def _trial_extended(self, event: TrialExtended) -> None:
-        trial = self._trial(event.trial)
-        if event.until <= trial.until or trial.ending in ("stopped", "failed"):
-            return
-        if trial.ending == "complete":
-            trial.ending = None
-            self.live += 1
-        self._grant(trial, event.until)
-
-    def _trial_stopped(self, event: TrialStopped) -> None:
-        trial = self._trial(event.trial)
-        if trial.ending is None or trial.ending == "complete":
-            self._end(trial, "stopped")
-
-    def _trial(self, number: int) -> Trial:
-        trial = self.trials.get(number)
-        if trial is None:
-            raise self._impossible(number, f"trial {number} was never asked for")
-        return trial
-
-    def _grant(self, trial: Trial, until: int) -> None:
-        """Open the requests of a trial up to an epoch; those with results are answered at once."""
-        every = trial.every
-        due = [] if not every else list(range((trial.until // every + 1) * every, until, every))
-        due.append(until)
-        trial.until = until
-        root = self.plan.root(trial.root, trial.number if trial.alone else -1)
-        answered: list[Place] = []
-        for epoch, place in zip(due, self.plan.places(trial.history, root, due), strict=True):
-            node, unit = place
-            trial.open[epoch] = (node, unit)
-            waiting = node.requests.setdefault(unit, [])
-            waiting.append(trial)
-            if unit in node.reports:
-                answered.append(place)
-            elif unit not in node.states:
-                self._want(trial, epoch)
-            elif len(waiting) == 1 and not self._being_evaluated(node, unit):
-                self._evaluate_later(node.states[unit])
-        if trial.barrier:
-            self._gates.enter(trial)
-        for place in answered:
-            self._answer(*place)
-
-    def _want(self, trial: Trial, epoch: int) -> None:
-        if epoch not in trial.wanting:
-            trial.wanting.add(epoch)
-            self.demand.want(*trial.open[epoch])
-
-    def _unwant(self, trial: Trial, epoch: int) -> None:
-        if epoch in trial.wanting:
-            trial.wanting.remove(epoch)
-            self.demand.unwant(*trial.open[epoch])
-
-    def _answer(self, node: Node, unit: int) -> None:
-        """Tell every trial that asked what the report says, and end those that owe nothing more."""
-        epoch = unit // self.settings.partitions
-        metrics = node.reports[unit]
-        for trial in node.requests.pop(unit, ()):
-            self._unwant(trial, epoch)
-            del trial.open[epoch]
-            trial.reached = max(trial.reached, epoch)
-            self._actions.append(Report(trial.number, epoch, metrics))
-            if not trial.open:
-                self._complete(trial)
-            elif trial.barrier:
-                self._dispatcher.fresh.extend(self._gates.opened(trial))
-
-    def _end(self, trial: Trial, ending: Ending, reason: str = "") -> None:
-        """Take a trial's open requests back; what only it needed is cancelled."""
-        for epoch, (node, unit) in trial.open.items():
-            waiting = node.requests[unit]
-            waiting.remove(trial)
-            if not waiting:
-                del node.requests[unit]
-            self._unwant(trial, epoch)
-        trial.open.clear()
-        self._forget_final(trial)
-        self._pin(trial, None)
-        self._close(trial, ending, reason)
-
-    def _complete(self, trial: Trial) -> None:
-        """End a trial that owes nothing; the state it ended with is kept, and again if it has to be retrained."""
-        self._forget_final(trial)
-        node, end = self.plan.way(trial, trial.until * self.settings.partitions)[-1]
-        trial.final = Place(node, end)
-        node.finals.setdefault(end, []).append(trial)
-        self._pin(trial, node.states.get(end))
-        self._close(trial, "complete", "")
-
-    def _forget_final(self, trial: Trial) -> None:
-        if trial.final is not None:
-            node, unit = trial.final
-            node.finals[unit].remove(trial)
-            if not node.finals[unit]:
-                del node.finals[unit]
-            trial.final = None
-
-    def _close(self, trial: Trial, ending: Ending, reason: str) -> None:
-        if trial.ending is None:
-            self.live -= 1
-        trial.ending = ending
-        trial.reason = reason
-        self._actions.append(EndTrial(trial.number, ending, reason))
-        if trial.barrier:
-            self._dispatcher.fresh.extend(self._gates.leave(trial))
-
-    def _pin(self, trial: Trial, state: State | None) -> None:
-        """Keep a finished trial's last state, and let go of the one kept before."""
-        old, trial.pinned = trial.pinned, state
-        if state is not None:
-            state.users += 1
-        if old is not None:
-            self._release(old)
 
     # --- workers ----------------------------------------------------------------------------------------
 
@@ -461,63 +313,28 @@ class Engine:
         if not 0 <= event.node < len(self.plan.nodes):
             raise self._impossible(event, f"node {event.node} is not in the plan")
         node = self.plan.nodes[event.node]
-        state = node.states.pop(event.unit, None)
+        state = node.states.get(event.unit)
         if state is None:
             return
+        self.states.lose(state)
         for child in [node, *(c for (start, _), c in node.children.items() if start == event.unit)]:
             for cursor in [c for c in child.cursors if c.state is state and not c.runs]:
                 self._withdraw(cursor)
                 self.demand.cover_again(child)
-        if state in self._dispatcher.evaluations:
-            self._dispatcher.evaluations.remove(state)
-            self._want_again(state)
-            self._release(state)
-        if state.users:
-            node.lost[event.unit] = state
-
-    def _store(self, node: Node, unit: int, home: str, order: int) -> State:
-        """Note that a state has come; one that was lost and is still in use has come back."""
-        state = node.lost.pop(unit, None)
-        if state is None:
-            state = State(node, unit, home, order)
-        else:
-            state.home, state.order = home, order
-        node.states[unit] = state
-        state.users += 1
-        return state
-
-    def _release(self, state: State) -> None:
-        state.users -= 1
-        if state.users:
-            return
-        if state.node.states.pop(state.unit, None) is not None:
-            self._actions.append(DropState(state.node.id, state.unit))
-        elif state.node.lost:
-            state.node.lost.pop(state.unit, None)
-
-    def _evaluate_later(self, state: State) -> None:
-        state.users += 1
-        self._dispatcher.evaluations.append(state)
+        if state in self.states.evaluations:
+            self.states.evaluations.remove(state)
+            self._trials.want_again(state)
+            self.states.release(state)
 
     def _evaluate_again(self, state: State) -> None:
         """After an evaluation came to nothing: once more, or train the state again if it is gone."""
         if state.unit not in state.node.requests:
-            self._release(state)
+            self.states.release(state)
         elif state.unit in state.node.states:
-            self._dispatcher.evaluations.append(state)
+            self.states.evaluations.append(state)
         else:
-            self._want_again(state)
-            self._release(state)
-
-    def _want_again(self, state: State) -> None:
-        for trial in state.node.requests.get(state.unit, ()):
-            self._want(trial, state.unit // self.settings.partitions)
-
-    def _being_evaluated(self, node: Node, unit: int) -> bool:
-        return any(state.node is node and state.unit == unit for state in self._dispatcher.evaluations) or any(
-            run.evaluating and run.state is not None and run.state.node is node and run.state.unit == unit
-            for run in self._dispatcher.runs.values()
-        )
+            self._trials.want_again(state)
+            self.states.release(state)
 
     # --- cursors ----------------------------------------------------------------------------------------
 
@@ -534,7 +351,7 @@ class Engine:
         self._dispatcher.ready.take(cursor)
         self.demand.remove(cursor)
         if cursor.state is not None:
-            self._release(cursor.state)
+            self.states.release(cursor.state)
 
     def _settle(self) -> None:
         """Bring cursors in line with what the event changed in the demand."""
@@ -607,21 +424,23 @@ class Engine:
                 for w in self.workers.by_name.values()
             ],
             "idle": [list(idle) for idle in self.workers.idle],
-            "evaluations": [repr(state) for state in self._dispatcher.evaluations],
+            "evaluations": [repr(state) for state in self.states.evaluations],
             "issued": self._dispatcher.issued,
             "backlog": self.demand.backlog,
         }  # fmt: skip
 
     def story(self, run: int) -> str:
         """Return what is remembered about one run, oldest first."""
-        lines = [f"  at {now:g}: {record}" for now, record in self._log if getattr(record, "run", None) == run]
+        lines = [
+            f"  at {now:g}: {record}"
+            for now, event, actions in self._log
+            for record in (event, *actions)
+            if getattr(record, "run", None) == run
+        ]
         return "\n".join(lines) if lines else "  nothing is remembered about it"
 
-    def _impossible(self, what: Event | int, why: str) -> ProtocolError:
-        run = what if isinstance(what, int) else getattr(what, "run", -1)
-        last = (
-            f"last run given out: {self._dispatcher.issued - 1}"
-            if self._dispatcher.issued
-            else "no run was given out yet"
-        )
-        return ProtocolError(f"{what}: this cannot have happened: {why} ({last}). Its story:\n{self.story(run)}")
+    def _impossible(self, event: Event, why: str) -> ProtocolError:
+        run = getattr(event, "run", -1)
+        issued = self._dispatcher.issued
+        last = f"last run given out: {issued - 1}" if issued else "no run was given out yet"
+        return ProtocolError(f"{event}: this cannot have happened: {why} ({last}). Its story:\n{self.story(run)}")

@@ -45,8 +45,8 @@ class Node:
     """A run of units that share one set of forms: the first is ``start``, the last is not fixed."""
 
     __slots__ = (
-        "attempts", "best", "children", "cost", "counts", "cursors", "finals", "id", "key", "lost", "parent", "reports",
-        "requests", "rotation", "start", "states", "stops", "todo", "values", "waiters", "waiting",
+        "attempts", "best", "children", "cost", "counts", "cursors", "finals", "id", "key", "lost", "parent",
+        "reports", "requests", "rotation", "start", "states", "stops", "todo", "values", "waiters", "waiting",
     )  # fmt: skip
 
     def __init__(self, number: int, parent: Node | None, start: int, values: Values, name: str) -> None:

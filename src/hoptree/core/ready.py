@@ -72,12 +72,16 @@ class Ready:
         where = -1
         for partition in partitions:
             heap = self._heaps[partition]
-            while heap and heap[0][3].sequence != heap[0][2]:
+            while heap:
+                entry = heap[0]
+                if entry[3].sequence == entry[2]:
+                    break
                 heappop(heap)
                 self._entries -= 1
-            if not heap or (found is not None and not heap[0] < found):
+            else:
                 continue
-            entry = heap[0]
+            if found is not None and not entry < found:
+                continue
             if self._policy.selective and not self._policy.admits(entry.cursor, partition):
                 admitted = sorted(e for e in heap if e.cursor.sequence == e.sequence)
                 allowed = (e for e in admitted if self._policy.admits(e.cursor, partition))

@@ -1,0 +1,195 @@
+"""Trials: what was asked for, what is still owed, and how each one ends."""
+
+from __future__ import annotations
+
+from typing import final
+
+from hoptree.core.actions import Action, Ending, EndTrial, Report
+from hoptree.core.demand import Demand
+from hoptree.core.dispatch import Dispatcher
+from hoptree.core.errors import ProtocolError, WorkloadError
+from hoptree.core.events import TrialAsked, TrialBranched, TrialExtended, TrialStopped
+from hoptree.core.gates import Gates
+from hoptree.core.lineage import Phase, branched
+from hoptree.core.plan import Node, Place, Plan, State, Trial
+from hoptree.core.states import States
+
+
+@final
+class Trials:
+    """Turns trials into requests at places of the plan, and reports at those places into answers."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        demand: Demand,
+        gates: Gates,
+        dispatcher: Dispatcher,
+        states: States,
+        actions: list[Action],
+    ) -> None:
+        self._plan = plan
+        self._demand = demand
+        self._gates = gates
+        self._dispatcher = dispatcher
+        self._states = states
+        self._actions = actions
+        self.by_number: dict[int, Trial] = {}
+        self.live = 0  # trials that have not ended
+
+    def asked(self, event: TrialAsked) -> None:
+        """Begin a trial; the same one asked for again changes nothing."""
+        phases = (Phase(0, event.config),)
+        known = self.by_number.get(event.trial)
+        if known is not None:
+            if known.history == phases:
+                return
+            raise ProtocolError(
+                f"trial {event.trial} was asked for before with another config: {known.history[0].config}, "
+                f"now {event.config}; give every trial a number of its own"
+            )
+        trial = Trial(event.trial, phases, event.root, event.study, event.every)
+        trial.alone = event.alone
+        trial.barrier = event.barrier
+        self._begin(trial, event.until)
+
+    def branched(self, event: TrialBranched) -> None:
+        """Begin a trial that follows another one up to an epoch."""
+        if event.trial in self.by_number:
+            return
+        source = self._known(event.source)
+        if not 0 < event.at <= source.until:
+            raise WorkloadError(
+                f"at: epoch {event.at} of trial {event.source}, which was asked for until {source.until}; "
+                "expected an epoch that the source reaches"
+            )
+        if event.until <= event.at:
+            raise WorkloadError(f"until: {event.until}; expected more than the {event.at} epochs before the branch")
+        phases = branched(source.history, event.at, dict(event.config))
+        trial = Trial(event.trial, phases, source.root, source.study, event.every)
+        trial.alone = source.alone
+        trial.barrier = source.barrier
+        self._begin(trial, event.until)
+
+    def extended(self, event: TrialExtended) -> None:
+        """Grant a trial more epochs; less than it has, or after it was given up, changes nothing."""
+        trial = self._known(event.trial)
+        if event.until <= trial.until or trial.ending in ("stopped", "failed"):
+            return
+        if trial.ending == "complete":
+            trial.ending = None
+            self.live += 1
+        self._grant(trial, event.until)
+
+    def stopped(self, event: TrialStopped) -> None:
+        """Give a trial up; a complete one lets go of its state."""
+        trial = self._known(event.trial)
+        if trial.ending is None or trial.ending == "complete":
+            self.end(trial, "stopped")
+
+    def answer(self, node: Node, unit: int) -> None:
+        """Tell every trial that asked what the report says, and end those that owe nothing more."""
+        epoch = unit // self._plan.partitions
+        metrics = node.reports[unit]
+        for trial in node.requests.pop(unit, ()):
+            self._unwant(trial, epoch)
+            del trial.open[epoch]
+            trial.reached = max(trial.reached, epoch)
+            self._actions.append(Report(trial.number, epoch, metrics))
+            if not trial.open:
+                self._complete(trial)
+            elif trial.barrier:
+                self._dispatcher.fresh.extend(self._gates.opened(trial))
+
+    def end(self, trial: Trial, ending: Ending, reason: str = "") -> None:
+        """Take a trial's open requests back; what only it needed is cancelled."""
+        for epoch, (node, unit) in trial.open.items():
+            waiting = node.requests[unit]
+            waiting.remove(trial)
+            if not waiting:
+                del node.requests[unit]
+            self._unwant(trial, epoch)
+        trial.open.clear()
+        self._forget_final(trial)
+        self._states.pin(trial, None)
+        self._close(trial, ending, reason)
+
+    def want_again(self, state: State) -> None:
+        """Have a lost state trained again for those who still wait for its report."""
+        for trial in state.node.requests.get(state.unit, ()):
+            self._want(trial, state.unit // self._plan.partitions)
+
+    def _known(self, number: int) -> Trial:
+        trial = self.by_number.get(number)
+        if trial is None:
+            raise ProtocolError(f"trial {number} was never asked for; known are the first {len(self.by_number)}")
+        return trial
+
+    def _begin(self, trial: Trial, until: int) -> None:
+        if trial.every < 0:
+            raise WorkloadError(f"every: {trial.every}; expected 0 (only at the end) or a number of epochs")
+        if until < 1:
+            raise WorkloadError(f"until: {until}; expected at least one epoch")
+        self.by_number[trial.number] = trial
+        self.live += 1
+        self._grant(trial, until)
+
+    def _grant(self, trial: Trial, until: int) -> None:
+        """Open the requests of a trial up to an epoch; those with results are answered at once."""
+        every = trial.every
+        due = [] if not every else list(range((trial.until // every + 1) * every, until, every))
+        due.append(until)
+        trial.until = until
+        root = self._plan.root(trial.root, trial.number if trial.alone else -1)
+        answered: list[Place] = []
+        for epoch, place in zip(due, self._plan.places(trial.history, root, due), strict=True):
+            node, unit = place
+            trial.open[epoch] = (node, unit)
+            waiting = node.requests.setdefault(unit, [])
+            waiting.append(trial)
+            if unit in node.reports:
+                answered.append(place)
+            elif unit not in node.states:
+                self._want(trial, epoch)
+            elif len(waiting) == 1 and not self._dispatcher.is_evaluating(node, unit):
+                self._states.evaluate_later(node.states[unit])
+        if trial.barrier:
+            self._gates.enter(trial)
+        for place in answered:
+            self.answer(*place)
+
+    def _want(self, trial: Trial, epoch: int) -> None:
+        if epoch not in trial.wanting:
+            trial.wanting.add(epoch)
+            self._demand.want(*trial.open[epoch])
+
+    def _unwant(self, trial: Trial, epoch: int) -> None:
+        if epoch in trial.wanting:
+            trial.wanting.remove(epoch)
+            self._demand.unwant(*trial.open[epoch])
+
+    def _complete(self, trial: Trial) -> None:
+        """End a trial that owes nothing; the state it ended with is kept, and again if it has to be retrained."""
+        self._forget_final(trial)
+        node, end = self._plan.way(trial, trial.until * self._plan.partitions)[-1]
+        trial.final = Place(node, end)
+        node.finals.setdefault(end, []).append(trial)
+        self._states.pin(trial, node.states.get(end))
+        self._close(trial, "complete", "")
+
+    def _forget_final(self, trial: Trial) -> None:
+        if trial.final is not None:
+            node, unit = trial.final
+            node.finals[unit].remove(trial)
+            if not node.finals[unit]:
+                del node.finals[unit]
+            trial.final = None
+
+    def _close(self, trial: Trial, ending: Ending, reason: str) -> None:
+        if trial.ending is None:
+            self.live -= 1
+        trial.ending = ending
+        trial.reason = reason
+        self._actions.append(EndTrial(trial.number, ending, reason))
+        if trial.barrier:
+            self._dispatcher.fresh.extend(self._gates.leave(trial))
