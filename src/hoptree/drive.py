@@ -34,7 +34,7 @@ def drive(engine: Engine, backend: Backend, tuner: Tuner, watches: Sequence[Watc
                 for watch in watches:
                     watch(event, now, more, actions)
                 for action in actions:
-                    if isinstance(action, Report | EndTrial):
+                    if isinstance(action, (Report, EndTrial)):  # a tuple: this is the hot loop
                         inbox.extend(tuner.tell(action))
                     else:
                         backend.submit(action)

@@ -29,6 +29,7 @@ from hoptree.search.tuner import Tuner
 from hoptree.simulator.cluster import Cluster, WorkerSpec
 from hoptree.simulator.workload import Workload
 
+_DETAILS = ("ahead", "affinity", "retries", "patience", "landscape", "check", "watches")
 _RECORDED = 200_000  # units up to which a run keeps what charts need
 
 
@@ -45,9 +46,9 @@ def simulate(
     """Run a workload on a cluster that does not exist.
 
     ``policy`` is a name, a policy, or the ``starts`` of a solved schedule (then the order is free). ``search``
-    replaces "train every config for ``epochs``". ``details``: ``ahead``, ``affinity`` and ``retries`` of the
-    engine, ``landscape`` for costs and metrics as functions of values, ``check`` to test every invariant after
-    every step, and ``watches`` that see every event.
+    replaces "train every config for ``epochs``". ``details``: ``ahead``, ``affinity``, ``retries`` and
+    ``patience`` of the engine, ``landscape`` for costs and metrics as functions of values, ``check`` to test every
+    invariant after every step, and ``watches`` that see every event.
 
         >>> result = simulate(Workload(configs=4, epochs=2, partitions=4), Cluster(workers=4), order="free")
         >>> result.makespan
@@ -62,9 +63,9 @@ def simulate(
     try:
         settings = Settings(workload.partitions, order if starts is None else "free", name, seed, **details)
     except TypeError as error:
-        raise WorkloadError(f"details: {error}; expected ahead, affinity, retries, landscape or check") from None
+        raise WorkloadError(f"details: {error}; expected {', '.join(_DETAILS)}") from None
     if starts is not None:
-        policy = _planned(workload, starts)
+        policy = _planned(workload, starts, _root(seed))
     engine = Engine(settings, landscape.seconds, policy if isinstance(policy, Policy) else None)
     units = workload.size * workload.epochs * workload.partitions
     backend = SimulatedBackend(
@@ -80,6 +81,7 @@ def simulate(
         watches.append(Witness(engine).see)
     tuner = Tuner(
         search or Fixed(workload.config_list(), workload.epochs, workload.every),
+        root=_root(seed),
         share=workload.share,
         barrier=workload.barrier,
     )
@@ -195,7 +197,11 @@ def _no_collector() -> Iterator[None]:
         gc.enable()
 
 
-def _planned(workload: Workload, starts: Sequence[Sequence[float]]) -> Planned:
+def _root(seed: int) -> str:
+    return f"simulation {seed}"
+
+
+def _planned(workload: Workload, starts: Sequence[Sequence[float]], root: str) -> Planned:
     """Turn the starts of a solved schedule, one row per config, into the turns of each partition."""
     configs = workload.config_list()
     if len(starts) != len(configs) or any(len(row) != workload.partitions for row in starts):
@@ -203,8 +209,8 @@ def _planned(workload: Workload, starts: Sequence[Sequence[float]]) -> Planned:
             f"policy: starts of {len(starts)} configs; expected {len(configs)} rows of {workload.partitions}"
         )
     scratch = Engine(Settings(workload.partitions))
-    root = scratch.plan.root("")
-    keys = [scratch.plan.path(history(config), root, 1)[0].key for config in configs]
+    begin = scratch.plan.root(root)
+    keys = [scratch.plan.path(history(config), begin, 1)[0].key for config in configs]
     turns = {
         partition: [keys[i] for i in sorted(range(len(configs)), key=lambda i: starts[i][partition])]
         for partition in range(workload.partitions)
@@ -222,7 +228,7 @@ def _lower_bound(engine: Engine, cluster: Cluster) -> float:
     longest = 0.0
     for trial in engine.trials.values():
         length = 0.0
-        for node, end in plan.way(trial, trial.until * partitions):
+        for node, end in plan.way(trial, trial.epochs * partitions):
             reach[node.id] = max(reach.get(node.id, 0), end)
             length += _whole_epochs(node, end, partitions) * node.cost * epoch
         longest = max(longest, length)

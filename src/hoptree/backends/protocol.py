@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit
 from hoptree.core.events import Event
 
-Order: TypeAlias = RunUnit | Evaluate | CancelUnit | DropState
+Task: TypeAlias = RunUnit | Evaluate | CancelUnit | DropState
 
 
 class Backend(Protocol):
@@ -17,7 +17,7 @@ class Backend(Protocol):
         """Begin: workers announce themselves by events."""
         ...
 
-    def submit(self, action: Order) -> None:
+    def submit(self, action: Task) -> None:
         """Take an action; never blocks on its result."""
         ...
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Literal, NamedTuple, TypeAlias, assert_never, final
 
-from hoptree.backends.protocol import Order
+from hoptree.backends.protocol import Task
 from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit
 from hoptree.core.events import (
     Event,
@@ -118,7 +118,7 @@ class SimulatedBackend:
                 if fault.back is not None:
                     self._at(fault.back, self._join(worker))
 
-    def submit(self, action: Order) -> None:
+    def submit(self, action: Task) -> None:
         """Queue a run at its worker, take one back, or forget a state."""
         match action:
             case RunUnit():
@@ -133,6 +133,8 @@ class SimulatedBackend:
                     self._begin(worker, action, ready)
                 else:
                     worker.queue.append((ready, action))
+            case DropState():
+                self._homes.pop((action.node, action.unit), None)
             case Evaluate():
                 worker = self._workers[action.worker]
                 if worker.busy is None and worker.here:
@@ -141,8 +143,6 @@ class SimulatedBackend:
                     worker.queue.append((self._now, action))
             case CancelUnit():
                 self._cancel(self._workers[action.worker], action.run)
-            case DropState():
-                self._homes.pop((action.node, action.unit), None)
             case _:
                 assert_never(action)
 
@@ -230,11 +230,12 @@ class SimulatedBackend:
 
     def _finished(self, worker: _Worker, action: RunUnit) -> list[Event]:
         """End a unit: hand its state on, evaluate it if asked, and begin what is queued."""
-        self._note(worker, "unit", action)
-        self.units += 1
         if self._flaky is not None and self._random.random() < self._flaky.probability:
+            self._note(worker, "failed", action)
             self._next(worker)
             return [UnitFailed(action.run, action.worker, self._flaky.reason)]
+        self._note(worker, "unit", action)
+        self.units += 1
         events: list[Event] = [UnitFinished(action.run, action.worker)]
         if self._volatile:
             self._homes[action.node, action.unit + 1] = action.worker
@@ -276,7 +277,8 @@ class SimulatedBackend:
             self._at(self._now, lambda: [event])
 
     def _note(self, worker: _Worker, kind: Kind, action: RunUnit | Evaluate) -> None:
-        self.busy_seconds += self._now - worker.begun
+        if kind in ("unit", "evaluation"):
+            self.busy_seconds += self._now - worker.begun
         if self._record:
             partition, epoch = (action.partition, action.epoch) if isinstance(action, RunUnit) else (-1, -1)
             self.did.append(Did(worker.spec.name, worker.begun, self._now, kind, action.node, partition, epoch))

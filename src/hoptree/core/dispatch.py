@@ -14,7 +14,6 @@ from typing import final
 from hoptree.core.actions import Action, Evaluate, RunUnit
 from hoptree.core.demand import Demand
 from hoptree.core.gates import Gates
-from hoptree.core.lineage import digest
 from hoptree.core.plan import Cursor, Node, Run, State
 from hoptree.core.policies import Policy
 from hoptree.core.ready import Ready
@@ -242,8 +241,7 @@ class Dispatcher:
     def _start_evaluation(self, worker: Worker, state: State) -> None:
         run = self._give(worker, Run(self.issued, worker.name, state.node, state.unit, None))
         run.state = state
-        key = digest(state.node.key, state.unit)
-        self._actions.append(Evaluate(run.number, worker.name, state.node.id, state.unit, key))
+        self._actions.append(Evaluate(run.number, worker.name, state.node.id, state.unit, state.key))
 
     def _give(self, worker: Worker, run: Run) -> Run:
         self.issued += 1

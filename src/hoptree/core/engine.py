@@ -49,12 +49,12 @@ class Engine:
         self.plan = Plan(settings.partitions, cost)
         self.demand = Demand(settings.partitions)
         self.workers = Workers(settings.partitions)
-        policy = policy or make_policy(settings, self.demand, self.workers.pace)
+        self._policy = policy or make_policy(settings, self.demand, self.workers.pace)
         self._actions: list[Action] = []
         self._gates = Gates(settings.partitions, self.demand)
         self.states = States(self._actions)
         self._dispatcher = Dispatcher(
-            settings, policy, self.demand, self.workers, self._gates, self.states, self._actions
+            settings, self._policy, self.demand, self.workers, self._gates, self.states, self._actions
         )
         self._trials = Trials(self.plan, self.demand, self._gates, self._dispatcher, self.states, self._actions)
         self._free = settings.order == "free"
@@ -281,7 +281,10 @@ class Engine:
                 f"partitions: {event.worker} holds partition {wrong[0]}; expected numbers from 0 to "
                 f"{self.settings.partitions - 1}"
             )
-        self._dispatcher.freed.append(self.workers.join(event.worker, event.partitions, event.speed))
+        if not 0 < event.speed < float("inf"):
+            raise WorkloadError(f"speed: {event.speed} of {event.worker}; expected a finite number above 0")
+        held = tuple(dict.fromkeys(event.partitions))
+        self._dispatcher.freed.append(self.workers.join(event.worker, held, event.speed))
 
     def _worker_drained(self, event: WorkerDrained) -> None:
         worker = self.workers.by_name.get(event.worker)
@@ -404,7 +407,10 @@ class Engine:
         """Return the whole state as plain data: equal snapshots behave equally from here on."""
         return {
             "trials": [
-                (t.number, t.until, t.reached, t.ending, t.reason, sorted(t.open), repr(t.pinned))
+                (
+                    t.number, t.until, t.reached, t.ending, t.reason,
+                    sorted(t.open), sorted(t.wanting), repr(t.pinned),
+                )
                 for t in self.trials.values()
             ],
             "nodes": [
@@ -427,6 +433,9 @@ class Engine:
             "evaluations": [repr(state) for state in self.states.evaluations],
             "issued": self._dispatcher.issued,
             "backlog": self.demand.backlog,
+            "done": list(self.demand.done),
+            "gates": self._gates.snapshot(),
+            "policy": self._policy.memory(),
         }  # fmt: skip
 
     def story(self, run: int) -> str:
@@ -443,4 +452,5 @@ class Engine:
         run = getattr(event, "run", -1)
         issued = self._dispatcher.issued
         last = f"last run given out: {issued - 1}" if issued else "no run was given out yet"
-        return ProtocolError(f"{event}: this cannot have happened: {why} ({last}). Its story:\n{self.story(run)}")
+        story = self.story(run)
+        return ProtocolError(f"{event}: this cannot have happened: {why} ({last}). Its story:\n{story}")

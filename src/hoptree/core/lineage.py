@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from hoptree.core.errors import WorkloadError
-from hoptree.core.schedules import Config, Form, Piece, Scalar, Value, as_schedule, until
+from hoptree.core.schedules import Config, Form, Piece, Scalar, Value, as_schedule, plain, until
 
 ConfigItems: TypeAlias = tuple[tuple[str, Value], ...]
 Content: TypeAlias = tuple[Form | float, ...]  # form, or form, boundary, form, … within one unit
@@ -66,11 +66,12 @@ def config_items(config: Config) -> ConfigItems:
     for name in sorted(config):
         if not isinstance(name, str) or not name:
             raise WorkloadError(f"config: the name {name!r}; expected a non-empty string")
+        value = plain(config[name])
         try:
-            as_schedule(config[name])
+            as_schedule(value)
         except ValueError as error:
             raise WorkloadError(f"config[{name!r}]: {error}") from None
-        items.append((name, config[name]))
+        items.append((name, value))
     return tuple(items)
 
 

@@ -36,6 +36,11 @@ class State:
         self.order = order  # strict: where the epoch's rotation began; free: bits of the partitions visited
         self.users = 0  # cursors, evaluations and finished trials that need it
 
+    @property
+    def key(self) -> str:
+        """The name under which it is stored, equal in every study."""
+        return digest(self.node.key, self.unit)
+
     def __repr__(self) -> str:
         return f"state ({self.node.id}, {self.unit})"
 
@@ -160,6 +165,11 @@ class Trial:
         self.ending: Ending | None = None
         self.reason = ""
 
+    @property
+    def epochs(self) -> int:
+        """How far it was trained or is to be: what it was granted, or what it had reported when it was given up."""
+        return self.reached if self.ending in ("stopped", "failed") else self.until
+
     def __repr__(self) -> str:
         return f"trial {self.number}"
 
@@ -261,10 +271,6 @@ class Plan:
             unit = node.start
             node = node.parent
 
-    def state_key(self, node: Node, unit: int) -> str:
-        """Return the name under which the state at a place is stored, equal in every study."""
-        return digest(node.key, unit)
-
     def stages(self, open_requests: Iterable[Place]) -> list[Stage]:
         """Return what must be trained for the requests, cut where something is asked for or branches.
 
@@ -305,14 +311,14 @@ class Plan:
         """Return the nodes that a trial's first units pass, each with the unit at which it is left."""
         root = self.root(trial.root, trial.number if trial.alone else -1)
         path = self.path(trial.history, root, units)
-        return list(zip(path, [*(node.start for node in path[1:]), units], strict=True))
+        return list(zip(path, [*(node.start for node in path[1:]), units][: len(path)], strict=True))
 
     def work(self, trials: Iterable[Trial]) -> Work:
         """Return the units that trials ask for, and the units left after sharing among them."""
         asked = 0
         reach: dict[int, int] = {}
         for trial in trials:
-            units = trial.until * self.partitions
+            units = trial.epochs * self.partitions
             asked += units
             for node, end in self.way(trial, units):
                 reach[node.id] = max(reach.get(node.id, 0), end)

@@ -28,6 +28,10 @@ class Policy(ABC):
     def took(self, cursor: Cursor, partition: int) -> None:  # noqa: B027 most policies need not know
         """Note that the unit was given to a worker."""
 
+    def memory(self) -> object:
+        """Return what the next ranks depend on besides the cursors, as plain data."""
+        return None
+
 
 @final
 class LongestPath(Policy):
@@ -91,6 +95,10 @@ class Random(Policy):
         mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
         return mixed ^ (mixed >> 31)
 
+    def memory(self) -> object:
+        """Return where the stream stands."""
+        return self._state
+
 
 @final
 class Planned(Policy):
@@ -138,6 +146,10 @@ class Planned(Policy):
         turns = self._turns.get(partition, [])
         if turns and turns[self._next[partition] % len(turns)] == _first_node(cursor.node).key:
             self._next[partition] += 1
+
+    def memory(self) -> object:
+        """Return whose turn it is on each partition."""
+        return dict(self._next)
 
 
 def make_policy(settings: Settings, demand: Demand, pace: Sequence[float]) -> Policy:

@@ -111,6 +111,12 @@ def _pairs(one: Iterator[Piece], two: Iterator[Piece]) -> Iterator[tuple[Piece |
         yield a, b
 
 
+def plain(value: Any) -> Any:
+    """Return a numpy scalar as Python's own number, anything else as it is: keys must not depend on who made it."""
+    item = getattr(value, "item", None)
+    return item() if callable(item) else value
+
+
 def as_schedule(value: Value) -> Schedule:
     """Return ``value`` itself if it is a schedule, else the schedule that is always ``value``."""
     return value if isinstance(value, Schedule) else constant(value)
@@ -121,12 +127,10 @@ def as_schedule(value: Value) -> Schedule:
 
 def constant(value: Scalar) -> Schedule:
     """Return the schedule that is always ``value`` (a number, a string, a truth value or None)."""
+    value = plain(value)
     if value is not None and not isinstance(value, bool | int | float | str):
         raise ScheduleError(f"value: {value!r}; expected a number, a string, a truth value or None")
-    if isinstance(value, float):
-        _number("value", value)
-        value = value + 0.0  # -0.0 and 0.0 are one value
-    return Schedule("constant", (value,))
+    return Schedule("constant", (_number("value", value) if isinstance(value, float) else value,))
 
 
 def linear(start: float, end: float, over: float) -> Schedule:
@@ -172,9 +176,10 @@ def cosine(init: float, low: float = 0.0, *, period: float, gamma: float = 1.0) 
     >>> cosine(1.0, period=10)(5)
     0.5
     """
-    if not _number("gamma", gamma) >= 1:
+    growth = _number("gamma", gamma)
+    if not growth >= 1:
         raise ScheduleError(f"gamma: {gamma!r}; expected 1 or more, so that periods do not vanish")
-    return Schedule("cosine", (_number("init", init), _number("low", low), _positive("period", period), gamma))
+    return Schedule("cosine", (_number("init", init), _number("low", low), _positive("period", period), growth))
 
 
 def warmup(init: float, period: float, into: Value) -> Schedule:
@@ -213,7 +218,7 @@ def _constant(origin: float, value: Scalar) -> Iterator[Piece]:
 
 def _linear(origin: float, start: float, end: float, over: float) -> Iterator[Piece]:
     yield _line(origin, start, end, over)
-    yield from _constant(origin + over, end)
+    yield from _constant(origin + over, float(end))
 
 
 def _line(origin: float, start: float, end: float, over: float) -> Piece:
@@ -225,7 +230,7 @@ def _line(origin: float, start: float, end: float, over: float) -> Piece:
 
 def _exponential(origin: float, init: float, gamma: float) -> Iterator[Piece]:
     if gamma == 1 or init == 0:
-        yield from _constant(origin, init)
+        yield from _constant(origin, float(init))
     else:
         yield Piece(origin, Form("exponential", "float", (origin, float(init), float(gamma))))
 
@@ -233,7 +238,9 @@ def _exponential(origin: float, init: float, gamma: float) -> Iterator[Piece]:
 def _multistep(origin: float, init: float, at: tuple[float, ...], gamma: float) -> Iterator[Piece]:
     yield from _constant(origin, init)
     for power, milestone in enumerate(at, start=1):
-        yield from _constant(origin + milestone, init * gamma**power)
+        value = init * gamma**power
+        whole = isinstance(init, int) and float(value).is_integer()
+        yield from _constant(origin + milestone, int(value) if whole else value)
 
 
 def _cyclic(origin: float, init: float, peak: float, up: float, down: float) -> Iterator[Piece]:
@@ -247,7 +254,7 @@ def _cyclic(origin: float, init: float, peak: float, up: float, down: float) -> 
 
 def _cosine(origin: float, init: float, low: float, period: float, gamma: float) -> Iterator[Piece]:
     if init == low:
-        yield from _constant(origin, init)
+        yield from _constant(origin, float(init))
         return
     while True:
         yield Piece(origin, Form("cosine", "float", (origin, float(init), float(low), float(period))))
@@ -302,21 +309,24 @@ _EVALUATE: dict[str, Callable[..., Any]] = {
 
 
 def _number(field: str, value: float) -> float:
+    value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ScheduleError(f"{field}: {value!r}; expected a finite number")
-    return value
+    return value + 0.0 if isinstance(value, float) else value  # -0.0 and 0.0 are one value
 
 
 def _positive(field: str, value: float) -> float:
-    if not _number(field, value) > 0:
+    number = _number(field, value)
+    if not number > 0:
         raise ScheduleError(f"{field}: {value!r}; expected a number above 0")
-    return value
+    return number
 
 
 def _milestones(field: str, values: Sequence[float]) -> tuple[float, ...]:
-    milestones = tuple(values)
+    if not isinstance(values, Iterable):
+        raise ScheduleError(f"{field}: {values!r}; expected a list of milestones, in epochs")
+    milestones = tuple(_positive(f"{field}[{index}]", value) for index, value in enumerate(values))
     for index, value in enumerate(milestones):
-        _positive(f"{field}[{index}]", value)
         if index and not value > milestones[index - 1]:
             raise ScheduleError(
                 f"{field}[{index}]: {value!r} comes after {milestones[index - 1]!r}; "

@@ -130,9 +130,13 @@ class Trials:
             raise WorkloadError(f"every: {trial.every}; expected 0 (only at the end) or a number of epochs")
         if until < 1:
             raise WorkloadError(f"until: {until}; expected at least one epoch")
+        self._plan.path(trial.history, self._root(trial), until * self._plan.partitions)  # may refuse a cost
         self.by_number[trial.number] = trial
         self.live += 1
         self._grant(trial, until)
+
+    def _root(self, trial: Trial) -> Node:
+        return self._plan.root(trial.root, trial.number if trial.alone else -1)
 
     def _grant(self, trial: Trial, until: int) -> None:
         """Open the requests of a trial up to an epoch; those with results are answered at once."""
@@ -140,7 +144,7 @@ class Trials:
         due = [] if not every else list(range((trial.until // every + 1) * every, until, every))
         due.append(until)
         trial.until = until
-        root = self._plan.root(trial.root, trial.number if trial.alone else -1)
+        root = self._root(trial)
         answered: list[Place] = []
         for epoch, place in zip(due, self._plan.places(trial.history, root, due), strict=True):
             node, unit = place

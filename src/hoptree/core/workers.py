@@ -32,8 +32,8 @@ class Workers:
     def __init__(self, partitions: int) -> None:
         self.by_name: dict[str, Worker] = {}
         self.idle: list[dict[str, Worker]] = [{} for _ in range(partitions)]
-        self.speed = 0.0  # of all workers together
         self.pace = [1.0] * partitions  # by partition, the time of a unit of cost 1 on its fastest holder
+        self._equal = True
         self._idle: dict[str, Worker] = {}
 
     @property
@@ -54,9 +54,9 @@ class Workers:
         worker = self.by_name.get(name)
         if worker is None:
             worker = self.by_name[name] = Worker(name, partitions, speed)
-            self.speed += speed
         else:
             self.set_busy(worker)
+            worker.speed = speed
             worker.partitions = partitions
             worker.held = frozenset(partitions)
             worker.draining = False
@@ -69,13 +69,13 @@ class Workers:
         if worker is not None:
             self.set_busy(worker)
             worker.gone = True
-            self.speed -= worker.speed
             self._set_pace(worker.partitions)
         return worker
 
     def _set_pace(self, partitions: tuple[int, ...]) -> None:
-        if all(worker.speed == 1.0 for worker in self.by_name.values()):
+        if self._equal and all(worker.speed == 1.0 for worker in self.by_name.values()):
             return
+        self._equal = False
         for partition in partitions:
             speeds = [worker.speed for worker in self.by_name.values() if partition in worker.held]
             self.pace[partition] = 1 / max(speeds, default=1.0)

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from hoptree import __version__
-from hoptree.core.errors import HoptreeError
+from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.policies import POLICIES
 from hoptree.optimize.settings import CNN_MFLOPS, GPU_TFLOPS
 from hoptree.simulation import Simulation, simulate
@@ -73,7 +73,7 @@ def demo() -> None:
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="Write a .json trace for Perfetto.")
 @click.option("--json", "as_json", is_flag=True, help="Print figures for programs.")
 def simulate_command(file: Path | None, **options: Any) -> None:
-    r"""Tell how long a model selection would take, and what would be shared.
+    """Tell how long a model selection would take, and what would be shared.
 
     FILE is a TOML file with [workload] and [cluster] tables; without it the options describe the workload.
 
@@ -82,12 +82,29 @@ def simulate_command(file: Path | None, **options: Any) -> None:
       hoptree simulate --configs 16 --workers 8 --epochs 5
       hoptree simulate --configs 256 --workers 16 --heterogeneous --order free
       hoptree simulate study.toml --save gantt.svg --trace trace.json
-    """
-    workload, cluster = workload_file.read(file) if file else _described(options)
-    if file and options["share"] is False:
-        workload = msgspec.structs.replace(workload, share=False)
+    """  # noqa: D301 click needs the real character
+    if file:
+        _refuse_beside_file(file)
+        workload, cluster = workload_file.read(file)
+        if options["share"] is False:
+            workload = msgspec.structs.replace(workload, share=False)
+    else:
+        workload, cluster = _described(options)
     result = simulate(workload, cluster, policy=options["policy"], order=options["order"], seed=options["seed"])
     _show(result, options)
+
+
+def _refuse_beside_file(file: Path) -> None:
+    """Refuse options that would be ignored: a file describes the whole workload."""
+    context = click.get_current_context()
+    for name in context.params:
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if given and name not in _BESIDE_FILE:
+            option = "--" + name.replace("_", "-")
+            raise WorkloadError(f"{option}: given beside {file}, which describes the workload; change it there")
+
+
+_BESIDE_FILE = ("file", "policy", "order", "share", "seed", "gantt", "save", "trace", "as_json")
 
 
 def _described(options: dict[str, Any]) -> tuple[Workload, Cluster]:
