@@ -12,7 +12,7 @@ from tests.core.strategies import configs
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import History, branched, config_items, history, segments
-from hoptree.core.plan import Node, Plan
+from hoptree.core.plan import Node, Plan, State
 from hoptree.core.schedules import Config, as_schedule, constant, cyclic, linear, multistep, piecewise, warmup
 
 quick = settings(max_examples=120, deadline=None)
@@ -181,7 +181,7 @@ def test_equal_keys_are_equal_units_and_the_root_is_part_of_them(one: Config, tw
     units = 3 * partitions
     plan = Plan(partitions)
     ways = [way(plan, history(config), units) for config in (one, two)]
-    states = [[plan.state_key(node, unit + 1) for unit, node in enumerate(nodes)] for nodes in ways]
+    states = [[State(node, unit + 1, "", 0).key for unit, node in enumerate(nodes)] for nodes in ways]
     assert len(set(states[0])) == units
     for unit in range(units):
         assert (states[0][unit] == states[1][unit]) == (ways[0][unit] is ways[1][unit])
