@@ -40,9 +40,11 @@ def numeric(numbers: st.SearchStrategy[float] = NUMBERS) -> st.SearchStrategy[Sc
     )
     return st.recursive(
         simple,
-        lambda inner: st.builds(warmup, numbers, LENGTHS, inner)
-        | st.lists(inner, min_size=1, max_size=3).flatmap(
-            lambda parts: milestones(len(parts) - 1).map(lambda at: piecewise(parts, at))
+        lambda inner: (
+            st.builds(warmup, numbers, LENGTHS, inner)
+            | st.lists(inner, min_size=1, max_size=3).flatmap(
+                lambda parts: milestones(len(parts) - 1).map(lambda at: piecewise(parts, at))
+            )
         ),
         max_leaves=4,
     )
@@ -75,5 +77,8 @@ def configs() -> st.SearchStrategy[Config]:
     few = numeric(st.sampled_from([0.1, 1.0]))
     return st.fixed_dictionaries(
         {"lr": few},
-        optional={"momentum": st.sampled_from([0.9, multistep(0.9, at=[1.5], gamma=0.5)]), "optimizer": st.just("sgd")},
+        optional={
+            "momentum": st.sampled_from([0.9, multistep(0.9, at=[1.5], gamma=0.5)]),
+            "optimizer": st.just("sgd"),
+        },
     )

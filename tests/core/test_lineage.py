@@ -75,7 +75,9 @@ def test_segments_begin_where_forms_change(value: object, partitions: int, units
     assert starts(value, partitions, units) == expected
 
 
-@pytest.mark.parametrize(("at", "partitions", "unit"), [(0.3, 10, 3), (0.29, 100, 29), (1.1, 10, 11), (33.3, 30, 999)])
+@pytest.mark.parametrize(
+    ("at", "partitions", "unit"), [(0.3, 10, 3), (0.29, 100, 29), (1.1, 10, 11), (33.3, 30, 999)]
+)
 def test_a_decimal_milestone_on_an_edge_does_not_cut_a_unit(at: float, partitions: int, unit: int):
     assert starts(multistep(0.1, at=[at], gamma=0.1), partitions, unit + 5) == [0, unit]
 

@@ -313,7 +313,12 @@ def test_no_work_has_a_merge_rate_of_one():
 def test_the_merge_rate_of_several_studies_is_that_of_all_their_trials():
     engine = Engine(Settings(2))
     grid: list[Config] = [{"lr": 0.1}, {"lr": multistep(0.1, at=[2], gamma=0.1)}]
-    asked = [("one", "data", grid[0]), ("one", "data", grid[1]), ("two", "data", grid[0]), ("two", "other", grid[0])]
+    asked = [
+        ("one", "data", grid[0]),
+        ("one", "data", grid[1]),
+        ("two", "data", grid[0]),
+        ("two", "other", grid[0]),
+    ]
     for number, (study, root, config) in enumerate(asked):
         engine.step(TrialAsked(number, config_items(config), 4, study=study, root=root), 0.0)
     trials = list(engine.trials.values())

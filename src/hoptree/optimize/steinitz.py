@@ -7,10 +7,10 @@ from hoptree.core.errors import InvariantError
 from hoptree.optimize.extra import require
 
 EPSILON = 1e-9
-"""What is smaller counts as zero; the vectors are expected to be of length 1 or so."""
+"""What is smaller counts as zero."""
 
 TIE = 1e-12
-"""Of steps that differ by less, the first counts: else rounding errors would break ties, and the rule."""
+"""What differs by less is equal: else rounding errors would break ties, and with them Bland's rule."""
 
 
 def steinitz_order(vectors: list[list[float]], deadline: float) -> list[int] | None:
@@ -25,12 +25,11 @@ def steinitz_order(vectors: list[list[float]], deadline: float) -> list[int] | N
     that vector comes last, and the other weights are in W of the set without it. The sum of A is the sum of
     (1 - w) v, which is at most the sum of 1 - w, that is d, times the longest vector.
     """
-    dimensions = len(vectors[0])
     inside = list(range(len(vectors)))
     outside: list[int] = []
     weights = Weights(vectors)
-    while len(inside) > dimensions:
-        if not weights.lower_sum(len(inside) - dimensions - 1, deadline):
+    while len(inside) > weights.dimensions:
+        if not weights.lower_sum(len(inside) - weights.dimensions - 1, deadline):
             return None
         dropped = min(inside, key=weights.value.__getitem__)
         weights.drop(dropped)
@@ -42,6 +41,9 @@ def steinitz_order(vectors: list[list[float]], deadline: float) -> list[int] | N
 class Weights:
     """Weights in [0, 1] with weighted vector sum zero, on their way from all 1 to all 0.
 
+    The vectors are seen in the directions that they have, each stretched to the same size: so a direction in
+    which all are short counts as much, and one that none has does not count.
+
     The way is that of the simplex method, which minimises the sum of the weights: along edges, where at most
     one weight besides the basic ones, one for each dimension, is strictly within (0, 1). It begins with a
     basis of d unit vectors whose weights are and stay 0. After a step of no length it takes the first weight
@@ -50,12 +52,13 @@ class Weights:
 
     def __init__(self, vectors: list[list[float]]) -> None:
         self.numpy = numpy = require("numpy", "vector")
-        self.count, dimensions = len(vectors), len(vectors[0])
-        self.columns = numpy.hstack([numpy.array(vectors).T, numpy.eye(dimensions)])
-        self.cost = numpy.repeat([1.0, 0.0], [self.count, dimensions])
+        directions, sizes, _ = numpy.linalg.svd(numpy.array(vectors), full_matrices=False)
+        self.dimensions = int((sizes > TIE * sizes[0]).sum())
+        self.columns = numpy.hstack([directions[:, : self.dimensions].T, numpy.eye(self.dimensions)])
+        self.cost = numpy.repeat([1.0, 0.0], [len(vectors), self.dimensions])
         self.upper = self.cost.copy()
         self.value = self.cost.copy()
-        self.basic = numpy.arange(self.count, self.count + dimensions)
+        self.basic = numpy.arange(len(vectors), len(vectors) + self.dimensions)
         self.stands = False
 
     def drop(self, vector: int) -> None:
