@@ -37,3 +37,8 @@ def test_twenty_thousand_histories(chunk: int) -> None:
             History(Random(seed), 20 + seed % 100).run()
         except BaseException as error:
             raise AssertionError(f"history {seed}") from error
+
+
+@pytest.mark.parametrize("seed", [26, 38, 5580, 7867, 10138, 10699, 12038])
+def test_histories_that_once_broke_a_promise(seed: int) -> None:
+    History(Random(seed), 20 + seed % 100).run()

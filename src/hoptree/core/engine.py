@@ -137,7 +137,6 @@ class Engine:
         demand.backlog -= node.cost
         demand.done[run.partition] += node.cost
         node.todo -= 1
-        begins_epoch = unit % self.settings.partitions == 0
         order = cursor.order | 1 << run.partition if self._free else cursor.order
         state = self.states.store(node, unit, worker.name, order)
         old, cursor.state, cursor.unit = cursor.state, state, unit
@@ -154,14 +153,13 @@ class Engine:
             run.evaluating = True
             run.state = state
             state.users += 1
+        if unit % self.settings.partitions == 0:
+            order = 0 if self._free else node.rotation
+        cursor.order = order
+        self._aim(cursor, run.partition + 1)
         if needed or demand.next_stop(cursor) is not None:
             if not needed:
                 demand.refresh(cursor)
-            if begins_epoch:
-                cursor.order = 0 if self._free else node.rotation
-            else:
-                cursor.order = order
-            self._aim(cursor, run.partition + 1)
             if not cursor.runs:
                 self._offer(cursor)
         elif cursor.runs:
