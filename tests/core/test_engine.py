@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.driver import Driver
-from tests.core.strategies import configs
 
 from hoptree.core.actions import Action, CancelUnit, DropState, EndTrial, Evaluate, Report, RunUnit
 from hoptree.core.engine import Engine
@@ -33,6 +31,8 @@ from hoptree.core.schedules import Config, multistep
 from hoptree.core.settings import Settings
 from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
+from tests.core.driver import Driver
+from tests.core.strategies import configs
 
 LATER = multistep(0.1, at=[1], gamma=0.1)  # as 0.1, and different after an epoch
 
@@ -490,7 +490,7 @@ def test_a_worker_without_partitions_evaluates():
 
 def test_a_partition_out_of_range_is_refused():
     driver = Driver(2)
-    with pytest.raises(WorkloadError, match="^partitions: w holds partition 2; expected numbers from 0 to 1"):
+    with pytest.raises(WorkloadError, match=r"^partitions: w holds partition 2; expected numbers from 0 to 1"):
         driver.engine.step(WorkerJoined("w", (0, 2)), 0.0)
 
 

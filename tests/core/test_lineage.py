@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.strategies import configs
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import History, branched, config_items, history, segments
 from hoptree.core.plan import Node, Plan, State
 from hoptree.core.schedules import Config, as_schedule, constant, cyclic, linear, multistep, piecewise, warmup
+from tests.core.strategies import configs
 
 quick = settings(max_examples=120, deadline=None)
 partitions_ = st.sampled_from([1, 2, 4, 8])
@@ -95,7 +96,7 @@ def test_every_edge_can_be_written_as_a_float(partitions: int, data: st.DataObje
 def test_segments_cover_the_units_with_the_forms_of_each(config: Config, partitions: int, units: int):
     cut = segments(history(config), partitions, units)
     assert cut[0].start == 0
-    assert all(one.start < two.start for one, two in zip(cut, cut[1:], strict=False))
+    assert all(one.start < two.start for one, two in itertools.pairwise(cut))
     expected = [
         {name: tuple(forms) for name, forms in unit.items()}
         for unit in unit_forms(history(config), partitions, units)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.strategies import configs
 
 from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
@@ -30,6 +29,7 @@ from hoptree.core.schedules import (
 from hoptree.core.settings import Settings
 from hoptree.simulation import simulate
 from hoptree.simulator import Cluster, Workload
+from tests.core.strategies import configs
 
 quick = settings(max_examples=80, deadline=None)
 trials_ = st.lists(st.tuples(configs(), st.integers(1, 4)), min_size=1, max_size=6)
@@ -113,10 +113,10 @@ def test_a_trial_that_keeps_to_itself_has_a_tree_of_its_own_with_the_same_keys()
 
 
 def test_a_plan_refuses_an_epoch_of_no_partitions_and_costs_that_cannot_be():
-    with pytest.raises(WorkloadError, match="^partitions: 0; an epoch needs at least one"):
+    with pytest.raises(WorkloadError, match=r"^partitions: 0; an epoch needs at least one"):
         Plan(0)
     for cost in (-1.0, float("nan"), float("inf")):
-        with pytest.raises(WorkloadError, match="^cost: "):
+        with pytest.raises(WorkloadError, match=r"^cost: "):
             add(Plan(1, lambda values, cost=cost: cost), {"lr": 0.1}, 1)
 
 
@@ -248,7 +248,7 @@ def test_stages_are_exactly_what_is_missing_cut_where_something_ends(
         stored = [index for index, (node, unit) in enumerate(way) if unit in node.states]
         rest = way[stored[-1] + 1 if stored else 0 :]
         missing |= {(node.id, unit) for node, unit in rest}
-        for (node, unit), (after, _) in zip(rest, rest[1:], strict=False):
+        for (node, unit), (after, _) in pairwise(rest):
             if after is not node:
                 ends.add((node.id, unit))
         if rest:

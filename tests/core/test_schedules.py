@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import struct
-from itertools import islice
+from itertools import islice, pairwise
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.strategies import numeric, pairs
 
 from hoptree.core.errors import ScheduleError
 from hoptree.core.schedules import (
@@ -27,6 +26,7 @@ from hoptree.core.schedules import (
     piecewise,
     warmup,
 )
+from tests.core.strategies import numeric, pairs
 
 quick = settings(max_examples=150, deadline=None)
 typed = st.sampled_from([0, 0.0, 1, 1.0, 2, 2.0, 0.5])
@@ -91,7 +91,7 @@ def test_a_plain_value_is_a_constant_and_a_schedule_is_itself(value: Scalar | Sc
 def test_pieces_begin_at_zero_increase_and_change_form(schedule: Schedule):
     pieces = list(islice(schedule.pieces(), 30))
     assert pieces[0].start == 0
-    for one, two in zip(pieces, pieces[1:], strict=False):
+    for one, two in pairwise(pieces):
         assert one.start < two.start
         assert one.form != two.form
 

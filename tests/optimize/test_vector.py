@@ -2,6 +2,7 @@
 
 import math
 
+import numpy
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from hoptree.optimize.bounds import worker_loads
 from hoptree.optimize.schedule import check, makespan_of
 from hoptree.optimize.settings import paper_setting
-from hoptree.optimize.steinitz import steinitz_order
+from hoptree.optimize.steinitz import compact_order, largest_sum, spans, steinitz_order
 from hoptree.optimize.vector import pad, vector_rearrangement
 from tests.optimize.matrices import matrices
 
@@ -61,20 +62,19 @@ def test_padding_levels_the_loads_and_lengthens_nothing_too_much(times):
             assert old * (1 - 1e-9) <= time <= longest * (1 + 1e-9)
 
 
-@settings(max_examples=100, deadline=None)
-@given(data=st.data(), count=st.integers(2, 25), dimensions=st.integers(1, 5))
-def test_partial_sums_stay_within_the_dimensions(data, count, dimensions):
-    coordinate = st.floats(-1, 1) | st.sampled_from([-1.0, 0.0, 1e-9, 1.0])
-    vector = st.lists(coordinate, min_size=dimensions, max_size=dimensions)
-    vectors = data.draw(st.lists(vector, min_size=count, max_size=count))
-    mean = [math.fsum(column) / count for column in zip(*vectors, strict=True)]
-    vectors = [[(x - m) / 2 for x, m in zip(row, mean, strict=True)] for row in vectors]
-    order = steinitz_order(vectors, deadline=math.inf)
-    assert sorted(order) == list(range(count))
-    total = [0.0] * dimensions
-    for index in order:
-        total = [a + b for a, b in zip(total, vectors[index], strict=True)]
-        assert max(map(abs, total)) <= dimensions * max(max(map(abs, row)) for row in vectors) + 1e-6
+coordinate = st.floats(-1, 1) | st.sampled_from([-1.0, 0.0, 1e-9, 1.0])
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), count=st.integers(1, 25), workers=st.integers(1, 6))
+def test_partial_sums_stay_within_the_dimensions(data, count, workers):
+    row = st.lists(coordinate, min_size=workers, max_size=workers)
+    vectors = numpy.array(data.draw(st.lists(row, min_size=count, max_size=count)))
+    vectors -= vectors.mean(axis=0)
+    most = (workers - 1) * spans(vectors).max() + 1e-8
+    for order in (compact_order(vectors, math.inf), steinitz_order(vectors, math.inf)):
+        assert sorted(order) == list(range(count))
+        assert largest_sum(vectors, order) <= most
 
 
 def test_out_of_time_it_is_a_list_schedule():

@@ -4,7 +4,7 @@ With p workers, the largest load L and the longest unit T:
 
 1. Pad every worker's load to L without making any unit longer than T.
 2. Order the configs so that after each of them the loads so far of any two workers differ by at most
-   (p - 1) T. `steinitz_order` does: a config is a vector of p - 1 differences of times, all of them at most T.
+   (p - 1) T. `compact_order` does: the times of a config are a vector whose coordinates span T at most.
 3. Each worker runs all configs in this order without a break. Worker j + 1 starts later than worker j, so
    late that every config has left worker j when its turn comes. That is pT at most: (p - 1) T between the two
    loads up to and with this config, and T for the config itself. It starts up to T later still, so that some
@@ -25,28 +25,28 @@ from itertools import accumulate, pairwise
 from time import monotonic
 
 from hoptree.optimize.bounds import worker_loads
+from hoptree.optimize.extra import require
+from hoptree.optimize.grid import TOLERANCE
 from hoptree.optimize.lists import Shop, list_schedule
 from hoptree.optimize.schedule import Starts, Times, earliest_starts, makespan_of, order_by_start
-from hoptree.optimize.steinitz import steinitz_order
+from hoptree.optimize.steinitz import compact_order
 
 
 def vector_rearrangement(times: Times, seconds: float) -> Starts:
     """Schedule as the module says; if the seconds are over first, the schedule is a list schedule."""
+    numpy = require("numpy", "vector")
     configs, workers = len(times), len(times[0])
-    longest = max(map(max, times))
+    longest = max(map(max, times)) or 1.0
     padded = pad(times)
-    order: list[int] | None = list(range(configs))
-    if workers > 1 and longest > 0:
-        differences = [[(time - row[-1]) / longest for time in row[:-1]] for row in padded]
-        order = steinitz_order(differences, monotonic() + seconds)
-    evenly = [-(configs * worker // workers) % configs for worker in range(workers)]
-    if order is None:
-        return follow(times, list(range(configs)), evenly)
-    cuts = wrap(padded, order)
-    if cuts is None:
-        return follow(times, order, evenly)
-    candidates = rotated(padded, times, order, cuts), follow(times, order, cuts)
-    return min(candidates, key=lambda starts: makespan_of(times, starts))
+    order = compact_order(numpy.array(padded) / longest, monotonic() + seconds)
+    cuts = wrap(padded, order) if order else None
+    if order is None or cuts is None:
+        evenly = [-(configs * worker // workers) % configs for worker in range(workers)]
+        return follow(times, order or list(range(configs)), evenly)
+    starts = rotated(padded, times, order, cuts)
+    if makespan_of(times, starts) <= max(worker_loads(times)) * (1 + TOLERANCE):
+        return starts
+    return min(starts, follow(times, order, cuts), key=lambda starts: makespan_of(times, starts))
 
 
 def pad(times: Times) -> Times:

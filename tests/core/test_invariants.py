@@ -1,0 +1,466 @@
+"""The witness sees what it should: for each invariant an engine is broken on purpose, and it complains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+import pytest
+
+from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, Report, RunUnit
+from hoptree.core.demand import Demand
+from hoptree.core.dispatch import Dispatcher
+from hoptree.core.engine import Engine
+from hoptree.core.errors import InvariantError
+from hoptree.core.events import TrialStopped, UnitFinished, WorkerJoined
+from hoptree.core.gates import Gates
+from hoptree.core.invariants import Witness
+from hoptree.core.plan import Cursor, Run
+from hoptree.core.ready import Entry, Ready
+from hoptree.core.schedules import multistep
+from hoptree.core.settings import Settings
+from hoptree.core.states import States
+from hoptree.core.trials import Trials
+from hoptree.core.workers import Worker
+from hoptree.simulation import simulate
+from hoptree.simulator import Cluster, Workload
+from tests.core.driver import Driver
+
+Patch = pytest.MonkeyPatch
+LATER = multistep(0.1, at=[1], gamma=0.1)  # as 0.1, and different after an epoch
+
+
+def broken(number: int) -> pytest.RaisesExc[InvariantError]:
+    return pytest.raises(InvariantError, match=rf"^invariant {number} is broken")
+
+
+def run_workload(order: str = "strict", **more: object) -> None:
+    """Train some trials that begin alike; all is well unless the engine was broken."""
+    configs = [{"lr": 0.1}, {"lr": LATER}, {"lr": multistep(0.1, at=[1.5], gamma=0.1)}, {"lr": 0.7}]
+    workload = Workload(configs=configs, epochs=3, partitions=3, every=1)
+    simulate(workload, Cluster(workers=2), order=order, check=True, **more)
+
+
+@pytest.mark.parametrize("order", ["strict", "free"])
+@pytest.mark.parametrize("ahead", [True, False])
+def test_an_engine_that_is_not_broken_keeps_all_promises(order: str, ahead: bool):
+    run_workload(order, ahead=ahead)
+
+
+def test_a_witness_tells_the_story():
+    engine = Engine(Settings(1))
+    witness = Witness(engine)
+    joined = WorkerJoined("w", (0,))
+    witness.see(joined, 1.0, False, engine.step(joined, 1.0))
+    with pytest.raises(InvariantError) as caught:
+        witness.see(TrialStopped(0), 2.0, False, [DropState(1, 1), EndTrial(0, "failed")])
+    message = str(caught.value)
+    assert "trial 0 failed without a reason" in message
+    assert "at 1 WorkerJoined(worker='w'" in message
+    assert "at 2 TrialStopped(trial=0)\n    -> DropState(node=1, unit=1)\n    -> EndTrial(" in message
+
+
+# --- 1: in an epoch a lineage visits every partition exactly once -----------------------------------------
+
+
+def test_1_a_partition_visited_twice(monkeypatch: Patch):
+    def aim(engine: Engine, cursor: Cursor, hint: int) -> None:
+        cursor.partition = 0  # always the same one
+
+    monkeypatch.setattr(Engine, "_aim", aim)
+    with broken(1):
+        run_workload(ahead=False)
+
+
+def test_1_a_partition_visited_again_by_a_unit_given_ahead(monkeypatch: Patch):
+    def next_here(dispatcher: Dispatcher, cursor: Cursor, worker: Worker) -> int:
+        return cursor.runs[-1].partition if cursor.node.stops[-1] > cursor.unit + 1 else -1
+
+    monkeypatch.setattr(Dispatcher, "_next_here", next_here)
+    driver = Driver(2)
+    driver.join("w")
+    with broken(1):
+        driver.ask(0, 0.1)
+
+
+def test_1_a_free_cursor_forgets_where_it_has_been(monkeypatch: Patch):
+    push = Ready.push
+
+    def forgetful(ready: Ready, cursor: Cursor) -> Iterable[int]:
+        cursor.order = 0
+        return push(ready, cursor)
+
+    monkeypatch.setattr(Ready, "push", forgetful)
+    with broken(1):
+        run_workload("free", ahead=False)
+
+
+def test_1_a_branch_that_forgets_the_rotation_of_the_epoch_that_it_begins_in(monkeypatch: Patch):
+    settle = Engine._settle
+
+    def forgetful(engine: Engine) -> None:
+        for cursor in engine.demand.spawned:
+            if cursor.state is not None:
+                cursor.state.order += 1
+        settle(engine)
+
+    monkeypatch.setattr(Engine, "_settle", forgetful)
+    driver = Driver(2)
+    driver.join("w")
+    driver.ask(0, {"lr": multistep(0.1, at=[1.5], gamma=0.1)}, until=2)
+    with broken(1):
+        driver.finish()
+
+
+# --- 2: two units of one lineage never run at the same time -----------------------------------------------
+
+
+def test_2_a_unit_started_twice(monkeypatch: Patch):
+    start = Dispatcher._start
+
+    def twice(dispatcher: Dispatcher, worker: Worker, cursor: Cursor, partition: int) -> None:
+        start(dispatcher, worker, cursor, partition)
+        run = dispatcher._actions[-1]
+        assert isinstance(run, RunUnit)
+        others = (name for name in dispatcher._workers.by_name if name != worker.name)
+        other = next(others, None)
+        if other is not None:
+            dispatcher._actions.append(msgspec.structs.replace(run, run=99, worker=other))
+
+    monkeypatch.setattr(Dispatcher, "_start", twice)
+    driver = Driver(1)
+    driver.join("a")
+    driver.join("b")
+    with broken(2):
+        driver.ask(0, 0.1)
+
+
+def test_2_a_lineage_that_runs_ahead_of_itself_on_another_worker(monkeypatch: Patch):
+    def available(cursor: Cursor) -> bool:
+        return cursor.sequence < 0  # though a run is under way
+
+    def impatient(dispatcher: Dispatcher, worker: Worker, cursor: Cursor, partition: int) -> None:
+        start(dispatcher, worker, cursor, partition)
+        if len(cursor.runs) == 1:
+            cursor.partition = (partition + 1) % 2
+            dispatcher.ready.push(cursor)
+
+    start = Dispatcher._start
+    monkeypatch.setattr(Cursor, "available", property(available))
+    monkeypatch.setattr(Dispatcher, "_start", impatient)
+    driver = Driver(2, ahead=False, affinity=False)
+    driver.join("a")
+    driver.ask(0, 0.1, until=2)
+    with broken(2):
+        driver.join("b")
+
+
+def test_2_a_unit_from_a_state_that_is_not_there(monkeypatch: Patch):
+    monkeypatch.setattr(Demand, "_cover", _spawn_at_the_start)
+    driver = Driver(1)
+    driver.join("w")
+    with broken(2):
+        driver.ask(0, {"lr": LATER}, until=2)
+
+
+def _spawn_at_the_start(demand: Demand, node: object, unit: int) -> None:
+    if not node.cursors:  # type: ignore[attr-defined]
+        demand.spawn(node, node.start, None)  # type: ignore[arg-type, attr-defined]
+
+
+# --- 3: a worker runs one unit at a time ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_3_a_worker_given_more_than_it_has_room_for(monkeypatch: Patch, ahead: bool):
+    def overfill(dispatcher: Dispatcher, worker: Worker) -> bool:
+        while (best := dispatcher.ready.best(worker.partitions)) is not None:
+            dispatcher._start(worker, best[0].cursor, best[1])
+        return True
+
+    monkeypatch.setattr(Dispatcher, "_fill_ahead", overfill)
+    driver = Driver(1, ahead=ahead)
+    for trial in range(3):
+        driver.ask(trial, 0.1 + trial)
+    with broken(3):
+        driver.join("w")
+
+
+def test_3_a_unit_ahead_for_a_worker_that_must_not_have_one(monkeypatch: Patch):
+    fill_ahead = Dispatcher._fill_ahead
+
+    def eager(dispatcher: Dispatcher, worker: Worker) -> bool:
+        dispatcher._settings = Settings(4, ahead=True)
+        return fill_ahead(dispatcher, worker)
+
+    monkeypatch.setattr(Dispatcher, "_fill_ahead", eager)
+    driver = Driver(4, ahead=False)
+    driver.join("w")
+    with broken(3):
+        driver.ask(0, 0.1)
+
+
+def test_3_a_unit_that_ends_before_the_one_ahead_of_it():
+    driver = Driver(2)
+    driver.join("w")
+    driver.ask(0, 0.1)
+    with broken(3):
+        driver.witness.see(UnitFinished(driver.queues["w"][1].run, "w"), 1.0, False, [])
+
+
+# --- 4: no preemption, except of work nobody asks for any more --------------------------------------------
+
+
+def test_4_a_running_unit_cancelled_though_another_trial_needs_it(monkeypatch: Patch):
+    end = Trials.end
+
+    def ruthless(trials: Trials, trial: object, ending: str, reason: str = "") -> None:
+        end(trials, trial, ending, reason)  # type: ignore[arg-type]
+        trials._actions.extend(CancelUnit(run.number, run.worker) for run in trials._dispatcher.runs.values())
+
+    monkeypatch.setattr(Trials, "end", ruthless)
+    driver = Driver(1)
+    driver.join("w")
+    driver.ask(0, 0.1)
+    driver.ask(1, 0.1)
+    with broken(4):
+        driver.stop(0)
+
+
+def test_4_a_short_unit_preempted_for_a_longer_path(monkeypatch: Patch):
+    asked = Trials.asked
+
+    def preempt(trials: Trials, event: object) -> None:
+        asked(trials, event)  # type: ignore[arg-type]
+        for run in trials._dispatcher.runs.values():
+            trials._actions.append(CancelUnit(run.number, run.worker))
+
+    monkeypatch.setattr(Trials, "asked", preempt)
+    driver = Driver(1, ahead=False)
+    driver.join("w")
+    driver.ask(0, 0.1)
+    with broken(4):
+        driver.ask(1, 0.2, until=9)
+
+
+def test_4_a_cursor_that_is_thought_unneeded_when_one_of_its_trials_stops(monkeypatch: Patch):
+    unwant = Demand.unwant
+
+    def careless(demand: Demand, node: object, unit: int) -> None:
+        unwant(demand, node, unit)  # type: ignore[arg-type]
+        demand.unneeded.extend(node.cursors)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Demand, "unwant", careless)
+    monkeypatch.setattr(Demand, "next_stop", lambda demand, cursor: None)
+    driver = Driver(1, ahead=False)
+    driver.join("w")
+    driver.ask(0, 0.1, until=2)
+    driver.ask(1, 0.1, until=3)
+    with broken(4):
+        driver.stop(1)
+
+
+# --- 5: a unit runs on a worker that holds its partition --------------------------------------------------
+
+
+def test_5_a_unit_sent_to_a_worker_without_its_partition(monkeypatch: Patch):
+    best = Ready.best
+
+    def any_partition(ready: Ready, partitions: Iterable[int]) -> tuple[Entry, int] | None:
+        return best(ready, range(3))
+
+    monkeypatch.setattr(Ready, "best", any_partition)
+    with broken(5):
+        run_workload(ahead=False)
+
+
+def test_5_affinity_that_does_not_look_at_partitions(monkeypatch: Patch):
+    def here(dispatcher: Dispatcher, cursor: Cursor, worker: Worker) -> int:
+        return cursor.partition
+
+    monkeypatch.setattr(Dispatcher, "_here", here)
+    monkeypatch.setattr(Dispatcher, "_may_stay", lambda *_: True)
+    with broken(5):
+        run_workload(ahead=False)
+
+
+def test_5_work_for_a_worker_that_is_gone():
+    driver = Driver(1)
+    driver.join("w")
+    driver.ask(0, 0.1)
+    run = driver.busy("w")
+    assert isinstance(run, RunUnit)
+    driver.lose("w")
+    with broken(5):
+        driver.witness.see(TrialStopped(0), 1.0, True, [run])
+
+
+# --- 6: no unit is trained twice while a state at or after it is stored -----------------------------------
+
+
+def test_6_training_begins_at_the_beginning_though_a_state_is_stored(monkeypatch: Patch):
+    driver = Driver(2, ahead=False)
+    driver.join("w")
+    driver.ask(0, 0.1, until=1)
+    driver.finish()
+    monkeypatch.setattr(Demand, "_cover", _spawn_at_the_start)
+    with broken(6):
+        driver.extend(0, 2)
+
+
+def test_6_a_unit_trained_again_after_it_finished(monkeypatch: Patch):
+    def stay(engine: Engine, cursor: Cursor, run: Run, worker: Worker) -> None:
+        engine.states.store(cursor.node, run.unit + 1, worker.name, cursor.order)
+        engine._offer(cursor)  # at the unit where it was
+
+    monkeypatch.setattr(Engine, "_advance", stay)
+    driver = Driver(1, ahead=False)
+    driver.join("w")
+    driver.ask(0, 0.1, until=2)
+    with broken(6):
+        driver.train("w")
+
+
+def test_6_training_goes_on_though_nobody_asks_for_it(monkeypatch: Patch):
+    monkeypatch.setattr(Demand, "next_stop", lambda demand, cursor: cursor.unit + 1)
+    driver = Driver(1, ahead=False)
+    driver.join("w")
+    driver.ask(0, 0.1, until=1)
+    driver.train("w")
+    with broken(6):
+        driver.evaluate("w")
+
+
+# --- 7: a state that something still needs is never dropped -----------------------------------------------
+
+
+def drop_early(monkeypatch: Patch, users: Callable[[int], int]) -> None:
+    release = States.release
+
+    def early(states: States, state: object) -> None:
+        state.users = users(state.users)  # type: ignore[attr-defined]
+        release(states, state)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(States, "release", early)
+
+
+def test_7_a_state_dropped_with_its_first_user(monkeypatch: Patch):
+    drop_early(monkeypatch, lambda users: 1)
+    driver = Driver(1, ahead=False)
+    driver.join("w")
+    driver.ask(0, 0.1, until=2)
+    driver.ask(1, {"lr": LATER}, until=2)
+    driver.train("w")
+    with broken(7):
+        driver.finish()
+
+
+def test_7_a_state_dropped_while_it_is_evaluated(monkeypatch: Patch):
+    drop_early(monkeypatch, lambda users: 1)
+    driver = Driver(1, ahead=False)
+    driver.join("w")
+    driver.ask(0, 0.1, until=1)
+    with broken(7):
+        driver.train("w")
+
+
+def test_7_a_state_dropped_that_a_trial_ended_with(monkeypatch: Patch):
+    monkeypatch.setattr(States, "pin", lambda states, trial, state: None)
+    driver = Driver(1)
+    driver.join("w")
+    driver.ask(0, 0.1)
+    driver.train("w")
+    with broken(7):
+        driver.evaluate("w")
+
+
+def test_7_a_state_dropped_that_a_waiting_branch_begins_from(monkeypatch: Patch):
+    spawn = Demand.spawn
+
+    def unnoted(demand: Demand, node: object, unit: int, state: object) -> Cursor:
+        cursor = spawn(demand, node, unit, state)  # type: ignore[arg-type]
+        if state is not None:
+            state.users -= 1  # type: ignore[attr-defined]
+        return cursor
+
+    monkeypatch.setattr(Demand, "spawn", unnoted)
+    driver = Driver(1, ahead=False)
+    driver.join("w")
+    driver.ask(0, 0.1, until=3)
+    driver.ask(1, {"lr": LATER}, until=2)
+    with broken(7):
+        driver.finish()
+
+
+def test_7_a_state_dropped_though_a_branch_has_yet_to_begin_there(monkeypatch: Patch):
+    arrive = Demand.arrive
+
+    def forget(demand: Demand, node: object, unit: int) -> list[object]:
+        arrive(demand, node, unit)  # type: ignore[arg-type]
+        return []
+
+    monkeypatch.setattr(Demand, "arrive", forget)
+    with broken(7):
+        run_workload()
+
+
+def test_7_an_evaluation_of_a_state_that_is_not_stored():
+    driver = Driver(1)
+    driver.join("w")
+    with broken(7):
+        driver.witness.see(TrialStopped(0), 1.0, True, [Evaluate(0, "w", 1, 1, "")])
+
+
+# --- 8: every trial that was asked for ends ---------------------------------------------------------------
+
+
+def test_8_a_trial_whose_cursor_was_dropped(monkeypatch: Patch):
+    monkeypatch.setattr(Engine, "_offer", lambda engine, cursor: None)
+    driver = Driver(1)
+    driver.join("w")
+    with broken(8):
+        driver.ask(0, 0.1)
+
+
+def test_8_a_unit_that_failed_and_is_not_tried_again(monkeypatch: Patch):
+    monkeypatch.setattr(Engine, "_resume", lambda engine, cursor: None)
+    driver = Driver(1)
+    driver.join("w")
+    driver.ask(0, 0.1)
+    with broken(8):
+        driver.fail("w")
+
+
+def test_8_a_barrier_that_never_opens(monkeypatch: Patch):
+    monkeypatch.setattr(Gates, "opened", lambda gates, trial: [])
+    driver = Driver(1)
+    driver.join("w")
+    driver.ask(0, 0.1, until=2, every=1, barrier=True)
+    driver.train("w")
+    with broken(8):
+        driver.evaluate("w")
+
+
+def test_8_a_lost_workers_evaluation_that_is_forgotten(monkeypatch: Patch):
+    monkeypatch.setattr(Engine, "_evaluate_again", lambda engine, state: None)
+    driver = Driver(1)
+    driver.join("w")
+    driver.join("v")
+    driver.ask(0, 0.1)
+    driver.train("w")
+    with broken(8):
+        driver.lose("w")
+
+
+def test_8_a_trial_that_fails_without_a_reason():
+    driver = Driver(1, retries=0)
+    driver.join("w")
+    driver.ask(0, 0.1)
+    with broken(8):
+        driver.fail("w", reason="")
+
+
+def test_8_a_report_for_a_trial_that_was_never_asked_for():
+    driver = Driver(1)
+    with broken(8):
+        driver.witness.see(TrialStopped(0), 1.0, True, [Report(3, 1, {})])

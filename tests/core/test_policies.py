@@ -1,0 +1,248 @@
+"""Policies: who goes first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hoptree.core.actions import Action, EndTrial, Report, RunUnit
+from hoptree.core.errors import WorkloadError
+from hoptree.core.events import Event
+from hoptree.core.lineage import Values
+from hoptree.core.policies import POLICIES, BreadthFirst
+from hoptree.core.schedules import Config, multistep, piecewise
+from hoptree.optimize import solve
+from hoptree.search import Decision, Train
+from hoptree.simulation import simulate
+from hoptree.simulator import Cluster, WorkerSpec, Workload
+from tests.core.driver import Driver
+from tests.core.strategies import configs
+
+asked_ = st.lists(st.tuples(configs(), st.integers(1, 4)), min_size=2, max_size=6)
+
+
+class Given:
+    """A watch that remembers what workers were given."""
+
+    def __init__(self) -> None:
+        self.runs: list[RunUnit] = []
+
+    def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+        self.runs += [action for action in actions if isinstance(action, RunUnit)]
+
+
+class Budgets:
+    """A search that trains each config for a number of epochs of its own."""
+
+    def __init__(self, asked: Sequence[tuple[Config, int]]) -> None:
+        self._asked = asked
+
+    def start(self) -> Sequence[Decision]:
+        return [Train(config, until) for config, until in self._asked]
+
+    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
+        return ()
+
+
+def cost(values: Values) -> float:
+    return 1.0 + len(repr(values)) % 3
+
+
+class Ways:
+    """What is left to train, by brute force, for one worker that is told what to do unit by unit."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._plan = driver.engine.plan
+        self._partitions = driver.partitions
+        self._trials = list(driver.engine.trials.values())
+        self.trained: set[tuple[int, int]] = set()
+
+    def left(self) -> dict[tuple[int, int], float]:
+        """Return for every unit that could be trained next the time to the furthest end behind it."""
+        found: dict[tuple[int, int], float] = {}
+        for trial in self._trials:
+            way = self._plan.way(trial, trial.until * self._partitions)
+            units = [(node, unit) for node, end in way for unit in range(node.start, end)]
+            rest = [(node, unit) for node, unit in units if (node.id, unit) not in self.trained]
+            if rest:
+                first = (rest[0][0].id, rest[0][1])
+                found[first] = max(found.get(first, 0.0), sum(node.cost for node, _ in rest))
+        return found
+
+
+def decisions(asked: list[tuple[Config, int]], named: str, partitions: int = 1):
+    """Let one worker train everything and yield each choice with what could have been chosen."""
+    driver = Driver(partitions, cost, named=named, ahead=False, affinity=False)
+    for number, (config, until) in enumerate(asked):
+        driver.ask(number, config, until)
+    ways = Ways(driver)
+    driver.join("w")
+    while driver.queues["w"]:
+        run = driver.queues["w"][0]
+        if isinstance(run, RunUnit) and (run.node, run.unit) not in ways.trained:
+            yield (run.node, run.unit), ways.left()
+            ways.trained.add((run.node, run.unit))
+        driver.go_on("w")
+    assert not ways.left()
+
+
+@settings(max_examples=60, deadline=None)
+@given(asked_, st.sampled_from([1, 2]))
+def test_longest_path_serves_the_longest_way_that_is_left(asked: list[tuple[Config, int]], partitions: int):
+    for chosen, left in decisions(asked, "longest-path", partitions):
+        assert left[chosen] == pytest.approx(max(left.values()))
+
+
+@settings(max_examples=40, deadline=None)
+@given(asked_)
+def test_breadth_first_serves_the_least_trained(asked: list[tuple[Config, int]]):
+    for (_, unit), left in decisions(asked, "breadth-first"):
+        assert unit == min(ready for _, ready in left)
+
+
+@settings(max_examples=40, deadline=None)
+@given(asked_, st.sampled_from(POLICIES))
+def test_every_policy_trains_everything_once(asked: list[tuple[Config, int]], named: str):
+    chosen = [place for place, _ in decisions(asked, named)]
+    assert len(chosen) == len(set(chosen))
+
+
+def first_values(named: str, *asked: tuple[Config, int]) -> list[float]:
+    """Return the learning rates that one worker trains with, in order."""
+    driver = Driver(1, named=named, ahead=False, affinity=False)
+    for number, (config, until) in enumerate(asked):
+        driver.ask(number, config, until)
+    driver.join("w")
+    driver.finish()
+    return [run.values.at(run.unit)["lr"] for run in driver.trained]  # type: ignore[misc]
+
+
+TREE = [
+    ({"lr": 0.5}, 2),
+    ({"lr": piecewise([0.1, 0.2], at=[1])}, 2),
+    ({"lr": piecewise([0.1, 0.3], at=[1])}, 4),
+    ({"lr": piecewise([0.1, 0.4], at=[1])}, 2),
+]
+
+
+def test_longest_path_follows_the_critical_path_of_a_tree():
+    values = first_values("longest-path", *TREE)
+    assert values[:2] == [0.1, 0.3]  # 4 units are left behind 0.1, and 3 behind 0.3
+    assert sorted(values[2:4]) == [0.3, 0.5]
+
+
+def test_breadth_first_goes_level_by_level():
+    assert first_values("breadth-first", *TREE)[:2] == [0.5, 0.1]
+    assert sorted(first_values("breadth-first", *TREE)[2:6]) == [0.2, 0.3, 0.4, 0.5]
+    assert first_values("breadth-first", *TREE)[6:] == [0.3, 0.3]
+
+
+def test_most_children_opens_the_widest_stage_first():
+    tree = [({"lr": 0.9}, 9), *TREE]
+    assert first_values("most-children", *tree)[0] == 0.1
+    assert first_values("longest-path", *tree)[0] == 0.9
+
+
+def test_the_longest_path_first_ends_earlier_than_the_shortest():
+    asked = [({"lr": 0.1}, 4), *(({"lr": 1.0 + index}, 1) for index in range(4))]
+    workload, cluster = Workload(configs=1, partitions=1), Cluster(workers=2)
+    results = {
+        policy: simulate(workload, cluster, policy=policy, search=Budgets(asked), ahead=False, affinity=False)
+        for policy in ("longest-path", "breadth-first")
+    }
+    assert results["longest-path"].makespan == 4.0 == results["longest-path"].bound
+    assert results["breadth-first"].makespan > 4.0
+
+
+@pytest.mark.parametrize("order", ["strict", "free"])
+def test_random_is_reproduced_by_its_seed_and_only_by_it(order: str):
+    def given_(seed: int) -> list[tuple[int, int, str]]:
+        driver = Driver(4, named="random", order=order, seed=seed)
+        for number in range(8):
+            driver.ask(number, 0.1 + number)
+        driver.join("a", 0, 1)
+        driver.join("b", 2, 3)
+        driver.finish()
+        return [(run.node, run.unit, run.worker) for run in driver.given]
+
+    assert given_(1) == given_(1)
+    assert len({tuple(given_(seed)) for seed in range(5)}) == 5
+
+
+def test_a_policy_of_ones_own_can_be_given():
+    workload, cluster = Workload(configs=4, epochs=2, partitions=2), Cluster(workers=2)
+    own = simulate(workload, cluster, policy=BreadthFirst(), check=True)
+    assert own.makespan == simulate(workload, cluster, policy="breadth-first").makespan
+
+
+# --- a solved schedule ------------------------------------------------------------------------------------
+
+shops = st.integers(1, 4).flatmap(
+    lambda workers: st.tuples(
+        st.lists(st.sampled_from([0.5, 1.0, 1.3, 2.0, 3.7]), min_size=1, max_size=5),
+        st.lists(st.sampled_from([0.5, 1.0, 1.7]), min_size=workers, max_size=workers),
+    )
+)
+
+
+def shop(costs: list[float], speeds: list[float], epochs: int = 1) -> tuple[Workload, Cluster]:
+    """Return the workload and the cluster that a matrix of costs over speeds stands for."""
+    workers = [WorkerSpec(name=f"w{j}", speed=speed, partitions=(j,)) for j, speed in enumerate(speeds)]
+    workload = Workload(configs=len(costs), epochs=epochs, partitions=len(speeds), seconds=costs)
+    return workload, Cluster(workers=workers)
+
+
+@settings(max_examples=40, deadline=None)
+@given(shops, st.sampled_from(["longest-path", "random"]), st.integers(1, 3), st.integers(0, 9))
+def test_planned_gives_every_partition_its_lineages_in_the_solved_order(
+    problem: tuple[list[float], list[float]], method: str, epochs: int, seed: int
+):
+    costs, speeds = problem
+    starts = solve([[c / s for s in speeds] for c in costs], method=method, seed=seed).starts
+    watch = Given()
+    result = simulate(*shop(costs, speeds, epochs), policy=starts, watches=[watch.see], check=True)
+    assert result.units == len(costs) * len(speeds) * epochs
+    for partition in range(len(speeds)):
+        turns = [run.values.at(run.epoch)["config"] for run in watch.runs if run.partition == partition]
+        assert turns == sorted(range(len(costs)), key=lambda i: starts[i][partition]) * epochs
+
+
+@pytest.mark.parametrize(
+    ("costs", "speeds", "starts", "makespan"),
+    [
+        ([1.0], [1.0], [[0.0]], 1.0),
+        ([2.0, 1.0], [1.0, 1.0], [[0.0, 2.0], [2.0, 0.0]], 4.0),
+        ([2.0, 1.0], [1.0, 1.0], [[1.0, 3.0], [0.0, 1.0]], 5.0),  # a schedule that waits is waited for
+        ([3.0, 1.0, 1.0], [1.0, 2.0], [[0.0, 3.0], [3.0, 0.0], [4.0, 0.5]], 5.0),
+    ],
+)
+def test_planned_takes_as_long_as_the_schedule(
+    costs: list[float], speeds: list[float], starts: list[list[float]], makespan: float
+):
+    assert simulate(*shop(costs, speeds), policy=starts, check=True).makespan == makespan
+
+
+def test_lineages_that_are_not_in_the_schedule_are_trained_too():
+    workload, cluster = shop([1.0, 2.0], [1.0, 1.0])
+    late = Budgets([(config, 1) for config in [{"config": 0}, {"lr": 0.5}, {"config": 1}]])
+    landscape = Workload(configs=3).landscape()
+    result = simulate(
+        workload, cluster, policy=[[0.0, 2.0], [2.0, 0.0]], search=late, landscape=landscape, check=True
+    )
+    assert result.units == 6
+
+
+@pytest.mark.parametrize("starts", [[], [[0.0, 1.0]], [[0.0], [1.0]], [[0.0, 1.0], [1.0]]])
+def test_a_schedule_of_another_shape_is_refused(starts: list[list[float]]):
+    with pytest.raises(WorkloadError, match=r"^policy: starts of"):
+        simulate(Workload(configs=2, partitions=2), Cluster(workers=2), policy=starts)
+
+
+def test_shared_prefixes_do_not_stop_a_planned_run():
+    configs_ = [{"lr": 0.1}, {"lr": multistep(0.1, at=[1], gamma=0.1)}, {"lr": 0.1}]
+    workload = Workload(configs=configs_, epochs=3, partitions=2)
+    result = simulate(workload, Cluster(workers=2), policy=[[0, 1], [1, 0], [2, 2]], check=True)
+    assert result.units == result.work.unique
