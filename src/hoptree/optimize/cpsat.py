@@ -23,8 +23,8 @@ from hoptree.optimize.schedule import (
 
 SEARCHES = 2
 """Threads of CP-SAT. From two on, one improves the schedule it is given by changing parts of it, which is
-what finds the optimum here; a search for a schedule as short as the lower bound takes a hundred times as
-long (54 s against 0.15 s with 16 configs on 8 workers)."""
+what finds the optimum here. To search for a schedule as short as the lower bound takes much longer (54 s
+against 0.2 to 5 s with 16 configs on 8 workers), and so does a single thread."""
 
 
 def cp_sat(times: Times, start: Starts, seconds: float, seed: int) -> tuple[Starts, float]:
