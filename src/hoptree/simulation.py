@@ -58,6 +58,8 @@ def simulate(
     check = details.pop("check", False)
     watches: list[Watch] = list(details.pop("watches", ()))
     landscape = details.pop("landscape", None) or workload.landscape()
+    if not isinstance(policy, str | Policy | Sequence):
+        raise WorkloadError(f"policy: {policy!r}; expected a name, a policy or the starts of a schedule")
     starts = None if isinstance(policy, str | Policy) else policy
     name = policy if isinstance(policy, str) else "longest-path"
     try:
@@ -202,7 +204,7 @@ def _root(seed: int) -> str:
 
 
 def _planned(workload: Workload, starts: Sequence[Sequence[float]], root: str) -> Planned:
-    """Turn the starts of a solved schedule, one row per config, into the turns of each partition."""
+    """Name the rows of a solved schedule by the lineages of the configs."""
     configs = workload.config_list()
     if len(starts) != len(configs) or any(len(row) != workload.partitions for row in starts):
         raise WorkloadError(
@@ -211,11 +213,7 @@ def _planned(workload: Workload, starts: Sequence[Sequence[float]], root: str) -
     scratch = Engine(Settings(workload.partitions))
     begin = scratch.plan.root(root)
     keys = [scratch.plan.path(history(config), begin, 1)[0].key for config in configs]
-    turns = {
-        partition: [keys[i] for i in sorted(range(len(configs)), key=lambda i: starts[i][partition])]
-        for partition in range(workload.partitions)
-    }
-    return Planned(turns)
+    return Planned(dict(zip(keys, starts, strict=True)))
 
 
 def _lower_bound(engine: Engine, cluster: Cluster) -> float:

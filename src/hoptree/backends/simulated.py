@@ -93,9 +93,8 @@ class SimulatedBackend:
         self._hop = 0.0
         if cluster.bandwidth or cluster.latency:
             self._hop = cluster.latency + (state_bytes / cluster.bandwidth if cluster.bandwidth else 0.0)
-        self._state_bytes = state_bytes
-        self._flaky = next((f for f in cluster.faults if isinstance(f, FlakyUnits)), None)
-        self._loss = next((f for f in cluster.faults if isinstance(f, StateLoss)), None)
+        self._flaky = [fault for fault in cluster.faults if isinstance(fault, FlakyUnits)]
+        self._losses = [fault for fault in cluster.faults if isinstance(fault, StateLoss)]
         self._volatile = any(isinstance(f, Crash) and f.volatile for f in cluster.faults)
         self._homes: dict[tuple[int, int], str] = {}
         self._record = record
@@ -115,8 +114,6 @@ class SimulatedBackend:
             if isinstance(fault, Crash):
                 worker = self._workers[fault.worker]
                 self._at(fault.at, self._crash(worker, fault))
-                if fault.back is not None:
-                    self._at(fault.back, self._join(worker))
 
     def submit(self, action: Task) -> None:
         """Queue a run at its worker, take one back, or forget a state."""
@@ -177,7 +174,11 @@ class SimulatedBackend:
         return self._finished(worker, action)
 
     def _join(self, worker: _Worker) -> Callable[[], list[Event]]:
+        turn = worker.turn
+
         def happen() -> list[Event]:
+            if worker.turn != turn:  # it crashed before it came
+                return []
             worker.here = True
             return [WorkerJoined(worker.spec.name, worker.spec.partitions, worker.spec.speed)]
 
@@ -192,6 +193,9 @@ class SimulatedBackend:
             worker.busy = None
             worker.queue.clear()
             worker.turn += 1
+            if fault.back is not None:
+                first = worker.spec.joins + self._cluster.provisioning
+                self._at(max(fault.back, first), self._join(worker))
             if self._record and fault.back is not None:
                 self.did.append(Did(name, fault.at, fault.back, "down", -1, -1, -1))
             events: list[Event] = [WorkerLost(name)]
@@ -230,16 +234,17 @@ class SimulatedBackend:
 
     def _finished(self, worker: _Worker, action: RunUnit) -> list[Event]:
         """End a unit: hand its state on, evaluate it if asked, and begin what is queued."""
-        if self._flaky is not None and self._random.random() < self._flaky.probability:
-            self._note(worker, "failed", action)
-            self._next(worker)
-            return [UnitFailed(action.run, action.worker, self._flaky.reason)]
+        for fault in self._flaky:
+            if self._random.random() < fault.probability:
+                self._note(worker, "failed", action)
+                self._next(worker)
+                return [UnitFailed(action.run, action.worker, fault.reason)]
         self._note(worker, "unit", action)
         self.units += 1
         events: list[Event] = [UnitFinished(action.run, action.worker)]
         if self._volatile:
             self._homes[action.node, action.unit + 1] = action.worker
-        if self._loss is not None and self._random.random() < self._loss.probability:
+        if any(self._random.random() < fault.probability for fault in self._losses):
             self._at(self._now, lambda: [StateLost(action.node, action.unit + 1)])
         if not action.evaluate:
             self._next(worker)

@@ -43,8 +43,8 @@ class Gates:
         """Let a trial with open requests take part."""
         gate = self._gates.setdefault(trial.study, _Gate())
         gate.members[trial.number] = trial
-        if gate.level == 0:
-            gate.level = min(trial.open)
+        owed = min(trial.open)
+        gate.level = min(gate.level, owed) if gate.level else owed
 
     def bars(self, cursor: Cursor) -> bool:
         """Return whether a cursor must wait; it is then kept until its gate opens."""
@@ -61,6 +61,10 @@ class Gates:
             if cursor not in gate.held:
                 gate.held.append(cursor)
         return bool(gates)
+
+    def reconsider(self) -> list[Cursor]:
+        """Return the held cursors that a new request, which waits for no gate, lets go on."""
+        return [cursor for gate in self._gates.values() for cursor in self._release(gate)]
 
     def opened(self, trial: Trial) -> list[Cursor]:
         """Return the cursors that may go on now that a trial has reported: none while another one owes."""

@@ -28,6 +28,9 @@ from hoptree.core.events import (
     Event,
     StateEvaluated,
     StateLost,
+    TrialAsked,
+    TrialBranched,
+    TrialExtended,
     UnitCancelled,
     UnitFailed,
     UnitFinished,
@@ -56,6 +59,8 @@ class Witness:
         self._will_visit: dict[int, tuple[int, ...]] = {}  # by run
         self._chained: set[int] = set()  # runs that wait for the state of the run ahead of them
         self._cancelled: set[int] = set()
+        self._asked: set[tuple[int, int]] = set()  # trials and the epochs they were granted
+        self._reported: set[tuple[int, int]] = set()
         self._ways: dict[tuple[int, int], list[Spot]] = {}
         self._story: deque[tuple[float, Event, list[Action]]] = deque(maxlen=30)
 
@@ -95,6 +100,8 @@ class Witness:
                 self._leave(number, worker)
             case StateLost(node, unit):
                 self._visited.pop((node, unit), None)
+            case TrialAsked() | TrialBranched() | TrialExtended():
+                self._asked.add((event.trial, event.until))
             case _:
                 pass
 
@@ -112,11 +119,18 @@ class Witness:
             case DropState(node, unit):
                 self._check_drop((node, unit))
                 self._visited.pop((node, unit), None)
-            case Report(number, _, _):
+            case Report(number, epoch, _):
                 trial = self._engine.trials.get(number)
                 self._expect(trial is not None, 8, f"a report for trial {number}, which was never asked for")
+                assert trial is not None
+                due = (number, epoch) in self._asked or (trial.every and epoch % trial.every == 0)
+                self._expect(bool(due), 8, f"a report of {trial} at epoch {epoch}, which nobody asked for")
+                self._reported.add((number, epoch))
             case EndTrial(number, ending, reason):
                 self._expect(ending != "failed" or bool(reason), 8, f"trial {number} failed without a reason")
+                last = (number, self._engine.trials[number].until)
+                told = ending != "complete" or last in self._reported
+                self._expect(told, 8, f"trial {number} is complete without its last report")
 
     # --- checks -----------------------------------------------------------------------------------------
 
@@ -145,6 +159,7 @@ class Witness:
 
     def _check_room(self, run: RunUnit | Evaluate) -> None:
         queue = self._queues.get(run.worker, [])
+        self._expect(run.worker not in self._draining, 3, f"{run}: the worker is to leave")
         self._expect(len(queue) < self._room, 3, f"{run}: the worker has {len(queue)} runs already")
 
     def _check_cancel(self, number: int, worker: str) -> None:

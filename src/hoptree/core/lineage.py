@@ -45,6 +45,15 @@ class Values(NamedTuple):
         """
         return {name: _value(content, progress) for name, content in self.items}
 
+    def constants(self) -> dict[str, Scalar]:
+        """Return the values that do not change within the unit.
+
+        >>> segments(history({"width": 8}), partitions=4, units=4)[0].values.constants()
+        {'width': 8}
+        """
+        forms = [(name, content[0]) for name, content in self.items if len(content) == 1]
+        return {name: form.at(0.0) for name, form in forms if isinstance(form, Form) and form.kind == "constant"}
+
 
 class Segment(NamedTuple):
     """Units from ``start`` on, all with the same forms, until the next segment."""
@@ -62,10 +71,11 @@ def config_items(config: Config) -> ConfigItems:
     """Return a config as an ordered record; values must be constants or schedules."""
     if not config:
         raise WorkloadError("config: it is empty; expected at least one hyper-parameter")
-    items = []
-    for name in sorted(config):
+    for name in config:
         if not isinstance(name, str) or not name:
             raise WorkloadError(f"config: the name {name!r}; expected a non-empty string")
+    items = []
+    for name in sorted(config):
         value = plain(config[name])
         try:
             as_schedule(value)

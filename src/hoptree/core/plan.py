@@ -252,14 +252,6 @@ class Plan:
         parent.children[start, values] = node
         return node
 
-    def rotation(self, node: Node, unit: int) -> int:
-        """Return where the epoch of ``unit`` begins its rotation: it belongs to the owner of its first unit."""
-        first = unit - unit % self.partitions
-        while node.start > first:
-            assert node.parent is not None
-            node = node.parent
-        return node.rotation
-
     def source(self, node: Node, unit: int) -> Place | None:
         """Return the deepest stored state at or before a place; None when it is the untrained model."""
         while True:

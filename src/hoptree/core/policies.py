@@ -102,54 +102,49 @@ class Random(Policy):
 
 @final
 class Planned(Policy):
-    """Follows a solved schedule: for each partition the lineages in their order, again in every epoch.
+    """Follows a solved schedule, again in every epoch: ``starts`` holds, by lineage, when it visits each partition.
 
-    A partition waits for the lineage whose turn it is, for as long as that lineage is being trained; one that
-    has ended is passed over, so faults cannot stop the rest.
+    A unit begins when all that the schedule has before it, on its partition and in its lineage, is done. What is
+    done is read off the cursors, so it may be undone by faults; a lineage that has ended keeps nobody waiting. The
+    earliest unit that is left never waits, so the rest always goes on.
     """
 
     selective = True
 
-    def __init__(self, turns: Mapping[int, Sequence[str]]) -> None:
-        self._turns = {partition: list(keys) for partition, keys in turns.items()}
-        self._place = {
-            partition: {key: index for index, key in enumerate(keys)} for partition, keys in turns.items()
-        }
-        self._next = dict.fromkeys(turns, 0)
-        self._nodes: dict[str, Node] = {}
+    def __init__(self, starts: Mapping[str, Sequence[float]]) -> None:
+        self._starts = starts
+        self._places = {key: place for place, key in enumerate(starts)}
+        self._length = 1 + max((start for row in starts.values() for start in row), default=0.0)
+        self._cursors: list[Cursor] = []
 
     def rank(self, cursor: Cursor, partition: int) -> float:
-        """Return the lineage's place in the partition's order, later epochs after earlier ones."""
-        root = _first_node(cursor.node)
-        self._nodes[root.key] = cursor.node
-        turns = self._turns.get(partition, [])
-        place = self._place.get(partition, {}).get(root.key, len(turns))
-        rounds = self._next.get(partition, 0) // max(1, len(turns))
-        return place if place >= self._next.get(partition, 0) - rounds * len(turns) else place + len(turns)
+        """Return when the schedule has the unit begin, epoch after epoch."""
+        if cursor not in self._cursors:
+            self._cursors = [c for c in self._cursors if not c.stale] + [cursor]
+        starts = self._starts.get(_first_node(cursor.node).key)
+        if starts is None:
+            return float("inf")
+        return cursor.unit // len(starts) * self._length + starts[partition]
 
     def admits(self, cursor: Cursor, partition: int) -> bool:
-        """Return whether it is this lineage's turn, passing over those that have ended."""
-        turns = self._turns.get(partition, [])
-        key = _first_node(cursor.node).key
-        if key not in self._place.get(partition, {}):
+        """Return whether the unit is the next of its lineage, and no other has to visit the partition before it."""
+        starts = self._starts.get(_first_node(cursor.node).key)
+        if starts is None:
             return True
-        for _ in range(len(turns)):
-            due = turns[self._next[partition] % len(turns)]
-            node = self._nodes.get(due)
-            if due == key or (node is not None and node.cursors):
-                return due == key
-            self._next[partition] += 1
-        return True
+        left = [(start, p) for p, start in enumerate(starts) if not cursor.order >> p & 1]
+        if min(left)[1] != partition:
+            return False
+        turn = self._turn(cursor, partition)
+        return not any(self._turn(c, partition) < turn for c in self._cursors if not c.stale)
 
-    def took(self, cursor: Cursor, partition: int) -> None:
-        """Move the partition on to the next turn."""
-        turns = self._turns.get(partition, [])
-        if turns and turns[self._next[partition] % len(turns)] == _first_node(cursor.node).key:
-            self._next[partition] += 1
-
-    def memory(self) -> object:
-        """Return whose turn it is on each partition."""
-        return dict(self._next)
+    def _turn(self, cursor: Cursor, partition: int) -> tuple[float, float, int]:
+        """Return the epoch, the start and the place at which a lineage visits the partition next."""
+        key = _first_node(cursor.node).key
+        starts = self._starts.get(key)
+        if starts is None:
+            return float("inf"), 0.0, 0
+        epoch = cursor.unit // len(starts) + (cursor.order >> partition & 1)
+        return epoch, starts[partition], self._places[key]
 
 
 def make_policy(settings: Settings, demand: Demand, pace: Sequence[float]) -> Policy:

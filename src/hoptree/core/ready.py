@@ -32,7 +32,6 @@ class Ready:
         self._partitions = partitions
         self._policy = policy
         self._free = free
-        self._full = (1 << partitions) - 1
         self._heaps: list[list[Entry]] = [[] for _ in range(partitions)]
         self._entries = 0
         self._sequence = 0
@@ -44,13 +43,13 @@ class Ready:
             self.count += 1
         self._sequence += 1
         cursor.sequence = self._sequence
+        self._compact()
         if not self._free:
             partition = cursor.partition
             self._entries += 1
             rank = self._policy.rank(cursor, partition)
             heappush(self._heaps[partition], Entry(rank, 0, self._sequence, cursor))
             return (partition,)
-        self._compact()
         wanted = [p for p in range(self._partitions) if not cursor.order >> p & 1]
         begin = cursor.partition
         for partition in wanted:

@@ -34,7 +34,10 @@ class Form(NamedTuple):
 
     def at(self, progress: float) -> Scalar:
         """Return the value at a progress within the piece."""
-        value: Scalar = _EVALUATE[self.kind](progress, *self.numbers)
+        try:
+            value: Scalar = _EVALUATE[self.kind](progress, *self.numbers)
+        except OverflowError:
+            raise ScheduleError(f"{self.kind}{self.numbers}: too large a value at progress {progress}") from None
         return value
 
 
@@ -61,7 +64,7 @@ class Schedule(msgspec.Struct, frozen=True):
         >>> linear(0.0, 1.0, over=10)(2.5)
         0.25
         """
-        if not progress >= 0:
+        if not (progress >= 0 and math.isfinite(progress)):
             raise ScheduleError(f"progress: {progress!r}; expected a number of epochs, 0 or more")
         form = Form("constant", "NoneType", (None,))
         for piece in self.pieces():
@@ -80,13 +83,12 @@ class Schedule(msgspec.Struct, frozen=True):
 
     def agrees_until(self, other: Schedule) -> float:
         """Return the progress up to which both give identical values (``inf`` when they never part)."""
-        if self == other:
+        if repr(self) == repr(other):  # equal and of equal types: 1, 1.0 and True are three values
             return math.inf
         return agreement(self.pieces(), other.pieces())
 
     def __str__(self) -> str:
-        parts = [str(a) if isinstance(a, Schedule) else repr(a) for a in self.arguments]
-        return f"{self.kind}({', '.join(parts)})"
+        return f"{self.kind}({', '.join(map(_text, self.arguments))})"
 
 
 Value: TypeAlias = Scalar | Schedule
@@ -94,25 +96,25 @@ Config: TypeAlias = dict[str, Value]
 
 
 def agreement(one: Iterator[Piece], two: Iterator[Piece]) -> float:
-    """Return where two sequences of joined pieces first differ in form."""
-    for a, b in _pairs(one, two):
-        if a is None or b is None or a.form != b.form or a.start != b.start:
-            starts = [piece.start for piece in (a, b) if piece is not None]
-            return min(starts) if starts else math.inf
-    return math.inf
+    """Return where two sequences of joined pieces first differ in form.
 
-
-def _pairs(one: Iterator[Piece], two: Iterator[Piece]) -> Iterator[tuple[Piece | None, Piece | None]]:
-    # Two endless schedules that agree this long agree for any training that can be run.
+    Two that never end are followed for 10,000 pieces: what is beyond is not claimed to agree.
+    """
+    reached = 0.0
     for _ in range(10_000):
         a, b = next(one, None), next(two, None)
         if a is None and b is None:
-            return
-        yield a, b
+            return math.inf
+        if a is None or b is None or a.form != b.form or a.start != b.start:
+            return min(piece.start for piece in (a, b) if piece is not None)
+        reached = a.start
+    return reached
 
 
 def plain(value: Any) -> Any:
     """Return a numpy scalar as Python's own number, anything else as it is: keys must not depend on who made it."""
+    if getattr(value, "shape", None) != ():
+        return value
     item = getattr(value, "item", None)
     return item() if callable(item) else value
 
@@ -139,7 +141,10 @@ def linear(start: float, end: float, over: float) -> Schedule:
     >>> linear(1.0, 0.0, over=4)(3)
     0.25
     """
-    return Schedule("linear", (_number("start", start), _number("end", end), _positive("over", over)))
+    numbers = (_number("start", start), _number("end", end), _positive("over", over))
+    if not math.isfinite((numbers[1] - numbers[0]) / numbers[2]):
+        raise ScheduleError(f"over: {over!r}; expected a time over which {start!r} can become {end!r}")
+    return Schedule("linear", numbers)
 
 
 def exponential(init: float, gamma: float) -> Schedule:
@@ -157,7 +162,14 @@ def multistep(init: float, at: Sequence[float], gamma: float) -> Schedule:
     >>> [multistep(64, at=[2, 4], gamma=2)(epoch) for epoch in range(5)]
     [64, 64, 128, 128, 256]
     """
-    return Schedule("multistep", (_number("init", init), _milestones("at", at), _number("gamma", gamma)))
+    first, milestones, factor = _number("init", init), _milestones("at", at), _number("gamma", gamma)
+    try:
+        finite = math.isfinite(first * factor ** len(milestones))
+    except OverflowError:
+        finite = False
+    if not finite:
+        raise ScheduleError(f"gamma: {gamma!r}, {len(milestones)} times over; the values leave all bounds")
+    return Schedule("multistep", (first, milestones, factor))
 
 
 def cyclic(init: float, peak: float, up: float, down: float) -> Schedule:
@@ -166,7 +178,7 @@ def cyclic(init: float, peak: float, up: float, down: float) -> Schedule:
     >>> cyclic(0.0, 1.0, up=2, down=2)(5)
     0.5
     """
-    numbers = (_number("init", init), _number("peak", peak), _positive("up", up), _positive("down", down))
+    numbers = (_number("init", init), _number("peak", peak), _period("up", up), _period("down", down))
     return Schedule("cyclic", numbers)
 
 
@@ -179,7 +191,7 @@ def cosine(init: float, low: float = 0.0, *, period: float, gamma: float = 1.0) 
     growth = _number("gamma", gamma)
     if not growth >= 1:
         raise ScheduleError(f"gamma: {gamma!r}; expected 1 or more, so that periods do not vanish")
-    return Schedule("cosine", (_number("init", init), _number("low", low), _positive("period", period), growth))
+    return Schedule("cosine", (_number("init", init), _number("low", low), _period("period", period), growth))
 
 
 def warmup(init: float, period: float, into: Value) -> Schedule:
@@ -188,7 +200,7 @@ def warmup(init: float, period: float, into: Value) -> Schedule:
     >>> warmup(0.0, 5, constant(0.1))(2.5)
     0.05
     """
-    follow = as_schedule(into)
+    follow = _part("into", into)
     target = follow(0.0)
     if isinstance(target, str | bool) or target is None:
         raise ScheduleError(f"into: begins with {target!r}; a warmup needs a schedule of numbers")
@@ -202,11 +214,14 @@ def piecewise(parts: Sequence[Value], at: Sequence[float]) -> Schedule:
     0.5
     """
     milestones = _milestones("at", at)
+    if isinstance(parts, str) or not isinstance(parts, Sequence):
+        raise ScheduleError(f"parts: {parts!r}; expected a list of schedules or values")
     if len(parts) != len(milestones) + 1:
         raise ScheduleError(
             f"at: {len(milestones)} milestones for {len(parts)} parts; expected one fewer milestone than parts"
         )
-    return Schedule("piecewise", (tuple(as_schedule(part) for part in parts), milestones))
+    follow = tuple(_part(f"parts[{index}]", part) for index, part in enumerate(parts))
+    return Schedule("piecewise", (follow, milestones))
 
 
 # --- pieces of each kind ----------------------------------------------------------------------------------
@@ -310,7 +325,7 @@ _EVALUATE: dict[str, Callable[..., Any]] = {
 
 def _number(field: str, value: float) -> float:
     value = plain(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         raise ScheduleError(f"{field}: {value!r}; expected a finite number")
     return value + 0.0 if isinstance(value, float) else value  # -0.0 and 0.0 are one value
 
@@ -320,6 +335,32 @@ def _positive(field: str, value: float) -> float:
     if not number > 0:
         raise ScheduleError(f"{field}: {value!r}; expected a number above 0")
     return number
+
+
+def _period(field: str, value: float) -> float:
+    number = _positive(field, value)
+    if number < _SHORTEST:
+        raise ScheduleError(
+            f"{field}: {value!r} epochs; expected at least {_SHORTEST}, so that pieces can be counted"
+        )
+    return number
+
+
+def _part(field: str, value: Value) -> Schedule:
+    try:
+        return as_schedule(value)
+    except ScheduleError as error:
+        raise ScheduleError(f"{field}: {error}") from None
+
+
+def _text(argument: object) -> str:
+    if isinstance(argument, tuple):
+        return f"[{', '.join(map(_text, argument))}]"
+    return str(argument) if isinstance(argument, Schedule) else repr(argument)
+
+
+_LARGEST = 1e300
+_SHORTEST = 1e-3
 
 
 def _milestones(field: str, values: Sequence[float]) -> tuple[float, ...]:

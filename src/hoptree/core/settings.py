@@ -34,5 +34,6 @@ class Settings(msgspec.Struct, frozen=True):
         if self.partitions < 1:
             raise WorkloadError(f"partitions: {self.partitions}; an epoch needs at least one partition")
         for field in ("retries", "patience"):
-            if getattr(self, field) < 0:
-                raise WorkloadError(f"{field}: {getattr(self, field)}; expected 0 or more")
+            value = getattr(self, field)
+            if not isinstance(value, int) or value < 0:
+                raise WorkloadError(f"{field}: {value}; expected 0 or more")

@@ -39,6 +39,8 @@ class Trials:
 
     def asked(self, event: TrialAsked) -> None:
         """Begin a trial; the same one asked for again changes nothing."""
+        if not event.config:
+            raise WorkloadError("config: it is empty; expected at least one hyper-parameter")
         phases = (Phase(0, event.config),)
         known = self.by_number.get(event.trial)
         if known is not None:
@@ -55,8 +57,6 @@ class Trials:
 
     def branched(self, event: TrialBranched) -> None:
         """Begin a trial that follows another one up to an epoch."""
-        if event.trial in self.by_number:
-            return
         source = self._known(event.source)
         if not 0 < event.at <= source.until:
             raise WorkloadError(
@@ -66,6 +66,11 @@ class Trials:
         if event.until <= event.at:
             raise WorkloadError(f"until: {event.until}; expected more than the {event.at} epochs before the branch")
         phases = branched(source.history, event.at, dict(event.config))
+        known = self.by_number.get(event.trial)
+        if known is not None:
+            if known.history == phases:
+                return
+            raise ProtocolError(f"trial {event.trial} was asked for before with another history")
         trial = Trial(event.trial, phases, source.root, source.study, event.every)
         trial.alone = source.alone
         trial.barrier = source.barrier
@@ -122,7 +127,7 @@ class Trials:
     def _known(self, number: int) -> Trial:
         trial = self.by_number.get(number)
         if trial is None:
-            raise ProtocolError(f"trial {number} was never asked for; known are the first {len(self.by_number)}")
+            raise ProtocolError(f"trial {number} was never asked for; {len(self.by_number)} others were")
         return trial
 
     def _begin(self, trial: Trial, until: int) -> None:
@@ -159,6 +164,8 @@ class Trials:
                 self._states.evaluate_later(node.states[unit])
         if trial.barrier:
             self._gates.enter(trial)
+        if self._gates.any:
+            self._dispatcher.fresh.extend(self._gates.reconsider())
         for place in answered:
             self.answer(*place)
 

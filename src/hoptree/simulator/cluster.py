@@ -44,6 +44,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[Fault] = []
 
     def __post_init__(self) -> None:
+        if not isinstance(self.workers, int | list):
+            raise WorkloadError(f"workers: {self.workers!r}; expected a number or a list of workers")
         if isinstance(self.workers, int):
             if self.workers < 1:
                 raise WorkloadError(f"workers: {self.workers}; expected at least one")
@@ -55,11 +57,11 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
             if twice is not None:
                 raise WorkloadError(f"workers: two are named {twice!r}; expected different names")
         count = self.workers if isinstance(self.workers, int) else len(self.workers)
-        if not 1 <= self.replicas <= count:
+        if not isinstance(self.replicas, int) or not 1 <= self.replicas <= count:
             raise WorkloadError(f"replicas: {self.replicas} on {count} workers; expected 1 to {count}")
         for field in ("bandwidth", "latency", "noise", "provisioning"):
             value = getattr(self, field)
-            if not (math.isfinite(value) and value >= 0):
+            if not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
                 raise WorkloadError(f"{field}: {value}; expected a finite number, 0 or more")
         if not 0 <= self.stragglers < 1:
             raise WorkloadError(f"stragglers: {self.stragglers}; expected a share from 0 to below 1")

@@ -24,7 +24,7 @@ class Crash(msgspec.Struct, frozen=True, tag="crash"):
     def __post_init__(self) -> None:
         if not (math.isfinite(self.at) and self.at >= 0):
             raise WorkloadError(f"faults: crash of {self.worker} at {self.at}; expected a time >= 0")
-        if self.back is not None and not self.back > self.at:
+        if self.back is not None and not self.at < self.back < math.inf:
             raise WorkloadError(
                 f"faults: {self.worker} crashes at {self.at} and comes back at {self.back}; expected a later time"
             )

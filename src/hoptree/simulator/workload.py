@@ -33,6 +33,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     state_bytes: float = 0.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.configs, int | list):
+            raise WorkloadError(f"configs: {self.configs!r}; expected a number or a list of configs")
         if isinstance(self.configs, int):
             if self.configs < 1:
                 raise WorkloadError(f"configs: {self.configs}; expected at least one")
@@ -74,7 +76,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     def _seconds_of(self, values: Values) -> float:
         if not self.factors and not isinstance(self.seconds, list):
             return self.seconds
-        at = values.at(0.0)
+        at = values.constants()
         seconds = self.seconds
         if isinstance(seconds, list):
             index = at["config"]
@@ -104,10 +106,12 @@ def _loss(_values: Values, epoch: int, key: str) -> Metrics:
 
 
 def _at_least(field: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise WorkloadError(f"{field}: {value!r}; expected a whole number")
     if value < least:
         raise WorkloadError(f"{field}: {value}; expected at least {least}")
 
 
 def _time(field: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
+    if not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
         raise WorkloadError(f"{field}: {value}; expected a finite number, 0 or more")
