@@ -1,0 +1,203 @@
+"""The dataset: a handle on a folder of partitions that are mapped, not read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from hoptree.data.errors import DataError
+from hoptree.data.manifest import Column, DataFile, Manifest, checksum, read_manifest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hoptree.data.build import Source
+    from hoptree.data.files import Paths
+
+# numpy and pyarrow are imported when data is built or read, so that `import hoptree` stays fast
+
+
+@final
+class Dataset:
+    """Data shuffled once and cut into partitions, in a folder; made by ``from_…`` or ``open``.
+
+    The folder is never changed after it was built, so a handle is cheap, is sent to other processes as its path,
+    and all processes share one copy of the data in the page cache. Row i of the input draws the i-th 64-bit word
+    of numpy's ``PCG64(seed)`` and rows are put in the order of their words; the first go to validation (a
+    fraction ``valid`` of all), the rest are cut into partitions of nearly equal size.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self._path = path
+        self._manifest = manifest
+
+    @classmethod
+    def from_arrays(
+        cls,
+        *,
+        partitions: int,
+        valid: float | Mapping[str, Any] = 0.2,
+        seed: int = 0,
+        to: str | os.PathLike[str] | None = None,
+        **columns: Any,
+    ) -> Dataset:
+        """Build from columns in memory: arrays, lists, tensors or series with one entry per row.
+
+        ``valid`` is a fraction of the rows, 0 for none, or separate columns. Built at ``to``, or below
+        ``.hoptree/data`` in the working directory, where the same data is found again instead of written twice.
+        """
+        from hoptree.data.arrays import ArraySource
+
+        held_out = ArraySource(valid, what="valid") if isinstance(valid, Mapping) else _fraction(valid)
+        if held_out is None:
+            raise DataError(
+                f"valid: a {type(valid).__name__}; expected a fraction of the rows, or a mapping of columns with "
+                f"the names of the training data, for example valid={{'x': x, 'y': y}}"
+            )
+        return cls._build(ArraySource(columns), held_out, partitions, seed, to)
+
+    @classmethod
+    def from_parquet(
+        cls,
+        files: Paths,
+        *,
+        partitions: int,
+        valid: float | Paths = 0.2,
+        seed: int = 0,
+        to: str | os.PathLike[str] | None = None,
+    ) -> Dataset:
+        """Build from Parquet files (a path, a folder, a glob, or a list of these), in bounded memory.
+
+        Lists of constant length become n-d rows. ``valid`` is a fraction, 0 for none, or other files.
+        """
+        from hoptree.data.files import FileSource, parquet_files
+
+        fraction = _fraction(valid)
+        held_out = FileSource(parquet_files(valid, "valid")) if fraction is None else fraction
+        return cls._build(FileSource(parquet_files(files)), held_out, partitions, seed, to)
+
+    @classmethod
+    def from_folder(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        partitions: int,
+        valid: float | str | os.PathLike[str] = 0.2,
+        seed: int = 0,
+        to: str | os.PathLike[str] | None = None,
+    ) -> Dataset:
+        """Build from all Arrow IPC and Parquet files of a folder, in the order of their names, in bounded memory.
+
+        ``valid`` is a fraction, 0 for none, or another folder.
+        """
+        from hoptree.data.files import FileSource, folder_files
+
+        fraction = _fraction(valid)
+        held_out = FileSource(folder_files(valid, "valid")) if fraction is None else fraction
+        return cls._build(FileSource(folder_files(folder)), held_out, partitions, seed, to)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Dataset:
+        """Open a dataset that was built before; the manifest and the files' sizes are checked, not their bytes."""
+        folder = Path(path).absolute()
+        return cls(folder, read_manifest(folder))
+
+    @classmethod
+    def _build(
+        cls,
+        train: Source,
+        valid: float | Source,
+        partitions: int,
+        seed: int,
+        to: str | os.PathLike[str] | None,
+    ) -> Dataset:
+        from hoptree.data.build import Build, build
+
+        return cls.open(build(Build(train, valid, partitions=partitions, seed=seed), to))
+
+    @property
+    def path(self) -> Path:
+        """The folder, as an absolute path."""
+        return self._path
+
+    @property
+    def manifest(self) -> Manifest:
+        """All that is known without opening the data files."""
+        return self._manifest
+
+    @property
+    def fingerprint(self) -> str:
+        """The name of the content: equal fingerprints are equal rows in equal order."""
+        return self._manifest.fingerprint
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The schema: every column's name, type and shape of a row."""
+        return self._manifest.columns
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return self._manifest.partitions
+
+    @property
+    def rows(self) -> int:
+        """How many rows all partitions have together, without validation data."""
+        return sum(file.rows for file in self._manifest.train)
+
+    @property
+    def valid_rows(self) -> int:
+        """How many rows validation data has."""
+        return 0 if self._manifest.valid is None else self._manifest.valid.rows
+
+    def partition(self, index: int) -> dict[str, np.ndarray[Any, Any]]:
+        """Map a partition: numbers are read-only views of the file, text is copied into an array of objects."""
+        if not 0 <= index < self.partitions:
+            raise DataError(f"partition: {index} given; this dataset has partitions 0 to {self.partitions - 1}")
+        return self._read(self._manifest.train[index])
+
+    def valid(self) -> dict[str, np.ndarray[Any, Any]] | None:
+        """Map validation data, or return None when there is none."""
+        return None if self._manifest.valid is None else self._read(self._manifest.valid)
+
+    def verify(self) -> None:
+        """Read every file and compare it with its checksum; DataError names the first that changed."""
+        read_manifest(self._path)
+        for file in self._manifest.files:
+            if checksum(self._path / file.name) != file.checksum:
+                raise DataError(
+                    f"{self._path / file.name}: was changed: its bytes do not fit the manifest's checksum; "
+                    f"remove {self._path} and build the dataset again"
+                )
+
+    def _read(self, file: DataFile) -> dict[str, np.ndarray[Any, Any]]:
+        from hoptree.data.layout import read_file
+
+        path = self._path / file.name
+        if not path.exists() or path.stat().st_size != file.bytes:
+            raise DataError(f"{path}: missing or changed since the dataset was opened; build the dataset again")
+        return read_file(path, self.columns)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (str(self._path), self.fingerprint)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{column.name}: {column}" for column in self.columns)
+        return (
+            f"Dataset({columns}; {self.rows} rows in {self.partitions} partitions, {self.valid_rows} for "
+            f"validation; {self._path})"
+        )
+
+
+def _fraction(valid: object) -> float | None:
+    return float(valid) if isinstance(valid, Real) else None  # numpy's numbers too
+
+
+def _reopen(path: str, fingerprint: str) -> Dataset:
+    dataset = Dataset.open(path)
+    if dataset.fingerprint != fingerprint:
+        raise DataError(f"{path}: holds another dataset now ({dataset.fingerprint}, expected {fingerprint})")
+    return dataset

@@ -1,0 +1,7 @@
+"""What can be wrong with data; every message names the column, the argument or the file."""
+
+from hoptree.core.errors import HoptreeError
+
+
+class DataError(HoptreeError, ValueError):
+    """Data that cannot become a dataset, or a dataset that is not what its manifest says."""

@@ -1,0 +1,94 @@
+# mypy: disable-error-code="import-untyped"
+"""A data file in the making: rows are appended column by column to raw files, then mapped and written as one.
+
+A file holds one record batch however large it is; the raw files are how that needs no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import pyarrow as pa
+
+from hoptree.data.layout import padding, row_bytes, write_file
+from hoptree.data.manifest import Column
+
+
+def write_rows(path: Path, columns: Sequence[Column], batches: Iterable[Any]) -> int:
+    """Write the rows of all batches, in their order, as one data file, and return how many they were."""
+    rows = 0
+    with ExitStack() as files:
+        spools = [
+            (_TextSpool if column.is_string else _NumberSpool)(path.with_suffix(f".{index}"), column, files)
+            for index, column in enumerate(columns)
+        ]
+        for batch in batches:
+            rows += batch.num_rows
+            for spool, array in zip(spools, batch.columns, strict=True):
+                spool.append(array)
+        buffers = {column.name: spool.finish() for column, spool in zip(columns, spools, strict=True)}
+        write_file(path, columns, rows, buffers)
+    return rows
+
+
+@final
+class _RawFile:
+    """A growing file that ends padded and mapped; closed and removed with ``files``."""
+
+    def __init__(self, path: Path, files: ExitStack) -> None:
+        self._path = path
+        self.size = 0
+        files.callback(path.unlink)
+        self._file = files.enter_context(path.open("wb", buffering=0))
+
+    def append(self, data: memoryview) -> None:
+        with data.cast("B") as rest:
+            self.size += len(rest)
+            done = 0
+            while done < len(rest):  # one write call moves at most 2 GiB
+                done += self._file.write(rest[done:])
+
+    def finish(self) -> Any:
+        if self.size:
+            self._file.write(padding(self.size))
+        self._file.close()
+        if not self.size:
+            return pa.py_buffer(b"")
+        with pa.memory_map(str(self._path)) as source:
+            return source.read_buffer()
+
+
+@final
+class _NumberSpool:
+    def __init__(self, path: Path, column: Column, files: ExitStack) -> None:
+        self._width = row_bytes(column)
+        self._raw = _RawFile(path, files)
+
+    def append(self, array: Any) -> None:
+        start = array.offset * self._width
+        self._raw.append(memoryview(array.buffers()[1])[start : start + len(array) * self._width])
+
+    def finish(self) -> list[Any]:
+        return [self._raw.finish()]
+
+
+@final
+class _TextSpool:
+    def __init__(self, path: Path, column: Column, files: ExitStack) -> None:
+        self._offsets = _RawFile(path.with_name(f"{path.name}-offsets"), files)
+        self._bytes = _RawFile(path.with_name(f"{path.name}-bytes"), files)
+        self._offsets.append(memoryview(bytes(8)))
+
+    def append(self, array: Any) -> None:
+        _, offsets, data = array.buffers()
+        ends = np.frombuffer(offsets, np.int64, count=len(array) + 1, offset=8 * array.offset)
+        self._offsets.append(memoryview(ends[1:] - ends[0] + self._bytes.size))
+        if data is not None:
+            self._bytes.append(memoryview(data)[int(ends[0]) : int(ends[-1])])
+
+    def finish(self) -> list[Any]:
+        return [self._offsets.finish(), self._bytes.finish()]
