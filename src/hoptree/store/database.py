@@ -1,0 +1,175 @@
+"""The database of a store: SQLite in a file, or PostgreSQL by URL, with the same code above it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from hoptree.core.errors import MissingExtraError
+from hoptree.store.errors import StoreError, StoreMissingError, StoreUnreachableError, StoreVersionError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Connection, Engine
+
+FORMAT = 1
+_DURABLE = "hoptree_durable"  # execution option: absent in a reading transaction
+_CREATION_LOCK = 0x686F7074  # "hopt": an arbitrary name for PostgreSQL's advisory lock
+_WAIT_SECONDS = 30
+
+
+@final
+class Database:
+    """An open database of this format. One per process: it must not be carried over a fork.
+
+    SQLite runs in WAL mode, so readers and the writer do not wait for each other. A durable transaction
+    (``synchronous=FULL``) is on the disk when it returns. The others (``NORMAL``) survive a killed process, and
+    after a loss of power a tail of them may be missing, never one in the middle. PostgreSQL: the same, by
+    ``synchronous_commit``.
+    """
+
+    def __init__(self, url: str | Path, create: bool = True) -> None:
+        address = _address(url)
+        self.where = address.render_as_string(hide_password=True)
+        self.sqlite = address.get_backend_name() == "sqlite"
+        if self.sqlite and not create and not Path(address.database or "").is_file():
+            raise _missing(self.where)
+        self._engine = _engine(address, self.where)
+        try:
+            self._open(create)
+        except StoreError:
+            self.close()
+            raise
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open a transaction that sees one moment of the database."""
+        with self._translated(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self, durable: bool = True) -> Iterator[Connection]:
+        """Open a transaction that is committed at the end of the block, or undone if the block raises."""
+        with self._translated(), self._engine.connect() as connection:
+            connection.execution_options(**{_DURABLE: durable})
+            with connection.begin():
+                if not self.sqlite and not durable:
+                    connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+                yield connection
+
+    def close(self) -> None:
+        """Close all connections; the object must not be used any more."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        from sqlalchemy.exc import DBAPIError, IntegrityError
+
+        try:
+            yield
+        except IntegrityError:
+            raise  # somebody else was faster: our callers expect it
+        except DBAPIError as error:
+            raise StoreUnreachableError(
+                f"{self.where}: the store's database does not work: {error.orig}; check that its server runs, "
+                "that its disk has room, and that this is the address of a Hoptree store"
+            ) from error
+
+    def _open(self, create: bool) -> None:
+        if self._format() is None:
+            if not create:
+                raise _missing(self.where)
+            self._create()
+        found = self._format()
+        if found != FORMAT:
+            raise version_error(self.where, found)
+
+    def _format(self) -> int | None:
+        from sqlalchemy import inspect, select
+
+        from hoptree.store.tables import STORE
+
+        with self.reading() as connection:
+            if not inspect(connection).has_table(STORE.name):
+                return None
+            found = connection.execute(select(STORE.c.format)).scalar()
+        return 0 if found is None else int(found)
+
+    def _create(self) -> None:
+        from sqlalchemy import func, insert, inspect, select
+
+        from hoptree.store.tables import METADATA, STORE
+
+        with self.writing() as connection:
+            if not self.sqlite:
+                connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
+            if inspect(connection).has_table(STORE.name):  # somebody else was faster
+                return
+            METADATA.create_all(connection)
+            connection.execute(insert(STORE).values(format=FORMAT))
+
+
+def version_error(where: str, found: int | None) -> StoreVersionError:
+    """Return the refusal of something that is stored in another format."""
+    newer = found is not None and found > FORMAT
+    fix = "upgrade Hoptree" if newer else "open it with the Hoptree that wrote it"
+    return StoreVersionError(
+        f"{where}: stored in format {found}, which is {'newer' if newer else 'older'} than format {FORMAT}, "
+        f"the one that this Hoptree reads; {fix}, or name another store"
+    )
+
+
+def _missing(where: str) -> StoreMissingError:
+    return StoreMissingError(f"{where}: no Hoptree store is there; check the address, or open it with create=True")
+
+
+def _address(url: str | Path) -> URL:
+    from sqlalchemy import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    if isinstance(url, Path) or "://" not in url:
+        return URL.create("sqlite", database=str(Path(url).absolute()))
+    try:
+        address = make_url(url)
+    except (ArgumentError, ValueError):
+        raise StoreError(f"journal: not a database URL; {_EXPECTED}") from None
+    if address.drivername in ("postgres", "postgresql"):
+        address = address.set(drivername="postgresql+psycopg")
+    named = address.database not in (None, "", ":memory:")
+    if address.drivername not in ("sqlite", "postgresql+psycopg") or not (named or address.query):
+        raise StoreError(f"journal: {address.render_as_string(hide_password=True)}; {_EXPECTED}")
+    return address
+
+
+_EXPECTED = "expected a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE"
+
+
+def _engine(address: URL, where: str) -> Engine:
+    from sqlalchemy import create_engine, event
+
+    if address.get_backend_name() == "sqlite":
+        engine = create_engine(address, connect_args={"timeout": _WAIT_SECONDS})
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    try:
+        return create_engine(address, pool_pre_ping=True)
+    except ImportError:
+        raise MissingExtraError(
+            f"{where}: needs psycopg, which is not installed; pip install 'hoptree[postgresql]'"
+        ) from None
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves: the module would say it too late
+    connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    durable = connection.get_execution_options().get(_DURABLE)
+    if durable is None:
+        connection.exec_driver_sql("BEGIN")
+        return
+    connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")  # take the write lock now: no upgrade, so no deadlock

@@ -1,0 +1,165 @@
+"""Leases: one driver per study. A lease carries a token that grows with every holder, and fences the journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, final
+
+from hoptree.store.errors import LeaseLostError, StudyHeldError
+from hoptree.store.holder import Holder
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Row
+
+    from hoptree.store.database import Database
+
+TIME_TO_LIVE = 60.0  # seconds; more than clocks of hosts differ, and several heartbeats
+
+
+@final
+class Leases:
+    """Gives a study to one driver at a time.
+
+    A lease can be taken over when its last heartbeat is older than the time to live, by the clock of who asks,
+    or at once when its holder was a process of this host that is gone. Times are compared between hosts, so
+    their clocks must agree to well within the time to live; if they do not, a lease may be lost early, but
+    the token still keeps two drivers from writing.
+    """
+
+    def __init__(
+        self, database: Database, clock: Callable[[], float] = time.time, time_to_live: float = TIME_TO_LIVE
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._time_to_live = time_to_live
+
+    def acquire(self, study: str, holder: Holder | None = None) -> Lease:
+        """Return the lease of a study that is free or whose holder is gone; else say who holds it."""
+        holder = holder or Holder.this_process()
+        while True:
+            row = self._row(study)
+            if row is None:
+                token = self._insert(study, holder)
+            elif not row.held or self._is_gone(row, holder):
+                token = self._take_over(row, holder)
+            else:
+                raise self._held(row, holder)
+            if token is not None:
+                return Lease(self._database, self._clock, study, holder, token)
+            # Somebody else was faster: look again who. Every round, somebody has got ahead.
+
+    def _row(self, study: str) -> Row[Any] | None:
+        from sqlalchemy import select
+
+        from hoptree.store.tables import LEASES
+
+        with self._database.reading() as connection:
+            return connection.execute(select(LEASES).where(LEASES.c.study == study)).first()
+
+    def _insert(self, study: str, holder: Holder) -> int | None:
+        from sqlalchemy import insert
+        from sqlalchemy.exc import IntegrityError
+
+        from hoptree.store.tables import LEASES
+
+        try:
+            with self._database.writing() as connection:
+                connection.execute(insert(LEASES).values(study=study, token=1, **self._columns(holder)))
+        except IntegrityError:
+            return None
+        return 1
+
+    def _take_over(self, row: Row[Any], holder: Holder) -> int | None:
+        from sqlalchemy import update
+
+        from hoptree.store.tables import LEASES
+
+        # Only if the row is still as we saw it: neither another taker nor a late heartbeat came in between.
+        unchanged = (LEASES.c.study == row.study, LEASES.c.token == row.token, LEASES.c.heartbeat == row.heartbeat)
+        token: int = row.token + 1
+        with self._database.writing() as connection:
+            change = update(LEASES).where(*unchanged).values(token=token, **self._columns(holder))
+            return token if connection.execute(change).rowcount else None
+
+    def _columns(self, holder: Holder) -> dict[str, Any]:
+        now = self._clock()
+        person = {"host": holder.host, "pid": holder.pid, "started": holder.started, "place": holder.place}
+        return {**person, "held": True, "since": now, "heartbeat": now}
+
+    def _is_gone(self, row: Row[Any], asking: Holder) -> bool:
+        if self._clock() - row.heartbeat > self._time_to_live:
+            return True
+        return Holder(row.host, row.pid, row.started, row.place).is_dead(asking.host, asking.place)
+
+    def _held(self, row: Row[Any], asking: Holder) -> StudyHeldError:
+        same = Holder(row.host, row.pid, row.started, row.place) == asking
+        who = f"process {row.pid} on {row.host}" + (" (this process)" if same else "")
+        return StudyHeldError(
+            f"{row.study}: held by {who} since {_date(row.since)}, last heartbeat {_date(row.heartbeat)}; "
+            f"wait until it ends or stop it: a holder that is gone is replaced at once on its own host, "
+            f"elsewhere {self._time_to_live:g} s after its last heartbeat"
+        )
+
+
+@final
+class Lease:
+    """The right to drive a study, until it is released or taken over. As a context it is released at its end."""
+
+    def __init__(
+        self, database: Database, clock: Callable[[], float], study: str, holder: Holder, token: int
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self.study = study
+        self.holder = holder
+        self.token = token
+
+    def renew(self) -> None:
+        """Give a heartbeat; every append to the journal is one too."""
+        with self._database.writing(durable=False) as connection:
+            fence(connection, self.study, self.token, self._clock())
+
+    def release(self) -> None:
+        """Give the study back; a lease that was lost is not ours to give, and stays as it is."""
+        from sqlalchemy import update
+
+        from hoptree.store.tables import LEASES
+
+        ours = (LEASES.c.study == self.study, LEASES.c.token == self.token)
+        with self._database.writing() as connection:
+            connection.execute(update(LEASES).where(*ours).values(held=False))
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def fence(connection: Connection, study: str, token: int, now: float) -> None:
+    """Refuse unless the token is current, and keep it so until the transaction ends: the row stays locked."""
+    from sqlalchemy import case, select, update
+
+    from hoptree.store.tables import LEASES
+
+    current = (LEASES.c.study == study, LEASES.c.token == token, LEASES.c.held)
+    later = case((LEASES.c.heartbeat > now, LEASES.c.heartbeat), else_=now)  # a clock may be set back
+    if connection.execute(update(LEASES).where(*current).values(heartbeat=later)).rowcount:
+        return
+    row = connection.execute(select(LEASES).where(LEASES.c.study == study)).first()
+    if row is None:
+        fate = "nobody ever held this study"
+    elif row.token == token:
+        fate = "it was released"
+    else:
+        fate = f"process {row.pid} on {row.host} took over with token {row.token} ({_date(row.since)})"
+    raise LeaseLostError(
+        f"{study}: the lease with token {token} is not current: {fate}; nothing was written; "
+        "this driver must stop, and may acquire the study again"
+    )
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,43 @@
+"""The tables of a store's database. Imported when a database is opened, because SQLAlchemy is slow to import."""
+
+from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, Table, Text
+
+METADATA = MetaData()
+
+STORE = Table("hoptree_store", METADATA, Column("format", Integer, primary_key=True, autoincrement=False))
+
+STUDIES = Table(
+    "hoptree_studies",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("created", Double, nullable=False),
+    Column("format", Integer, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("status", Text, nullable=False),
+)
+
+EVENTS = Table(
+    "hoptree_events",
+    METADATA,
+    Column("study", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("now", Double, nullable=False),
+    Column("more", Boolean, nullable=False),
+    Column("event", LargeBinary, nullable=False),  # bytes: a server's text encoding must not matter
+    sqlite_with_rowid=False,
+)
+
+# A row stays when its lease is released, so that tokens only ever grow.
+LEASES = Table(
+    "hoptree_leases",
+    METADATA,
+    Column("study", Text, primary_key=True),
+    Column("token", BigInteger, nullable=False),
+    Column("held", Boolean, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("started", Text, nullable=False),
+    Column("place", Text, nullable=False),
+    Column("since", Double, nullable=False),
+    Column("heartbeat", Double, nullable=False),
+)
