@@ -1,0 +1,158 @@
+"""``Functions``: the three functions of the Cerebro paper, for loops of the user's own.
+
+They are ``input_fn(columns) -> data``, ``model_fn(config) -> (model, optimizer)`` and
+``train_fn(data, model, optimizer, config) -> metrics``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any, final
+
+from hoptree.core.schedules import Scalar
+from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
+from hoptree.trainers.errors import Diverged, TrainerError, user_error
+from hoptree.trainers.fingerprints import fingerprint
+from hoptree.trainers.hyper_parameters import HyperParameters
+from hoptree.trainers.numbers import as_number
+from hoptree.trainers.torch_frozen import Module, Optimizer, dtype_and_device, frozen
+from hoptree.trainers.torch_model import TorchModel, build_module, check_module
+from hoptree.trainers.torch_optimizers import GroupOptions, TunedOptimizer, group_options
+from hoptree.trainers.torch_session import session
+
+_VALIDATION = -1  # stands for the number of a partition
+
+
+@final
+class Functions(Trainer):
+    """Trains with the user's own loop, which sees the values at the beginning of each unit.
+
+    ``train_fn`` makes one pass over the data. For validation it is called with every parameter frozen, in
+    evaluation mode and with ``None`` as the optimizer. What ``input_fn`` returns is kept in memory (``cache``)
+    and must not be changed.
+    """
+
+    def __init__(
+        self,
+        input_fn: Callable[[Columns], Any],
+        model_fn: Callable[[HyperParameters], tuple[Module, Optimizer]],
+        train_fn: Callable[[Any, Module, Optimizer | None, HyperParameters], Mapping[str, Any]],
+        *,
+        cache: bool = True,
+        threads: int = 1,
+    ) -> None:
+        for name, function in (("input_fn", input_fn), ("model_fn", model_fn), ("train_fn", train_fn)):
+            if not callable(function):
+                raise TrainerError(f"{name}: {function!r}; expected a function")
+        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+            raise TrainerError(f"threads: {threads!r}; expected a whole number, 1 or more")
+        self._input_fn = input_fn
+        self._model_fn = model_fn
+        self._train_fn = train_fn
+        self._cache: dict[int, tuple[Columns, Any]] | None = {} if cache else None
+        self.threads = threads
+        self._fingerprint: str | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cache": None if self._cache is None else {}}
+
+    @property
+    def fingerprint(self) -> str:
+        """What the three functions do, the threads, and torch's version."""
+        if self._fingerprint is None:
+            functions = {"input_fn": self._input_fn, "model_fn": self._model_fn, "train_fn": self._train_fn}
+            self._fingerprint = fingerprint({**functions, "threads": self.threads, "torch": version("torch")})
+        return self._fingerprint
+
+    def build(self, values: Mapping[str, Scalar], seed: int) -> TorchModel:
+        """Call ``model_fn``."""
+        with self._session(seed, fill=True):
+            hp = HyperParameters(values, "model_fn")
+            module, optimizer = self._call_model_fn(hp)
+            return TorchModel(
+                check_module(module, "model_fn"), TunedOptimizer(optimizer, self._ask, hp.reads), values
+            )
+
+    def train(self, model: TorchModel, data: Columns, unit: UnitSpec) -> None:
+        """Call ``train_fn`` once; a ``loss`` among its metrics that is no finite number is ``Diverged``."""
+        prepared = self._prepared(data, unit.partition)
+        values = unit.at(0, 1)
+        with self._session(unit.seed):
+            model.apply(values)
+            model.module.train()
+            model.tuned.optimizer.zero_grad()
+            try:
+                metrics = self._call_train_fn(prepared, model.module, model.tuned.optimizer, values)
+            finally:
+                model.tuned.optimizer.zero_grad()
+        if not math.isfinite(metrics.get("loss", 0.0)):
+            raise Diverged(f"train_fn: it returned the loss {metrics['loss']} for unit {unit.unit}")
+
+    def evaluate(self, model: TorchModel, data: Columns, values: Mapping[str, Scalar]) -> dict[str, float]:
+        """Call ``train_fn`` with the model frozen and no optimizer, and return its metrics."""
+        prepared = self._prepared(data, _VALIDATION)
+        with self._session(0), frozen(model.module):
+            return self._call_train_fn(prepared, model.module, None, values)
+
+    def dump(self, model: TorchModel) -> ModelState:
+        """Return the state; its arrays are views of the model's tensors."""
+        return model.dump()
+
+    def load(self, model: TorchModel, state: ModelState) -> None:
+        """Copy a state into the resident tensors."""
+        model.load(state)
+
+    def export(self, model: TorchModel) -> Module:
+        """Return the module, ready for predictions."""
+        return model.module.eval()
+
+    def _session(self, seed: int, fill: bool = False) -> Any:
+        dtype, device = dtype_and_device()
+        return session(seed, threads=self.threads, dtype=dtype, device=device, fill=fill)
+
+    def _prepared(self, data: Columns, partition: int) -> Any:
+        known = self._cache.get(partition) if self._cache is not None else None
+        if known is not None and _same(known[0], data):
+            return known[1]
+        # The seed is the partition's, so that it makes no difference when, and how often, data is prepared.
+        with self._session(partition % 2**32):
+            try:
+                prepared = self._input_fn(data)
+            except Exception as error:
+                columns = ", ".join(f"{name} {column.shape}" for name, column in data.items())
+                raise user_error(error, f"input_fn: it raised this for the columns {columns}") from None
+        if self._cache is not None:
+            self._cache[partition] = (dict(data), prepared)
+        return prepared
+
+    def _call_model_fn(self, hp: HyperParameters) -> tuple[Module, Optimizer]:
+        pair = build_module(self._model_fn, hp, "model_fn")
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[1], Optimizer):
+            given = [type(part).__name__ for part in pair] if isinstance(pair, tuple) else type(pair).__name__
+            raise TrainerError(f"model_fn: it returned {given}; expected (model, optimizer)")
+        return pair
+
+    def _ask(self, values: Mapping[str, Scalar]) -> GroupOptions:
+        return group_options(self._call_model_fn(HyperParameters(values, "model_fn"))[1])
+
+    def _call_train_fn(
+        self, data: Any, module: Module, optimizer: Optimizer | None, values: Mapping[str, Scalar]
+    ) -> dict[str, float]:
+        purpose = "train" if optimizer is not None else "evaluate (optimizer None, parameters frozen)"
+        try:
+            metrics = self._train_fn(data, module, optimizer, HyperParameters(values, "train_fn"))
+        except Exception as error:
+            raise user_error(error, f"train_fn: it raised this when called to {purpose}") from None
+        if not isinstance(metrics, Mapping):
+            raise TrainerError(
+                f"train_fn: it returned {type(metrics).__name__} when called to {purpose}; "
+                "expected a dictionary of metrics, such as {'loss': 0.3}"
+            )
+        return {name: as_number(name, value) for name, value in metrics.items()}
+
+
+def _same(one: Columns, two: Columns) -> bool:
+    """Return whether both are the same mapped arrays, in which case nobody needs to look inside."""
+    return one.keys() == two.keys() and all(one[name] is two[name] for name in one)

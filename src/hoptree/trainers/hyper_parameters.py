@@ -1,0 +1,59 @@
+"""What a user's functions see of a config: its values at one moment of training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, final
+
+from hoptree.core.schedules import Scalar
+from hoptree.trainers.errors import MissingValue, TrainerError
+
+BATCH_SIZE = 32
+
+
+@final
+class HyperParameters(Mapping[str, Any]):
+    """A read-only mapping that remembers which names were asked for.
+
+    >>> hp = HyperParameters({"lr": 0.1}, "the model function")
+    >>> hp["lr"], hp.get("width", 64)
+    (0.1, 64)
+    """
+
+    __slots__ = ("_asker", "_values", "reads")
+
+    def __init__(self, values: Mapping[str, Scalar], asker: str) -> None:
+        self._values = dict(values)
+        self._asker = asker
+        self.reads: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.reads.add(name)
+        if name not in self._values:
+            raise MissingValue(
+                f"{name}: {self._asker} asked for it, but the config has only "
+                f"{', '.join(sorted(self._values)) or 'no values'}; add {name!r} to the space, "
+                f"or use hp.get({name!r}, default)"
+            )
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"HyperParameters({self._values!r})"
+
+
+def batch_size(values: Mapping[str, Scalar]) -> int:
+    """Return the number of examples per batch; a schedule's fraction is rounded.
+
+    >>> batch_size({}), batch_size({"batch_size": 48.4})
+    (32, 48)
+    """
+    size = values.get("batch_size", BATCH_SIZE)
+    if isinstance(size, int | float) and not isinstance(size, bool) and 1 <= size < 2**53:
+        return round(size)
+    raise TrainerError(f"batch_size: {size!r}; expected a whole number of examples, 1 or more")

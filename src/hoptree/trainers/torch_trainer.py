@@ -1,0 +1,192 @@
+"""``Torch``: a model as a function of the values, trained by the usual loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, final
+
+import torch
+from torch import nn
+
+from hoptree.core.schedules import Scalar
+from hoptree.trainers import torch_loop
+from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
+from hoptree.trainers.errors import TrainerError, user_error
+from hoptree.trainers.fingerprints import fingerprint
+from hoptree.trainers.hyper_parameters import HyperParameters
+from hoptree.trainers.numbers import as_number
+from hoptree.trainers.torch_batches import Batches
+from hoptree.trainers.torch_model import TorchModel, build_module, check_module, evaluating
+from hoptree.trainers.torch_optimizers import OptimizerChoice, known, make
+from hoptree.trainers.torch_session import session
+
+_PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
+_EVALUATED = 256  # examples at a time; the same for all values, so that metrics depend on the state alone
+
+
+@final
+class Torch(Trainer):
+    """Trains ``model(hp)``, a new ``nn.Module`` for the values ``hp``, on one target column.
+
+    Values apply at every step: options of the optimizer by their name (``lr``, ``weight_decay``, ``momentum``,
+    ``beta1`` …), ``batch_size``, ``dropout``; every other name is for the model function. A step takes
+    ``accumulate`` batches. All that a model remembers must be in its parameters and buffers.
+    """
+
+    def __init__(
+        self,
+        model: Callable[[HyperParameters], nn.Module],
+        *,
+        loss: Callable[[Any, Any], Any],
+        optimizer: OptimizerChoice = "adam",
+        metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
+        inputs: str | Sequence[str] | None = None,
+        target: str = "y",
+        clip: float | None = None,
+        accumulate: int = 1,
+        precision: str = "float32",
+        device: str = "cpu",
+        threads: int = 1,
+    ) -> None:
+        self._model = _function("model", model, "for example lambda hp: nn.Linear(64, hp['width'])")
+        self._loss = _function("loss", loss, "for example nn.functional.cross_entropy")
+        self._optimizer = known(optimizer)
+        self._metrics = _metrics(metrics or {})
+        self._inputs = (inputs,) if isinstance(inputs, str) else None if inputs is None else tuple(inputs)
+        self._target = target
+        self._clip = _positive("clip", clip) if clip is not None else None
+        self._accumulate = _whole("accumulate", accumulate)
+        self.threads = _whole("threads", threads)
+        if precision not in _PRECISIONS:
+            raise TrainerError(f"precision: {precision!r}; expected one of {', '.join(_PRECISIONS)}")
+        self._precision = precision
+        self._device = _device(device)
+        self._fingerprint: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """What the user's functions do, the settings, and torch's version."""
+        if self._fingerprint is None:
+            parts = {
+                "model": self._model,
+                "loss": self._loss,
+                "optimizer": self._optimizer,
+                "metrics": self._metrics,
+                "data": (self._inputs, self._target),
+                "settings": (self._clip, self._accumulate, self._precision, self._device, self.threads),
+                "torch": version("torch"),
+            }
+            self._fingerprint = fingerprint(parts)
+        return self._fingerprint
+
+    def build(self, values: Mapping[str, Scalar], seed: int) -> TorchModel:
+        """Return a new module and its optimizer."""
+        with self._session(seed, fill=True):
+            hp = HyperParameters(values, "the model function")
+            module = check_module(build_module(self._model, hp, "model"), "model").to(torch.device(self._device))
+            return TorchModel(module, make(self._optimizer, module, values), values)
+
+    def train(self, model: TorchModel, data: Columns, unit: UnitSpec) -> None:
+        """Train for one pass over a partition; raises ``Diverged`` for a loss that is no finite number."""
+        with self._session(unit.seed):
+            torch_loop.train(model, self._batches(data), unit, self._recipe())
+
+    def evaluate(self, model: TorchModel, data: Columns, values: Mapping[str, Scalar]) -> dict[str, float]:
+        """Return the loss and the metrics over all examples at once."""
+        batches = self._batches(data)
+        if not batches.length:
+            raise TrainerError("evaluation: the data has no examples; expected at least one")
+        with self._session(0), torch.no_grad(), evaluating(model.module):
+            output, target = torch_loop.outputs(model, batches, _EVALUATED, self._recipe())
+            result = {"loss": _measure("loss", self._loss, output, target)}
+            for name, metric in self._metrics.items():
+                result[name] = _measure(name, metric, output, target)
+        return result
+
+    def dump(self, model: TorchModel) -> ModelState:
+        """Return the state; its arrays are views of the model's tensors."""
+        return model.dump()
+
+    def load(self, model: TorchModel, state: ModelState) -> None:
+        """Copy a state into the resident tensors."""
+        model.load(state)
+
+    def export(self, model: TorchModel) -> nn.Module:
+        """Return the module, ready for predictions."""
+        return model.module.eval()
+
+    def _session(self, seed: int, fill: bool = False) -> Any:
+        return session(
+            seed,
+            threads=self.threads,
+            dtype=_PRECISIONS[self._precision],
+            device=torch.device(self._device),
+            fill=fill,
+        )
+
+    def _batches(self, data: Columns) -> Batches:
+        dtype, device = _PRECISIONS[self._precision], torch.device(self._device)
+        return Batches(data, self._inputs, self._target, dtype=dtype, device=device)
+
+    def _recipe(self) -> torch_loop.Recipe:
+        autocast = torch.device(self._device) if self._precision == "bfloat16" else None
+        return torch_loop.Recipe(self._loss, self._clip, self._accumulate, autocast)
+
+
+def _measure(name: str, metric: Callable[[Any, Any], Any], output: Any, target: Any) -> float:
+    try:
+        value = metric(output, target)
+    except Exception as error:
+        shapes = f"model output {torch_loop.shape(output)} and target {torch_loop.shape(target)}"
+        what = "loss" if name == "loss" else f"metric {name!r}"
+        raise user_error(error, f"{what}: it raised this for {shapes}, all validation examples at once") from None
+    return as_number(name, value)
+
+
+def _function(name: str, value: Any, example: str) -> Any:
+    if name == "model" and isinstance(value, nn.Module):
+        raise TrainerError(f"model: a module; expected a function that makes a new one, {example}")
+    if name != "model" and isinstance(value, type) and issubclass(value, nn.Module):
+        raise TrainerError(f"{name}: the class {value.__name__}; expected a function, so write {value.__name__}()")
+    if not callable(value):
+        raise TrainerError(f"{name}: {value!r}; expected a function, {example}")
+    return value
+
+
+def _metrics(metrics: Any) -> dict[str, Callable[[Any, Any], Any]]:
+    if not isinstance(metrics, Mapping):
+        raise TrainerError(
+            f"metrics: {type(metrics).__name__}; expected names and functions, such as {{'accuracy': ht.accuracy}}"
+        )
+    if "loss" in metrics:
+        raise TrainerError("metrics: 'loss' is reported always, from loss=; give the metric another name")
+    return {
+        name: _function(f"metrics[{name!r}]", metric, "such as ht.accuracy") for name, metric in metrics.items()
+    }
+
+
+def _positive(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise TrainerError(f"{name}: {value!r}; expected a number above 0")
+    return float(value)
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise TrainerError(f"{name}: {value!r}; expected a whole number, 1 or more")
+    return value
+
+
+def _device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(name).type
+    except RuntimeError:
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        raise TrainerError(f"device: {name!r}; expected 'cpu', 'cuda', 'cuda:<number>' or 'auto'")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise TrainerError(f"device: {name!r}, but torch finds no such device here; use 'auto' or 'cpu'")
+    return name

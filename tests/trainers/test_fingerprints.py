@@ -1,0 +1,270 @@
+"""A fingerprint follows what code does, and nothing else."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import textwrap
+import threading
+from dataclasses import dataclass
+
+import cloudpickle
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from hoptree.core.schedules import linear
+from hoptree.trainers import Torch, TrainerError, accuracy
+from hoptree.trainers.fingerprints import fingerprint
+
+SOURCE = """
+import torch
+from torch import nn
+WIDTHS = [8, 16]
+def depth(hp):
+    return hp["depth"] + 1
+class Block(nn.Module):
+    scale = 2.0
+    def __init__(self, width):
+        super().__init__()
+        self.inner = nn.Linear(width, width)
+    def forward(self, x):
+        return torch.relu(self.inner(x)) * self.scale
+def net(hp, gain=1.5):
+    layers = [Block(width) for width in WIDTHS if width > 4]
+    try:
+        layers *= depth(hp)
+    except KeyError:
+        pass
+    return nn.Sequential(*layers, nn.Linear(16, 10)), gain
+"""
+
+# The same program, written by somebody with other habits.
+TIDIED = '''
+"""A module."""
+from torch import nn
+
+
+import torch
+
+# widths
+
+
+class Block(nn.Module):
+    """A block."""
+
+    scale: float = 2.0  # doubled
+
+    def forward(self, x):
+        """Go forward."""
+        return (
+            torch.relu(
+                self.inner(x),
+            )
+            * self.scale
+        )
+
+    def __init__(self, width: int) -> None:
+        """Build."""
+        super().__init__()
+
+        self.inner = nn.Linear(width, width)
+
+
+def net(hp, gain: float = 1.5):
+    """Build a net."""
+    stack = [
+        Block(w)
+        for w in WIDTHS
+        if w > 4
+    ]
+    try:
+        # repeat
+        stack *= depth(hp)
+
+    except KeyError:
+        pass
+    return nn.Sequential(*stack, nn.Linear(16, 10)), gain
+
+
+def depth(hp): return hp["depth"] + 1
+
+
+WIDTHS = [
+    8, 16,
+]
+'''
+
+CHANGES = [
+    ("+ 1", "+ 2"),
+    ("[8, 16]", "[8, 32]"),
+    ("scale = 2.0", "scale = 3.0"),
+    ("torch.relu", "torch.tanh"),
+    ("> 4", ">= 4"),
+    ("gain=1.5", "gain=1.25"),
+    ("* self.scale", "+ self.scale"),
+    ("KeyError", "ValueError"),
+    ("nn.Linear(16, 10)", "nn.Linear(16, 11)"),
+    ("nn.Linear(width, width)", "nn.Linear(width, width, bias=False)"),
+]
+
+
+def loaded(source, name="net", file="<user>"):
+    scope = {"__name__": "__main__"}
+    exec(compile(source, file, "exec"), scope)
+    return scope[name]
+
+
+def test_layout_comments_docstrings_and_order_do_not_count():
+    assert fingerprint(loaded(SOURCE)) == fingerprint(loaded(TIDIED, file="/elsewhere/moved.py"))
+
+
+@pytest.mark.parametrize(("old", "new"), CHANGES)
+def test_what_changes_the_result_counts(old, new):
+    assert old in SOURCE
+    assert fingerprint(loaded(SOURCE)) != fingerprint(loaded(SOURCE.replace(old, new)))
+
+
+def test_another_process_agrees_whatever_its_hash_seed(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        SOURCE
+        + textwrap.dedent("""
+        NAMES = {"alpha", "beta", "gamma", "delta"}
+        def chosen(hp):
+            return hp["name"] in {"alpha", "beta", "gamma"}, NAMES, net, Block
+        if __name__ == "__main__":
+            from hoptree.trainers.fingerprints import fingerprint
+            print(fingerprint(chosen))
+        """)
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, str(program)], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert runs[0] == runs[1] == fingerprint(loaded(program.read_text(), "chosen")) + "\n"
+
+
+def test_a_trip_to_a_worker_changes_nothing():
+    net = loaded(SOURCE)
+    assert fingerprint(cloudpickle.loads(cloudpickle.dumps(net))) == fingerprint(net)
+    trainer = Torch(net, loss=nn.CrossEntropyLoss(), metrics={"accuracy": accuracy}, optimizer=torch.optim.Adam)
+    sent = cloudpickle.loads(cloudpickle.dumps(trainer))
+    assert sent.fingerprint == trainer.fingerprint
+
+
+def test_every_setting_of_a_trainer_counts():
+    net, other = loaded(SOURCE), loaded(SOURCE.replace("+ 1", "+ 2"))
+    loss = nn.functional.cross_entropy
+    trainers = [
+        Torch(net, loss=loss),
+        Torch(other, loss=loss),
+        Torch(net, loss=nn.functional.mse_loss),
+        Torch(net, loss=loss, optimizer="sgd"),
+        Torch(net, loss=loss, optimizer=lambda params, hp: torch.optim.SGD(params)),
+        Torch(net, loss=loss, optimizer=lambda params, hp: torch.optim.SGD(params, lr=1.0)),
+        Torch(net, loss=nn.CrossEntropyLoss()),
+        Torch(net, loss=nn.CrossEntropyLoss(label_smoothing=0.1)),
+        Torch(net, loss=loss, metrics={"accuracy": accuracy}),
+        Torch(net, loss=loss, inputs="x"),
+        Torch(net, loss=loss, target="z"),
+        Torch(net, loss=loss, clip=1.0),
+        Torch(net, loss=loss, accumulate=2),
+        Torch(net, loss=loss, precision="float64"),
+        Torch(net, loss=loss, threads=2),
+    ]
+    assert len({trainer.fingerprint for trainer in trainers}) == len(trainers)
+
+
+def capturing(value):
+    def function():
+        return value
+
+    return function
+
+
+@dataclass
+class Point:
+    x: float
+    y: tuple[int, ...] = (1, 2)
+
+
+VALUES = [
+    None, True, 1, 1.0, "1", b"1", 1j, (1,), [1], {1}, {"a": 1}, {"b": 1}, {"a": 2}, range(3), ..., slice(1, 2),
+    np.arange(3), np.arange(3.0), np.arange(3)[::-1], np.float32(1), np.dtype("f4"), np.tanh, np.sin,
+    torch.arange(3), torch.arange(3).float(), torch.ones(2, dtype=torch.bfloat16), nn.Parameter(torch.ones(2)),
+    torch.float32, torch.float64, torch.relu, torch.nn.functional.gelu, nn.Linear, len, [].append,
+    linear(0.0, 1.0, over=2), linear(0.0, 1.0, over=3), Point(1.0), Point(2.0), Point, nn.ReLU(),
+    nn.ReLU(inplace=True),
+    functools.partial(max, 1), functools.partial(max, 2), functools.lru_cache(capturing(1)), Point(1.0).__eq__,
+    np.random.default_rng(1), np.random.default_rng(2), torch, np,
+]  # fmt: skip
+
+
+def test_captured_values_count_and_copies_are_equal():
+    prints = [fingerprint(capturing(value)) for value in VALUES]
+    assert len(set(prints)) == len(VALUES)
+    for value, known in zip(VALUES, prints, strict=True):
+        assert fingerprint(capturing(value)) == known
+        if not isinstance(value, type([].append) | functools._lru_cache_wrapper):
+            assert fingerprint(cloudpickle.loads(cloudpickle.dumps(capturing(value)))) == known
+
+
+@given(
+    st.recursive(st.integers() | st.text() | st.floats(allow_nan=False), lambda x: st.lists(x) | st.tuples(x, x))
+)
+@settings(max_examples=100, deadline=None)
+def test_equal_values_have_equal_prints(value):
+    copy = cloudpickle.loads(cloudpickle.dumps(value))
+    assert fingerprint(value) == fingerprint(copy)
+    assert fingerprint(value) != fingerprint([value])
+
+
+def test_functions_that_call_each_other():
+    even = "def f(n):\n    return n == 0 or g(n - 1)\ndef g(n):\n    return n != 0 and f(n - 1)\n"
+    assert fingerprint(loaded(even, "f")) == fingerprint(loaded(even, "f"))
+    assert fingerprint(loaded(even, "f")) != fingerprint(loaded(even.replace("!= 0", "!= 1"), "f"))
+    assert fingerprint(loaded(even, "f")) != fingerprint(loaded(even, "g"))
+    loop: list[object] = [1]
+    loop.append(loop)
+    assert fingerprint(loop) != fingerprint([1])
+
+
+def test_a_users_own_module_counts_by_what_is_used_of_it(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    prints = []
+    texts = [
+        "def used():\n    return 1\n",
+        "# note\ndef used():\n    return 1\nother = 3\n",
+        "def used():\n    return 2\n",
+    ]
+    for text in texts:
+        (tmp_path / "users_own_lib.py").write_text(text)
+        sys.modules.pop("users_own_lib", None)
+        prints.append(fingerprint(loaded("import users_own_lib\ndef net(hp):\n    return users_own_lib.used()\n")))
+    inside = loaded("def net(hp):\n    import users_own_lib\n    return users_own_lib.used()\n")
+    assert prints[0] == prints[1] != prints[2]
+    assert fingerprint(inside) not in prints
+
+
+@pytest.mark.parametrize("value", [threading.Lock(), (x for x in ()), sys.stdout])
+def test_what_has_no_value_is_refused_by_name(value):
+    def net(hp):
+        return value
+
+    with pytest.raises(TrainerError, match=r"the captured variable 'value' of 'net'.*make it inside the function"):
+        fingerprint(net)
+    with pytest.raises(TrainerError, match="the variable 'LOCK' of function 'net'"):
+        fingerprint(loaded("import threading\nLOCK = threading.Lock()\ndef net(hp):\n    return LOCK\n"))
+
+
+def test_the_door_is_light():
+    code = "import sys, hoptree.trainers as t; known = 'torch' in sys.modules; t.Torch; assert not known"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
