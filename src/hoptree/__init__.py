@@ -1,5 +1,8 @@
 """Hoptree finds the best deep net on your data for the least compute, reproducible bit by bit."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from hoptree import optimize
 from hoptree.core.errors import (
     HoptreeError,
@@ -20,27 +23,44 @@ from hoptree.core.schedules import (
     piecewise,
     warmup,
 )
+from hoptree.search.grid import Grid
+from hoptree.search.space import choice
 from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
+
+if TYPE_CHECKING:
+    from hoptree.data import Dataset
+    from hoptree.results import Results
+    from hoptree.study import Study
+    from hoptree.trainers import Functions, Torch, Trainer, accuracy
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Cluster",
     "Crash",
+    "Dataset",
     "FlakyUnits",
+    "Functions",
+    "Grid",
     "HoptreeError",
     "InvariantError",
     "MissingExtraError",
     "ProtocolError",
+    "Results",
     "Schedule",
     "ScheduleError",
     "Simulation",
     "StateLoss",
+    "Study",
+    "Torch",
+    "Trainer",
     "WorkerSpec",
     "Workload",
     "WorkloadError",
     "__version__",
+    "accuracy",
+    "choice",
     "constant",
     "cosine",
     "cyclic",
@@ -52,3 +72,20 @@ __all__ = [
     "simulate",
     "warmup",
 ]
+
+# What training needs is imported when it is used: `import hoptree` stays fast.
+_LATER = {
+    "Dataset": "hoptree.data",
+    "Functions": "hoptree.trainers",
+    "Results": "hoptree.results",
+    "Study": "hoptree.study",
+    "Torch": "hoptree.trainers",
+    "Trainer": "hoptree.trainers",
+    "accuracy": "hoptree.trainers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'hoptree' has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

@@ -16,8 +16,16 @@ from hoptree.search.tuner import Tuner
 Watch: TypeAlias = Callable[[Event, float, bool, list[Action]], None]
 
 
-def drive(engine: Engine, backend: Backend, tuner: Tuner, watches: Sequence[Watch] = ()) -> float:
+def drive(
+    engine: Engine,
+    backend: Backend,
+    tuner: Tuner,
+    watches: Sequence[Watch] = (),
+    first: Sequence[Event] | None = None,
+) -> float:
     """Run until no trial is left, and return the time of the last event.
+
+    ``first`` replaces what the tuner asks for at the start, for a study that goes on.
 
     Every event passes through here once, so this is where a journal or a checker listens: a watch gets the
     event, its time, whether more of the same moment follow, and the actions.
@@ -25,7 +33,7 @@ def drive(engine: Engine, backend: Backend, tuner: Tuner, watches: Sequence[Watc
     backend.start()
     now = 0.0
     try:
-        inbox: deque[Event] = deque(tuner.start())
+        inbox: deque[Event] = deque(tuner.start() if first is None else first)
         while True:
             while inbox:
                 event = inbox.popleft()
@@ -52,6 +60,8 @@ def _stuck(engine: Engine) -> WorkloadError:
     if not engine.workers.by_name:
         return WorkloadError(f"workers: none is left and none will come, with {engine.live} trials to train")
     missing = engine.waiting_partitions()
+    if not missing:
+        return WorkloadError(f"policy: it lets nothing run, with {engine.live} trials to train")
     return WorkloadError(
         f"partitions: nobody holds {missing} and nobody will, with {engine.live} trials to train; "
         "place them on a worker or raise replicas"

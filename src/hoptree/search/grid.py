@@ -1,0 +1,30 @@
+"""Grid search: every combination, trained for the same number of epochs."""
+
+from __future__ import annotations
+
+from typing import final
+
+import msgspec
+
+from hoptree.core.errors import WorkloadError
+from hoptree.search.fixed import Fixed
+from hoptree.search.protocol import Search
+from hoptree.search.space import Space, grid
+
+
+@final
+class Grid(msgspec.Struct, frozen=True):
+    """Train every combination of the space's choices for ``epochs``, with a report ``every`` so many."""
+
+    epochs: int
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise WorkloadError(f"epochs: {self.epochs}; expected at least 1")
+        if self.every < 0:
+            raise WorkloadError(f"every: {self.every}; expected 0 (only at the end) or a number of epochs")
+
+    def search(self, space: Space) -> Search:
+        """Return the search over a space."""
+        return Fixed(list(grid(space)), self.epochs, self.every)

@@ -1,0 +1,1 @@
+"""The worker: a process that restores, trains, evaluates and hands on."""

@@ -1,0 +1,62 @@
+"""A worker process: ``python -m hoptree.worker DESCRIPTOR``; its set-up comes over the channel."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+
+class SetUp(msgspec.Struct, frozen=True):
+    """What a worker is told before anything else; ``trainer`` is a cloudpickle over a private channel."""
+
+    name: str
+    driver: int
+    paths: list[str]
+    folder: str
+    threads: int
+    trainer: bytes
+    dataset: str
+    states: str
+    slots: str
+
+
+def main(descriptor: int) -> None:
+    """Set up and serve."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
+    channel: Connection[Any, Any] = Connection(descriptor)
+    setup = msgspec.msgpack.decode(channel.recv_bytes(), type=SetUp)
+    _die_with(setup.driver)
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[variable] = str(setup.threads)
+    os.chdir(setup.folder)
+    sys.path[:] = setup.paths
+    import cloudpickle
+
+    from hoptree.data import Dataset
+    from hoptree.store.states import StateStore
+    from hoptree.worker.loop import Loop
+
+    trainer = cloudpickle.loads(setup.trainer)
+    loop = Loop(
+        channel, trainer, Dataset.open(setup.dataset), StateStore(Path(setup.states)), Path(setup.slots), setup.name
+    )
+    loop.serve()
+
+
+def _die_with(driver: int) -> None:
+    """Ask the kernel to end this process when the driver ends, however it ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
+    if os.getppid() != driver:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
