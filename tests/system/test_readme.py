@@ -20,8 +20,14 @@ def run(directory: Path, *command: str) -> str:
     return done.stdout
 
 
-def test_the_program_prints_the_table(tmp_path: Path) -> None:
+def test_the_training_program_trains_and_then_trains_nothing(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(blocks("python")[0])
+    assert "24 epochs asked, 16 trained, 8 shared" in run(tmp_path, "program.py")
+    assert "0 trained, 8 shared, 16 reused" in run(tmp_path, "program.py")
+
+
+def test_the_program_prints_the_table(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(blocks("python")[1])
     printed = run(tmp_path, "program.py")
     assert blocks("")[0].strip() in printed
     assert (tmp_path / "gantt.svg").read_text() == (README.parent / "docs" / "gantt.svg").read_text()

@@ -14,8 +14,17 @@ def hoptree(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPro
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
 
 
-def test_demo_shows_what_sharing_saves() -> None:
-    done = hoptree("demo")
+def test_demo_trains_real_digits_and_shares(tmp_path: Path) -> None:
+    done = hoptree("demo", "--workers", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "24 epochs asked, 16 trained, 8 shared" in done.stdout
+    again = hoptree("demo", cwd=tmp_path)
+    assert "0 trained, 8 shared, 16 reused" in again.stdout
+    assert again.stdout.splitlines()[:6] == done.stdout.splitlines()[:6]
+
+
+def test_simulated_demo_shows_what_sharing_saves() -> None:
+    done = hoptree("demo", "--simulate")
     assert done.returncode == 0, done.stderr
     assert "merge rate 1.33" in done.stdout
     assert "Without sharing it would take" in done.stdout

@@ -40,7 +40,7 @@ class Gates:
         }
 
     def enter(self, trial: Trial) -> None:
-        """Let a trial with open requests take part."""
+        """Let a trial with open requests take part; what others were allowed before is not called back."""
         gate = self._gates.setdefault(trial.study, _Gate())
         gate.members[trial.number] = trial
         owed = min(trial.open)

@@ -58,6 +58,10 @@ class Schedule(msgspec.Struct, frozen=True):
     kind: str
     arguments: tuple[Scalar | Schedule | tuple[Scalar | Schedule, ...], ...]
 
+    def __post_init__(self) -> None:
+        if self.kind not in _PIECES:
+            raise ScheduleError(f"kind: {self.kind!r}; expected one of {', '.join(_PIECES)}")
+
     def __call__(self, progress: float) -> Scalar:
         """Return the value at ``progress`` epochs.
 

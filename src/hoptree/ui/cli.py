@@ -20,7 +20,7 @@ from hoptree.simulation import Simulation, simulate
 from hoptree.simulator.cluster import Cluster, WorkerSpec
 from hoptree.simulator.workload import Workload
 from hoptree.ui import workload_file
-from hoptree.ui.demo import demo_workload
+from hoptree.ui.demo import demo_workload, train_demo
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,11 +30,16 @@ def cli() -> None:
 
 
 @cli.command()
-def demo() -> None:
-    """Simulate a small study with shared prefixes, and draw who trained what.
+@click.option("--simulate", "simulated", is_flag=True, help="Only simulate, on a cluster that does not exist.")
+@click.option("--workers", default=None, type=int, help="Worker processes.  [default: one per core]")
+def demo(simulated: bool, workers: int | None) -> None:
+    """Train a small study on real handwritten digits; trials that begin alike are trained once.
 
     Example: hoptree demo
     """
+    if not simulated:
+        click.echo(train_demo(workers))
+        return
     workload, cluster = demo_workload()
     result = simulate(workload, cluster)
     alone = simulate(msgspec.structs.replace(workload, share=False), cluster)

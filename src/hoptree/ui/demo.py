@@ -1,7 +1,12 @@
-"""The study that ``hoptree demo`` shows."""
+"""The studies that ``hoptree demo`` shows: one trained for real, one simulated."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hoptree.core.errors import MissingExtraError
 from hoptree.core.schedules import Config, Value, multistep, warmup
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.workload import Workload
@@ -28,3 +33,56 @@ def demo_workload() -> tuple[Workload, Cluster]:
         state_bytes=50e6,
     )
     return workload, Cluster(workers=4, bandwidth=1e9)
+
+
+def train_demo(workers: int | None = None) -> str:
+    """Train four configs on scikit-learn's handwritten digits, and return what to tell."""
+    for package in ("torch", "sklearn"):
+        if find_spec(package) is None:
+            raise MissingExtraError(
+                f"demo: {package} is not installed; pip install 'hoptree[torch]' scikit-learn, or demo --simulate"
+            )
+    from sklearn.datasets import load_digits
+
+    from hoptree.data import Dataset
+    from hoptree.search.grid import Grid
+    from hoptree.search.space import choice
+    from hoptree.study import Study
+    from hoptree.trainers import Torch, accuracy
+
+    digits = load_digits()
+    study = Study(
+        "demo",
+        trainer=Torch(_net, loss=_loss, optimizer="adam", metrics={"accuracy": accuracy}),
+        data=Dataset.from_arrays(x=(digits.data / 16).astype("float32"), y=digits.target, partitions=4, valid=0.2),
+        space={
+            "lr": choice(3e-3, multistep(3e-3, at=[4], gamma=0.1)),
+            "width": choice(32, 128),
+            "batch_size": 64,
+        },
+        search=Grid(epochs=6),
+        maximize="accuracy",
+    )
+    results = study.run(workers)
+    best = results.best
+    return "\n".join(
+        [
+            *(str(trial) for trial in results.trials),
+            f"Best: {best}",
+            f"Its fingerprint: {best.fingerprint}",
+            f"Work: {results.savings}",
+            f"States and journal: {Path('.hoptree').absolute()}. Run it again: it trains nothing.",
+        ]
+    )
+
+
+def _net(hp: Any) -> Any:
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(64, hp["width"]), nn.ReLU(), nn.Linear(hp["width"], 10))
+
+
+def _loss(output: Any, target: Any) -> Any:
+    from torch import nn
+
+    return nn.functional.cross_entropy(output, target)
