@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -58,7 +59,10 @@ class Session:
     def run(self, workers: int) -> Savings:
         """Train what is missing; an interrupt lets what runs end, and the study goes on another time."""
         owed = self._fold()
-        if owed or self._engine.live:
+        slots = slots_of(self._store.folder, self._lease.study)
+        if not owed and not self._engine.live:
+            shutil.rmtree(slots, ignore_errors=True)  # a driver killed at the very end leaves them
+        else:
             backend = self._backend = LocalBackend(
                 self._trainer,
                 self._data,
@@ -66,7 +70,7 @@ class Session:
                 self._engine.plan,
                 workers=workers,
                 seed=self._seed,
-                slots=_slots(self._store.folder, self._lease.study),
+                slots=slots,
                 begun=self._begun,
             )
             first = [*self._reconcile(backend), *owed]
@@ -172,7 +176,7 @@ class Session:
         return final
 
 
-def _slots(store: Path, study: str) -> Path:
+def slots_of(store: Path, study: str) -> Path:
     """Return the folder of a study's slots, the same for every driver, so that a killed one's states are found."""
     memory = Path("/dev/shm")  # noqa: S108 the name is ours alone by user, store and study
     home = memory if memory.is_dir() else Path(gettempdir())

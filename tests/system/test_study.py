@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import hoptree as ht
+from hoptree.session import slots_of
 
 PROGRAM = Path(__file__).with_name("digits_study.py")
 
@@ -95,8 +96,7 @@ def test_killed_and_resumed_studies_give_the_same_bits(tmp_path: Path, reference
 def test_fifty_kills(tmp_path: Path, reference: dict[str, Any], seed: int) -> None:
     result = kill_and_resume(tmp_path, Random(seed), kills=5)
     assert result["fingerprints"] == reference["fingerprints"]
-    slots = [path for path in Path("/dev/shm").iterdir() if path.name.startswith(f"hoptree-{os.getuid()}-")]
-    assert not slots
+    assert not slots_of(tmp_path / ".hoptree", "digits").exists()
 
 
 def tiny_study(folder: Path, model: Any, **options: Any) -> ht.Study:
