@@ -14,7 +14,7 @@ from hoptree.backends.local import DrainedError, LocalBackend
 from hoptree.core.actions import Action, EndTrial, Report
 from hoptree.core.engine import Engine
 from hoptree.core.events import Event, Metrics, StateLost, WorkerLost
-from hoptree.core.lineage import digest
+from hoptree.core.lineage import digest, seed_of
 from hoptree.core.plan import Place, Trial
 from hoptree.core.settings import Settings
 from hoptree.drive import drive
@@ -153,8 +153,8 @@ class Session:
         if trial.final is not None:
             node, unit = trial.final
             key = digest(node.key, unit)
-            first = self._engine.plan.way(trial, unit)[0][0]
-            initial, seed = first.values.at(0.0), int(digest(first.key, "build")[:16], 16) >> 1
+            origin = node.origin
+            initial, seed = origin.values.at(0.0), seed_of(origin.key, "build")
 
         def fingerprint() -> str:
             from hoptree.store import fingerprint as of_arrays

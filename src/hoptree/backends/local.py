@@ -31,8 +31,8 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hoptree.core.lineage import digest
-from hoptree.core.plan import Node, Plan
+from hoptree.core.lineage import digest, seed_of
+from hoptree.core.plan import Plan
 from hoptree.worker.__main__ import SetUp
 from hoptree.worker.messages import (
     Command,
@@ -131,7 +131,6 @@ class LocalBackend:
         self._left = self._reader.keys()  # what an earlier driver left, if it was killed
         self.bytes_hopped = 0
         self.units = 0
-        self.unit_seconds: list[float] = []
 
     # --- the backend's four calls -----------------------------------------------------------------------
 
@@ -239,18 +238,15 @@ class LocalBackend:
                     self.bytes_hopped += source.size
             else:  # made by the run ahead of it, on the same worker
                 key = digest(self._plan.nodes[action.source].key, action.unit)
-        shuffle = int(digest(self._seed, "shuffle", action.epoch, action.partition)[:16], 16) >> 1
+        shuffle = seed_of(self._seed, "shuffle", action.epoch, action.partition)
         self._send(action.worker, action.run, Train(action, slot, key, initial, build_seed, shuffle))
 
     def _origin(self, number: int) -> tuple[dict[str, Scalar], int]:
         """Return the values with which a lineage began, and the seed its model was built with."""
         found = self._origins.get(number)
         if found is None:
-            node: Node = self._plan.nodes[number]
-            while node.start:
-                assert node.parent is not None
-                node = node.parent
-            found = self._origins[number] = (node.values.at(0.0), int(digest(node.key, "build")[:16], 16) >> 1)
+            origin = self._plan.nodes[number].origin
+            found = self._origins[number] = (origin.values.at(0.0), seed_of(origin.key, "build"))
         return found
 
     # --- workers ----------------------------------------------------------------------------------------
@@ -297,12 +293,11 @@ class LocalBackend:
                 process.ready = True
                 self._stillborn = 0
                 return [WorkerJoined(name, tuple(range(self._dataset.partitions)))]
-            case Trained(run, slot, key, size, seconds):
+            case Trained(run, slot, key, size):
                 action = self._runs[run]
                 assert isinstance(action, RunUnit)
                 self._stored[action.node, action.unit + 1] = Stored(key, slot, name, size)
                 self.units += 1
-                self.unit_seconds.append(seconds)
                 if not action.evaluate:
                     self._over(process, run)
                 return [UnitFinished(run, name)]

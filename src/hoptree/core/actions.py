@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from hoptree.core.events import Metrics
-from hoptree.core.lineage import Values, digest
+from hoptree.core.lineage import Values, seed_of
 
 Ending: TypeAlias = Literal["complete", "stopped", "failed"]
 
@@ -39,7 +39,7 @@ class RunUnit(_Action, frozen=True):
     @property
     def seed(self) -> int:
         """The unit's random seed (63 bits), a function of its lineage only."""
-        return int(digest(self.key, self.unit)[:16], 16) >> 1
+        return seed_of(self.key, self.unit)
 
 
 class Evaluate(_Action, frozen=True):

@@ -126,6 +126,11 @@ def digest(*parts: object) -> str:
     return blake2b("\x1f".join(map(str, parts)).encode(), digest_size=16).hexdigest()
 
 
+def seed_of(*parts: object) -> int:
+    """Return a random seed of 63 bits that follows from the parts."""
+    return int(digest(*parts)[:16], 16) >> 1
+
+
 _ABSENT = Form("absent", "", ())
 _SNAP = 1e-9  # a milestone this close to a unit's edge lies on it: no step of the unit falls in between
 

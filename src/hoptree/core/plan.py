@@ -78,6 +78,14 @@ class Node:
         self.todo = 0
         self.cursors: list[Cursor] = []
 
+    @property
+    def origin(self) -> Node:
+        """The node in which its lineages begin: its values and key are what the untrained model is built from."""
+        node = self
+        while node.start > 0 and node.parent is not None:
+            node = node.parent
+        return node
+
     def __repr__(self) -> str:
         return f"node {self.id}"
 

@@ -8,7 +8,7 @@ from typing import final
 
 from hoptree.core.demand import Demand
 from hoptree.core.errors import WorkloadError
-from hoptree.core.plan import Cursor, Node
+from hoptree.core.plan import Cursor
 from hoptree.core.settings import Settings
 
 
@@ -121,14 +121,14 @@ class Planned(Policy):
         """Return when the schedule has the unit begin, epoch after epoch."""
         if cursor not in self._cursors:
             self._cursors = [c for c in self._cursors if not c.stale] + [cursor]
-        starts = self._starts.get(_first_node(cursor.node).key)
+        starts = self._starts.get(cursor.node.origin.key)
         if starts is None:
             return float("inf")
         return cursor.unit // len(starts) * self._length + starts[partition]
 
     def admits(self, cursor: Cursor, partition: int) -> bool:
         """Return whether the unit is the next of its lineage, and no other has to visit the partition before it."""
-        starts = self._starts.get(_first_node(cursor.node).key)
+        starts = self._starts.get(cursor.node.origin.key)
         if starts is None:
             return True
         left = [(start, p) for p, start in enumerate(starts) if not cursor.order >> p & 1]
@@ -139,7 +139,7 @@ class Planned(Policy):
 
     def _turn(self, cursor: Cursor, partition: int) -> tuple[float, float, int]:
         """Return the epoch, the start and the place at which a lineage visits the partition next."""
-        key = _first_node(cursor.node).key
+        key = cursor.node.origin.key
         starts = self._starts.get(key)
         if starts is None:
             return float("inf"), 0.0, 0
@@ -164,9 +164,3 @@ def make_policy(settings: Settings, demand: Demand, pace: Sequence[float]) -> Po
 
 POLICIES = ("longest-path", "random", "breadth-first", "most-children")
 _MASK = (1 << 64) - 1
-
-
-def _first_node(node: Node) -> Node:
-    while node.start > 0 and node.parent is not None:
-        node = node.parent
-    return node

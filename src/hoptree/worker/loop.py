@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import queue
 import threading
-import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -129,7 +128,6 @@ class Loop:
         from hoptree.trainers.base import UnitSpec
 
         action = command.action
-        began = time.perf_counter()
         resident = self._restore(command.initial, command.build_seed, command.slot, command.source_key)
         unit = UnitSpec(
             action.values,
@@ -146,7 +144,7 @@ class Loop:
         slot = self._writer.write(key, state.arrays, state.meta)
         resident.key = key
         size = sum(array.nbytes for array in state.arrays.values())
-        self._say(Trained(action.run, slot, key, size, time.perf_counter() - began))
+        self._say(Trained(action.run, slot, key, size))
         if action.evaluate:
             values = action.values.at((action.unit + 1) / self._dataset.partitions)
             self._evaluate(action.run, resident.model, values)

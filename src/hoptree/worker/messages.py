@@ -63,7 +63,6 @@ class Trained(_Message, frozen=True):
     slot: str
     key: str
     size: int
-    seconds: float
 
 
 class Judged(_Message, frozen=True):
