@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -10,6 +9,7 @@ import msgspec
 
 from hoptree.core.events import Metrics
 from hoptree.core.schedules import Config
+from hoptree.search.protocol import Goal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,11 +83,10 @@ class TrialResult:
 class Results:
     """All trials of a study."""
 
-    def __init__(self, trials: Sequence[TrialResult], goal: str, maximize: bool, savings: Savings) -> None:
+    def __init__(self, trials: Sequence[TrialResult], goal: Goal, savings: Savings) -> None:
         self.trials = list(trials)
         self.savings = savings
         self._goal = goal
-        self._sign = -1.0 if maximize else 1.0
 
     @property
     def best(self) -> TrialResult:
@@ -95,11 +94,7 @@ class Results:
         complete = [trial for trial in self.trials if trial.state == "complete"]
         if not complete:
             raise LookupError("no trial is complete; see trials[…].error for what went wrong")
-        return min(complete, key=lambda trial: (*self._rank(trial), trial.number))
-
-    def _rank(self, trial: TrialResult) -> tuple[bool, float]:
-        value = trial.metrics.get(self._goal, math.nan)
-        return (True, 0.0) if math.isnan(value) else (False, self._sign * value)
+        return min(complete, key=lambda trial: (self._goal.loss(trial.metrics), trial.number))
 
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame, one row per trial."""

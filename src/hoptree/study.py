@@ -10,7 +10,7 @@ from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.lineage import digest
 from hoptree.core.settings import Order, Settings
 from hoptree.results import Results
-from hoptree.search.grid import Grid
+from hoptree.search.protocol import Goal, Procedure
 from hoptree.search.space import Space
 from hoptree.session import Session
 
@@ -35,7 +35,7 @@ class Study:
         trainer: Trainer,
         data: Dataset,
         space: Space,
-        search: Grid,
+        search: Procedure,
         maximize: str | None = None,
         minimize: str | None = None,
         seed: int = 0,
@@ -54,13 +54,12 @@ class Study:
         self._data = data
         self._space = space
         self._search = search
-        self._goal = maximize or minimize or ""
-        self._maximize = maximize is not None
+        self._goal = Goal(maximize or minimize or "", maximize is not None)
         self._seed = seed
         self._store = Path(store)
         self._share = share
         self._settings = Settings(data.partitions, order)
-        search.search(space)  # refuses what cannot be searched, before anything runs
+        search.search(space, self._goal, seed)  # refuses what cannot be searched, before anything runs
 
     def run(self, workers: int | None = None, *, accept_changes: bool = False) -> Results:
         """Train what is missing, and return what was found; a finished study trains nothing.
@@ -81,14 +80,14 @@ class Study:
                 lease,
                 trainer=self._trainer,
                 data=self._data,
-                search=self._search.search(self._space),
+                search=self._search.search(self._space, self._goal, self._seed),
                 settings=self._settings,
                 root=self.root,
                 seed=self._seed,
                 share=self._share,
             )
             savings = session.run(count)
-            return Results(session.trials(), self._goal, self._maximize, savings)
+            return Results(session.trials(), self._goal, savings)
 
     def _check_unchanged(self, store: Store, accept: bool) -> None:
         spec = self._spec()
@@ -109,7 +108,7 @@ class Study:
             "data": self._data.fingerprint,
             "space": {name: str(value) for name, value in self._space.items()},
             "search": repr(self._search),
-            "goal": f"{'maximize' if self._maximize else 'minimize'} {self._goal}",
+            "goal": f"{'maximize' if self._goal.maximize else 'minimize'} {self._goal.metric}",
             "seed": self._seed,
             "order": self._settings.order,
             "share": self._share,

@@ -8,7 +8,7 @@ import msgspec
 
 from hoptree.core.errors import WorkloadError
 from hoptree.search.fixed import Fixed
-from hoptree.search.protocol import Search
+from hoptree.search.protocol import Goal, Search
 from hoptree.search.space import Space, grid
 
 
@@ -25,6 +25,6 @@ class Grid(msgspec.Struct, frozen=True):
         if self.every < 0:
             raise WorkloadError(f"every: {self.every}; expected 0 (only at the end) or a number of epochs")
 
-    def search(self, space: Space) -> Search:
+    def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""
         return Fixed(list(grid(space)), self.epochs, self.every)

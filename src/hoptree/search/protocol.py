@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
 from hoptree.core.actions import EndTrial, Report
+from hoptree.core.events import Metrics
 from hoptree.core.schedules import Config
+
+if TYPE_CHECKING:
+    from hoptree.search.space import Space
 
 
 class Train(msgspec.Struct, frozen=True):
@@ -45,6 +50,24 @@ class Stop(msgspec.Struct, frozen=True):
 Decision: TypeAlias = Train | Branch | Extend | Stop
 
 
+class Goal(msgspec.Struct, frozen=True):
+    """The metric that decides, and its direction, which is never guessed."""
+
+    metric: str
+    maximize: bool
+
+    def loss(self, metrics: Metrics) -> float:
+        """Return how bad metrics are: lower is better, and infinite for what is missing or no number.
+
+        >>> Goal("accuracy", maximize=True).loss({"accuracy": 0.9})
+        -0.9
+        """
+        value = metrics.get(self.metric, math.nan)
+        if math.isnan(value):
+            return math.inf
+        return -value if self.maximize else value
+
+
 class Search(Protocol):
     """Proposes trials and grants them budget."""
 
@@ -54,4 +77,24 @@ class Search(Protocol):
 
     def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
         """Take a report or the end of a trial in, and return what follows from it."""
+        ...
+
+
+class Sampler(Protocol):
+    """A source of configs: the n-th that it gives is its config n, counted from 0."""
+
+    def ask(self) -> Config | None:
+        """Return the next config; None when there is none left."""
+        ...
+
+    def tell(self, config: int, epoch: int, loss: float) -> None:
+        """Learn how bad a config was after an epoch: lower is better, infinite for one that failed."""
+        ...
+
+
+class Procedure(Protocol):
+    """A search as a user writes it down: its settings, before it knows what it searches."""
+
+    def search(self, space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search over a space; the same arguments give the same search."""
         ...
