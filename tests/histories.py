@@ -13,7 +13,9 @@ from hoptree.core.engine import Engine
 from hoptree.core.events import (
     Event,
     StateEvaluated,
+    StateKept,
     StateLost,
+    StateReleased,
     TrialAsked,
     TrialBranched,
     TrialExtended,
@@ -183,9 +185,11 @@ class History:
             spot = random.choice(self.stored)
             self.stored.remove(spot)
             self.tell(StateLost(*spot))
-        elif choice < 0.88:
+        elif choice < 0.87 and self.stored:
+            self.tell(random.choice([StateKept, StateKept, StateReleased])(*random.choice(self.stored)))
+        elif choice < 0.89:
             self.tell(TrialStopped(random.randrange(self.trials)))
-        elif choice < 0.91:
+        elif choice < 0.92:
             number = random.randrange(self.trials)
             self.tell(TrialExtended(number, self.engine.trials[number].until + random.randint(0, 2)))
         elif choice < 0.94:

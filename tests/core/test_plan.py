@@ -107,9 +107,10 @@ def test_no_epochs_are_no_places():
 def test_a_trial_that_keeps_to_itself_has_a_tree_of_its_own_with_the_same_keys():
     plan = Plan(2)
     shared = plan.path(history({"lr": 0.1}), plan.root("r"), 4)
-    alone = plan.path(history({"lr": 0.1}), plan.root("r", alone=7), 4)
+    alone = plan.path(history({"lr": 0.1}), plan.root("r", "tiny/7"), 4)
     assert shared != alone
     assert [node.key for node in shared] == [node.key for node in alone]
+    assert shared[0].state_key(1) != alone[0].state_key(1)
 
 
 def test_a_plan_refuses_an_epoch_of_no_partitions_and_costs_that_cannot_be():

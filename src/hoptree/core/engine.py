@@ -19,7 +19,9 @@ from hoptree.core.errors import ProtocolError, WorkloadError
 from hoptree.core.events import (
     Event,
     StateEvaluated,
+    StateKept,
     StateLost,
+    StateReleased,
     TrialAsked,
     TrialBranched,
     TrialExtended,
@@ -104,6 +106,8 @@ class Engine:
                 self._worker_lost(event)
             case StateLost():
                 self._state_lost(event)
+            case StateKept() | StateReleased():
+                self._state_kept(event)
             case _:
                 assert_never(event)
         self._settle()
@@ -327,6 +331,18 @@ class Engine:
             self._trials.want_again(state)
             self.states.release(state)
 
+    def _state_kept(self, event: StateKept | StateReleased) -> None:
+        """Take in what the store keeps for its own reasons; a state that is gone cannot be kept."""
+        if not 0 <= event.node < len(self.plan.nodes):
+            raise self._impossible(event, f"node {event.node} is not in the plan")
+        state = self.plan.nodes[event.node].states.get(event.unit)
+        if state is None:
+            return
+        if isinstance(event, StateKept):
+            self.states.keep(state)
+        else:
+            self.states.let_go(state)
+
     def _evaluate_again(self, state: State) -> None:
         """After an evaluation came to nothing: once more, or train the state again if it is gone."""
         if state.unit not in state.node.requests:
@@ -414,7 +430,7 @@ class Engine:
             "nodes": [
                 (
                     node.id, node.key, list(node.stops), dict(node.counts), node.waiting, node.todo,
-                    sorted((s.unit, s.home, s.order, s.users) for s in node.states.values()),
+                    sorted((s.unit, s.home, s.order, s.users, s.kept) for s in node.states.values()),
                     sorted(node.reports.items()), sorted(node.attempts.items()),
                     [
                         (c.unit, c.order, c.partition, c.peak, c.sequence, c.held, [r.number for r in c.runs])

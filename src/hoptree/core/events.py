@@ -116,6 +116,20 @@ class StateLost(_Event, frozen=True):
     unit: int
 
 
+class StateKept(_Event, frozen=True):
+    """The store keeps a state although nothing may need it any more: an ancestor to go on from after a loss."""
+
+    node: int
+    unit: int
+
+
+class StateReleased(_Event, frozen=True):
+    """The store keeps a state no longer; it is dropped once nothing else needs it."""
+
+    node: int
+    unit: int
+
+
 Event: TypeAlias = (
     UnitFinished
     | StateEvaluated
@@ -129,4 +143,6 @@ Event: TypeAlias = (
     | WorkerDrained
     | WorkerLost
     | StateLost
+    | StateKept
+    | StateReleased
 )

@@ -27,7 +27,9 @@ from hoptree.core.errors import InvariantError
 from hoptree.core.events import (
     Event,
     StateEvaluated,
+    StateKept,
     StateLost,
+    StateReleased,
     TrialAsked,
     TrialBranched,
     TrialExtended,
@@ -59,6 +61,7 @@ class Witness:
         self._will_visit: dict[int, tuple[int, ...]] = {}  # by run
         self._chained: set[int] = set()  # runs that wait for the state of the run ahead of them
         self._cancelled: set[int] = set()
+        self._kept: set[Spot] = set()
         self._asked: set[tuple[int, int]] = set()  # trials and the epochs they were granted
         self._reported: set[tuple[int, int]] = set()
         self._ways: dict[tuple[int, int], list[Spot]] = {}
@@ -100,6 +103,11 @@ class Witness:
                 self._leave(number, worker)
             case StateLost(node, unit):
                 self._visited.pop((node, unit), None)
+                self._kept.discard((node, unit))
+            case StateKept(node, unit):
+                self._kept |= {(node, unit)} & self._visited.keys()
+            case StateReleased(node, unit):
+                self._kept.discard((node, unit))
             case TrialAsked() | TrialBranched() | TrialExtended():
                 self._asked.add((event.trial, event.until))
             case _:
@@ -186,6 +194,7 @@ class Witness:
 
     def _check_drop(self, spot: Spot) -> None:
         coming, evaluated = self._coming(), self._under_evaluation()
+        self._expect(spot not in self._kept, 7, f"state {spot} is dropped though the store keeps it")
         self._expect(spot not in evaluated, 7, f"state {spot} is dropped while it is evaluated")
         for queue in self._queues.values():
             for run in queue:

@@ -27,19 +27,20 @@ Cost: TypeAlias = Callable[[Values], float]
 class State:
     """A stored state: where it stands in the plan, which worker made it, and what needs it."""
 
-    __slots__ = ("home", "node", "order", "unit", "users")
+    __slots__ = ("home", "kept", "node", "order", "unit", "users")
 
     def __init__(self, node: Node, unit: int, home: str, order: int) -> None:
         self.node = node
         self.unit = unit
         self.home = home
         self.order = order  # strict: where the epoch's rotation began; free: bits of the partitions visited
-        self.users = 0  # cursors, evaluations and finished trials that need it
+        self.users = 0  # cursors, evaluations and finished trials that need it; the store, while it keeps it
+        self.kept = False
 
     @property
     def key(self) -> str:
-        """The name under which it is stored, equal in every study."""
-        return digest(self.node.key, self.unit)
+        """The name under which it is stored."""
+        return self.node.state_key(self.unit)
 
     def __repr__(self) -> str:
         return f"state ({self.node.id}, {self.unit})"
@@ -50,16 +51,20 @@ class Node:
     """A run of units that share one set of forms: the first is ``start``, the last is not fixed."""
 
     __slots__ = (
-        "attempts", "best", "children", "cost", "counts", "cursors", "finals", "id", "key", "lost", "parent",
-        "reports", "requests", "rotation", "start", "states", "stops", "todo", "values", "waiters", "waiting",
+        "attempts", "best", "children", "cost", "counts", "cursors", "finals", "id", "key", "lane", "lost",
+        "parent", "reports", "requests", "rotation", "start", "states", "stops", "todo", "values", "waiters",
+        "waiting",
     )  # fmt: skip
 
-    def __init__(self, number: int, parent: Node | None, start: int, values: Values, name: str) -> None:
+    def __init__(
+        self, number: int, parent: Node | None, start: int, values: Values, name: str, lane: str = ""
+    ) -> None:
         self.id = number
         self.parent = parent
         self.start = start
         self.values = values
         self.key = name
+        self.lane = lane  # "": shared by all; else the trial that has a tree of its own
         self.cost = 1.0
         self.rotation = 0
         self.children: dict[tuple[int, Values], Node] = {}
@@ -85,6 +90,10 @@ class Node:
         while node.start > 0 and node.parent is not None:
             node = node.parent
         return node
+
+    def state_key(self, unit: int) -> str:
+        """Return the name of the state after a unit: equal in every study, but for trials that share nothing."""
+        return digest(self.key, unit, self.lane) if self.lane else digest(self.key, unit)
 
     def __repr__(self) -> str:
         return f"node {self.id}"
@@ -178,6 +187,11 @@ class Trial:
         """How far it was trained or is to be: what it was granted, or what it had reported when it was given up."""
         return self.reached if self.ending in ("stopped", "failed") else self.until
 
+    @property
+    def lane(self) -> str:
+        """The tree in which it is trained: the one that all share, or its own."""
+        return f"{self.study}/{self.number}" if self.alone else ""
+
     def __repr__(self) -> str:
         return f"trial {self.number}"
 
@@ -219,16 +233,19 @@ class Plan:
             raise WorkloadError(f"partitions: {partitions}; an epoch needs at least one partition")
         self.partitions = partitions
         self.nodes: list[Node] = []
-        self.roots: dict[tuple[str, int], Node] = {}
+        self.roots: dict[tuple[str, str], Node] = {}
         self._cost = cost
 
-    def root(self, fingerprint: str, alone: int = -1) -> Node:
-        """Return where lineages from this fingerprint begin; ``alone`` gives a trial a tree of its own."""
-        node = self.roots.get((fingerprint, alone))
+    def root(self, fingerprint: str, lane: str = "") -> Node:
+        """Return where lineages from this fingerprint begin; a ``lane`` gives a trial a tree of its own.
+
+        Keys, and so seeds and bits, are those of the shared tree; only its states have names of their own.
+        """
+        node = self.roots.get((fingerprint, lane))
         if node is None:
-            node = Node(len(self.nodes), None, 0, Values(()), digest(fingerprint, self.partitions))
+            node = Node(len(self.nodes), None, 0, Values(()), digest(fingerprint, self.partitions), lane)
             self.nodes.append(node)
-            self.roots[fingerprint, alone] = node
+            self.roots[fingerprint, lane] = node
         return node
 
     def places(self, phases: History, root: Node, epochs: Iterable[int]) -> list[Place]:
@@ -250,7 +267,7 @@ class Plan:
         return path
 
     def _add(self, parent: Node, start: int, values: Values) -> Node:
-        node = Node(len(self.nodes), parent, start, values, key(parent.key, start, values))
+        node = Node(len(self.nodes), parent, start, values, key(parent.key, start, values), parent.lane)
         node.rotation = int(node.key[:8], 16) % self.partitions
         if self._cost is not None:
             node.cost = self._cost(values)
@@ -309,7 +326,7 @@ class Plan:
 
     def way(self, trial: Trial, units: int) -> list[tuple[Node, int]]:
         """Return the nodes that a trial's first units pass, each with the unit at which it is left."""
-        root = self.root(trial.root, trial.number if trial.alone else -1)
+        root = self.root(trial.root, trial.lane)
         path = self.path(trial.history, root, units)
         return list(zip(path, [*(node.start for node in path[1:]), units][: len(path)], strict=True))
 

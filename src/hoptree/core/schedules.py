@@ -330,7 +330,7 @@ _EVALUATE: dict[str, Callable[..., Any]] = {
 def _number(field: str, value: float) -> float:
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
-        raise ScheduleError(f"{field}: {value!r}; expected a finite number")
+        raise ScheduleError(f"{field}: {value!r}; expected a finite number of at most {_LARGEST:g}")
     return value + 0.0 if isinstance(value, float) else value  # -0.0 and 0.0 are one value
 
 

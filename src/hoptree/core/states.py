@@ -11,7 +11,7 @@ from hoptree.core.plan import Node, State, Trial
 
 @final
 class States:
-    """Counts the users of every state: cursors, evaluations, and trials that ended with it."""
+    """Counts the users of every state: cursors, evaluations, trials that ended with it, and the store."""
 
     def __init__(self, actions: list[Action]) -> None:
         self._actions = actions
@@ -34,6 +34,19 @@ class States:
         """Note that a state is gone; while a run that began from it is under way, it may come back."""
         del state.node.states[state.unit]
         state.node.lost[state.unit] = state
+        self.let_go(state)
+
+    def keep(self, state: State) -> None:
+        """Let the store be a user of a state."""
+        if not state.kept:
+            state.kept = True
+            state.users += 1
+
+    def let_go(self, state: State) -> None:
+        """Let the store be a user no longer."""
+        if state.kept:
+            state.kept = False
+            self.release(state)
 
     def release(self, state: State) -> None:
         """Take one user away; the last one's going drops the state."""

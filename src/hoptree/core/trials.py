@@ -141,7 +141,7 @@ class Trials:
         self._grant(trial, until)
 
     def _root(self, trial: Trial) -> Node:
-        return self._plan.root(trial.root, trial.number if trial.alone else -1)
+        return self._plan.root(trial.root, trial.lane)
 
     def _grant(self, trial: Trial, until: int) -> None:
         """Open the requests of a trial up to an epoch; those with results are answered at once."""
