@@ -30,9 +30,9 @@ def drive(
     Every event passes through here once, so this is where a journal or a checker listens: a watch gets the
     event, its time, whether more of the same moment follow, and the actions.
     """
-    backend.start()
     now = 0.0
     try:
+        backend.start()
         inbox: deque[Event] = deque(tuner.start() if first is None else first)
         while True:
             while inbox:

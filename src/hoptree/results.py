@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 
+from hoptree.core.engine import Engine
 from hoptree.core.events import Metrics
+from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
+from hoptree.record import Record
 from hoptree.search.protocol import Goal
+from hoptree.solo import Soloist
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from hoptree.store.states import StateStore
+    from hoptree.trainers.base import ModelState
+
+log = logging.getLogger("hoptree")
 
 
 class Savings(msgspec.Struct, frozen=True):
@@ -25,6 +35,20 @@ class Savings(msgspec.Struct, frozen=True):
     merge_rate: float
     bytes_hopped: int
 
+    @classmethod
+    def count(cls, engine: Engine, units: int, bytes_hopped: int) -> Savings:
+        """Return what trials asked for against the units that were trained for them now."""
+        partitions = engine.settings.partitions
+        work = engine.plan.work(engine.trials.values())
+        return cls(
+            epochs_asked=work.asked / partitions,
+            epochs_trained=units / partitions,
+            epochs_shared=(work.asked - work.unique) / partitions,
+            epochs_reused=max(0, work.unique - units) / partitions,
+            merge_rate=work.merge_rate,
+            bytes_hopped=bytes_hopped,
+        )
+
     def __str__(self) -> str:
         return (
             f"{self.epochs_asked:g} epochs asked, {self.epochs_trained:g} trained, {self.epochs_shared:g} shared, "
@@ -34,25 +58,22 @@ class Savings(msgspec.Struct, frozen=True):
 
 @final
 class TrialResult:
-    """One trial: what it was, how it ended, and its curve."""
+    """One trial: what it was, how it ended, and its curve.
 
-    def __init__(
-        self,
-        number: int,
-        config: Config,
-        state: str,
-        curve: dict[int, Metrics],
-        error: str,
-        fingerprint: Callable[[], str],
-        load: Callable[[], Any],
-    ) -> None:
-        self.number = number
-        self.config = config
-        self.state = state
-        self.curve = curve
-        self.error = error
-        self._fingerprint = fingerprint
-        self._load = load
+    Its weights are in the store. Should they be gone or damaged, they are trained again, alone in this process,
+    when they are asked for: the same bits come out.
+    """
+
+    def __init__(self, trial: Trial, record: Record, states: StateStore, soloist: Soloist | None) -> None:
+        self.number = trial.number
+        self.config: Config = dict(trial.history[-1].config)
+        self.state = trial.ending or "running"
+        self.curve: dict[int, Metrics] = record.curves.get(trial.number, {})
+        self.error = trial.reason
+        self._trial = trial
+        self._place = record.place(trial)
+        self._states = states
+        self._soloist = soloist
 
     @property
     def epochs(self) -> int:
@@ -67,11 +88,45 @@ class TrialResult:
     @property
     def fingerprint(self) -> str:
         """SHA-256 over the state's arrays in name order: equal fingerprints are equal weights and optimizer."""
-        return self._fingerprint()
+        from hoptree.store import fingerprint
+
+        arrays = self._stored()
+        return fingerprint(self._again()[1].arrays if arrays is None else arrays[0])
 
     def load(self) -> Any:
         """Return the trained model."""
-        return self._load()
+        from hoptree.trainers.base import ModelState
+
+        soloist = self._needed()
+        stored = self._stored()
+        if stored is None:
+            model, _ = self._again()
+        else:
+            model = soloist.untrained(self._trial)
+            soloist.trainer.load(model, ModelState(*stored))
+        return soloist.trainer.export(model)
+
+    def _stored(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        from hoptree.store import StateDamagedError, StateMissingError
+
+        if self._place is None:
+            raise LookupError(f"trial {self.number} has no state yet: it is {self.state} {self.error}".rstrip())
+        try:
+            return self._states.get(self._place.node.state_key(self._place.unit))
+        except (StateDamagedError, StateMissingError) as error:
+            log.warning("trial %s is trained again: %s", self.number, error)
+            return None
+
+    def _again(self) -> tuple[Any, ModelState]:
+        return self._needed().train(self._trial, self._states)
+
+    def _needed(self) -> Soloist:
+        if self._soloist is None:
+            raise LookupError(
+                f"trial {self.number}: its model needs the program that trained it; ask the study: "
+                "study.results().trials[…]"
+            )
+        return self._soloist
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self.config.items())

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from hoptree.backends.local import DrainedError, LocalBackend
 from hoptree.core.actions import Action, EndTrial, Report
-from hoptree.core.engine import Engine
-from hoptree.core.events import Event, Metrics, StateLost, WorkerLost
-from hoptree.core.lineage import digest, seed_of
-from hoptree.core.plan import Place, Trial
-from hoptree.core.settings import Settings
+from hoptree.core.events import Event, StateLost, TrialAsked, WorkerLost
+from hoptree.core.lineage import digest, history, segments
+from hoptree.core.schedules import Config, Scalar
 from hoptree.drive import drive
-from hoptree.results import Savings, TrialResult
-from hoptree.search.protocol import Search
+from hoptree.record import Record
+from hoptree.results import Savings
 from hoptree.search.tuner import Tuner
 
 if TYPE_CHECKING:
@@ -27,157 +25,118 @@ if TYPE_CHECKING:
     from hoptree.store import Lease, Store
     from hoptree.trainers.base import Trainer
 
+_TRIED = 4  # configs of which one has to pass rehearsal
+
 
 @final
 class Session:
     """Brings a study from where its journal ends to where no trial is left."""
 
-    def __init__(
-        self,
-        store: Store,
-        lease: Lease,
-        *,
-        trainer: Trainer,
-        data: Dataset,
-        search: Search,
-        settings: Settings,
-        root: str,
-        seed: int,
-        share: bool,
-    ) -> None:
+    def __init__(self, store: Store, lease: Lease, record: Record, tuner: Tuner) -> None:
         self._store = store
         self._lease = lease
-        self._trainer = trainer
-        self._data = data
-        self._seed = seed
-        self._engine = Engine(settings)
-        self._tuner = Tuner(search, study=lease.study, root=root, share=share)
-        self._curves: dict[int, dict[int, Metrics]] = {}
-        self._begun = 0.0
+        self._tuner = tuner
+        self.record = record
         self._backend: LocalBackend | None = None
 
-    def run(self, workers: int) -> Savings:
+    def run(
+        self, trainer: Trainer, data: Dataset, *, goal: str, seed: int, workers: int, unit_limit: float | None
+    ) -> Savings:
         """Train what is missing; an interrupt lets what runs end, and the study goes on another time."""
+        self._store.states.clean()
         owed = self._fold()
         slots = slots_of(self._store.folder, self._lease.study)
-        if not owed and not self._engine.live:
-            shutil.rmtree(slots, ignore_errors=True)  # a driver killed at the very end leaves them
+        engine = self.record.engine
+        if not owed and not engine.live:
+            for folder in slots:
+                shutil.rmtree(folder, ignore_errors=True)  # a driver killed at the very end leaves them
         else:
             backend = self._backend = LocalBackend(
-                self._trainer,
-                self._data,
+                trainer,
+                data,
                 self._store.states,
-                self._engine.plan,
+                engine.plan,
                 workers=workers,
-                seed=self._seed,
+                seed=seed,
                 slots=slots,
-                begun=self._begun,
+                begun=self.record.now,
+                rehearsal=(self._first_configs(owed), goal),
+                unit_limit=unit_limit,
+                alive=self._lease.renew,
             )
             first = [*self._reconcile(backend), *owed]
+            watches = [self._save, self._append, self.record.note]
             with suppress(DrainedError):
-                drive(self._engine, backend, self._tuner, [self._save, self._record], first)
+                drive(engine, backend, self._tuner, watches, first)
         return self._savings()
-
-    def trials(self) -> list[TrialResult]:
-        """Return every trial as it stands."""
-        return [self._result(trial) for trial in self._engine.trials.values()]
 
     # --- going on ---------------------------------------------------------------------------------------
 
     def _fold(self) -> list[Event]:
         """Rebuild engine and search from the journal; return what the search asked for and is not in it."""
         owed = self._tuner.start()
-        for entry in self._store.journal.read(self._lease.study):
-            self._begun = entry.now
-            if owed and entry.event == owed[0]:
+        for event, actions in self.record.replay(self._store.journal.read(self._lease.study)):
+            if owed and event == owed[0]:
                 owed.pop(0)
-            for action in self._engine.step(entry.event, entry.now, more=entry.more):
+            for action in actions:
                 if isinstance(action, Report | EndTrial):
-                    self._note(action)
                     owed.extend(self._tuner.tell(action))
         return owed
 
     def _reconcile(self, backend: LocalBackend) -> Iterator[Event]:
         """Tell the engine what has not outlived the last driver: its workers, and states that are nowhere."""
-        for name in list(self._engine.workers.by_name):
+        engine = self.record.engine
+        for name in list(engine.workers.by_name):
             yield WorkerLost(name)
-        for node in self._engine.plan.nodes:
+        for node in engine.plan.nodes:
             for state in list(node.states.values()):
-                if not backend.adopt(node.id, state.unit, state.key):
+                if not backend.adopt(state):
                     yield StateLost(node.id, state.unit)
+
+    def _first_configs(self, owed: Sequence[Event]) -> list[dict[str, Scalar]]:
+        """Return the values with which the next trials begin: some of each kind, if configs are of many."""
+        histories = [trial.history for trial in self.record.trials if trial.ending is None]
+        configs = [history[0].config for history in histories]
+        configs += [event.config for event in owed if isinstance(event, TrialAsked)]
+        step = max(1, len(configs) // _TRIED)
+        return [_beginning(dict(config)) for config in configs[::step][:_TRIED]]
 
     # --- while it runs ----------------------------------------------------------------------------------
 
     def _save(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
-        """Make the states that trials ended with durable, before the journal says that they ended."""
+        """Have the states that trials ended with saved, behind; one that is lost before is trained again."""
         assert self._backend is not None
         for action in actions:
             if isinstance(action, EndTrial) and action.ending == "complete":
-                node, unit = self._final(action.trial)
-                if unit in node.states:
-                    self._backend.save(node.id, unit)
+                final = self.record.engine.trials[action.trial].final
+                assert final is not None
+                if final.unit in final.node.states:
+                    self._backend.save(final.node.id, final.unit)
 
-    def _record(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+    def _append(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
         ends = any(isinstance(action, EndTrial) for action in actions)
         entry = (now, more, event)
         self._store.journal.append(self._lease.study, [entry], token=self._lease.token, durable=ends)
-        for action in actions:
-            if isinstance(action, Report | EndTrial):
-                self._note(action)
-
-    def _note(self, news: Report | EndTrial) -> None:
-        if isinstance(news, Report):
-            self._curves.setdefault(news.trial, {})[news.epoch] = dict(news.metrics)
 
     # --- what came of it --------------------------------------------------------------------------------
 
     def _savings(self) -> Savings:
-        partitions = self._engine.settings.partitions
-        work = self._engine.plan.work(self._engine.trials.values())
-        trained = self._backend.units if self._backend is not None else 0
-        return Savings(
-            epochs_asked=work.asked / partitions,
-            epochs_trained=trained / partitions,
-            epochs_shared=(work.asked - work.unique) / partitions,
-            epochs_reused=max(0, work.unique - trained) / partitions,
-            merge_rate=work.merge_rate,
-            bytes_hopped=self._backend.bytes_hopped if self._backend is not None else 0,
-        )
-
-    def _result(self, trial: Trial) -> TrialResult:
-        config = dict(trial.history[-1].config)
-        state = trial.ending or "running"
-        curve = self._curves.get(trial.number, {})
-        store, trainer = self._store.states, self._trainer
-        key, initial, seed = "", {}, 0
-        if trial.final is not None:
-            node, unit = trial.final
-            key = digest(node.key, unit)
-            origin = node.origin
-            initial, seed = origin.values.at(0.0), seed_of(origin.key, "build")
-
-        def fingerprint() -> str:
-            from hoptree.store import fingerprint as of_arrays
-
-            return of_arrays(store.get(key)[0])
-
-        def load() -> Any:
-            from hoptree.trainers.base import ModelState
-
-            model = trainer.build(initial, seed)
-            trainer.load(model, ModelState(*store.get(key)))
-            return trainer.export(model)
-
-        return TrialResult(trial.number, config, state, curve, trial.reason, fingerprint, load)
-
-    def _final(self, number: int) -> Place:
-        final = self._engine.trials[number].final
-        assert final is not None
-        return final
+        backend = self._backend
+        units, hopped = (0, 0) if backend is None else (backend.units, backend.bytes_hopped)
+        return Savings.count(self.record.engine, units, hopped)
 
 
-def slots_of(store: Path, study: str) -> Path:
-    """Return the folder of a study's slots, the same for every driver, so that a killed one's states are found."""
+def slots_of(store: Path, study: str) -> list[Path]:
+    """Return the folders of a study's slots, the fastest first.
+
+    They are the same for every driver, so that what a killed one left is found: in shared memory, and beside the
+    store for what does not fit there.
+    """
+    name = f"hoptree-{os.getuid()}-{digest(store, study)}"
     memory = Path("/dev/shm")  # noqa: S108 the name is ours alone by user, store and study
     home = memory if memory.is_dir() else Path(gettempdir())
-    return home / f"hoptree-{os.getuid()}-{digest(store, study)}"
+    return [home / name, store / "slots" / digest(study)]
+
+
+def _beginning(config: Config) -> dict[str, Scalar]:
+    return segments(history(config), partitions=1, units=1)[0].values.at(0.0)

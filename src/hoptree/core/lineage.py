@@ -131,6 +131,11 @@ def seed_of(*parts: object) -> int:
     return int(digest(*parts)[:16], 16) >> 1
 
 
+def shuffle_seed(seed: int, epoch: int, partition: int) -> int:
+    """Return what permutes the examples of a unit: the same in every trial of a study."""
+    return seed_of(seed, "shuffle", epoch, partition)
+
+
 _ABSENT = Form("absent", "", ())
 _SNAP = 1e-9  # a milestone this close to a unit's edge lies on it: no step of the unit falls in between
 

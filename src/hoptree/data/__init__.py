@@ -1,6 +1,6 @@
 """Datasets: shuffled once, cut into partitions, memory-mapped."""
 
 from hoptree.data.dataset import Dataset
-from hoptree.data.errors import DataError
+from hoptree.data.errors import DataChangedError, DataError
 
-__all__ = ["DataError", "Dataset"]
+__all__ = ["DataChangedError", "DataError", "Dataset"]

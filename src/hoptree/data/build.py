@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol, final
 
-from hoptree.data.errors import DataError
+from hoptree.data.errors import DataChangedError, DataError
 from hoptree.data.manifest import (
     NAME,
     VERSION,
@@ -162,7 +162,13 @@ def _occupied(target: Path, source: str) -> Path | None:
         return None
     if not (target / NAME).exists():
         raise DataError(f"to: {target} exists and is not a dataset; give a path that is free")
-    if read_manifest(target).source != source:
+    try:
+        holds = read_manifest(target).source
+    except DataChangedError as error:
+        raise DataError(
+            f"to: a damaged dataset is there; remove {target}, or give another path ({error})"
+        ) from error
+    if holds != source:
         raise DataError(f"to: {target} holds another dataset; give another path, or remove it first")
     return target
 

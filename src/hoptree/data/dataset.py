@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from hoptree.data.errors import DataError
-from hoptree.data.manifest import Column, DataFile, Manifest, checksum, read_manifest
+from hoptree.data.errors import DataChangedError, DataError
+from hoptree.data.manifest import NAME, Column, DataFile, Manifest, checksum, read_manifest
+from hoptree.data.maps import Maps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +34,7 @@ class Dataset:
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self._path = path
         self._manifest = manifest
+        self._maps = Maps(path, manifest.columns)
 
     @classmethod
     def from_arrays(
@@ -100,6 +102,32 @@ class Dataset:
         return cls._build(FileSource(folder_files(folder)), held_out, partitions, seed, to)
 
     @classmethod
+    def from_files(
+        cls,
+        files: Paths,
+        *,
+        partitions: int,
+        valid: float | Paths = 0.2,
+        seed: int = 0,
+        to: str | os.PathLike[str] | None = None,
+    ) -> Dataset:
+        """Build from any files that can be read, told apart by their endings; ``hoptree data build`` does this.
+
+        ``files`` is a path, a folder of Arrow and Parquet files, a glob, or a list of these, of Parquet, Arrow
+        and CSV files, all read in bounded memory; or one ``.npz`` file, whose arrays are the columns. ``valid`` is
+        a fraction, 0 for none, or other files.
+        """
+        from hoptree.data.sources import find_files, refuse_common, source_of
+
+        train = find_files(files)
+        held_out = _fraction(valid)
+        if held_out is None:
+            others = find_files(valid, "valid")  # type: ignore[arg-type]
+            refuse_common(train, others)
+            return cls._build(source_of(train), source_of(others), partitions, seed, to)
+        return cls._build(source_of(train), held_out, partitions, seed, to)
+
+    @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Dataset:
         """Open a dataset that was built before; the manifest and the files' sizes are checked, not their bytes."""
         folder = Path(path).absolute()
@@ -154,32 +182,41 @@ class Dataset:
         return 0 if self._manifest.valid is None else self._manifest.valid.rows
 
     def partition(self, index: int) -> dict[str, np.ndarray[Any, Any]]:
-        """Map a partition: numbers are read-only views of the file, text is copied into an array of objects."""
+        """Return a partition: numbers are read-only views of the file, which is mapped once and stays mapped.
+
+        That takes no memory of the process: the data is in the page cache, for as long as there is room. Text is
+        copied into an array of objects at every call, and not kept: no more than the caller holds is in memory.
+        """
         if not 0 <= index < self.partitions:
             raise DataError(f"partition: {index} given; this dataset has partitions 0 to {self.partitions - 1}")
-        return self._read(self._manifest.train[index])
+        return self._maps.read(self._manifest.train[index])
 
     def valid(self) -> dict[str, np.ndarray[Any, Any]] | None:
-        """Map validation data, or return None when there is none."""
-        return None if self._manifest.valid is None else self._read(self._manifest.valid)
+        """Return validation data as ``partition`` does, or None when there is none."""
+        return None if self._manifest.valid is None else self._maps.read(self._manifest.valid)
 
     def verify(self) -> None:
-        """Read every file and compare it with its checksum; DataError names the first that changed."""
+        """Read every file and compare it with its checksum; DataChangedError names the first that changed."""
         read_manifest(self._path)
-        for file in self._manifest.files:
+        self._compare(self._manifest.files)
+
+    def check(self) -> None:
+        """Refuse data that was changed: files written after the manifest are compared with their checksums.
+
+        That costs nothing for a folder that is as it was built, and one reading for one that was copied.
+        """
+        read_manifest(self._path)
+        built = (self._path / NAME).stat().st_mtime_ns
+        times = ((file, (self._path / file.name).stat().st_mtime_ns) for file in self._manifest.files)
+        self._compare([file for file, time in times if time > built])
+
+    def _compare(self, files: Iterable[DataFile]) -> None:
+        for file in files:
             if checksum(self._path / file.name) != file.checksum:
-                raise DataError(
+                raise DataChangedError(
                     f"{self._path / file.name}: was changed: its bytes do not fit the manifest's checksum; "
                     f"remove {self._path} and build the dataset again"
                 )
-
-    def _read(self, file: DataFile) -> dict[str, np.ndarray[Any, Any]]:
-        from hoptree.data.layout import read_file
-
-        path = self._path / file.name
-        if not path.exists() or path.stat().st_size != file.bytes:
-            raise DataError(f"{path}: missing or changed since the dataset was opened; build the dataset again")
-        return read_file(path, self.columns)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (str(self._path), self.fingerprint)

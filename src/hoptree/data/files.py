@@ -1,5 +1,4 @@
-# mypy: disable-error-code="import-untyped"
-"""Rows from Parquet and Arrow files, read batch by batch: never a whole file in memory.
+"""Rows from files, read batch by batch: never a whole file in memory.
 
 Memory needed is a batch (about 16 MiB) and, for Parquet, what its reader keeps of one row group.
 """
@@ -8,23 +7,18 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias, final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyarrow import ipc
-
-from hoptree.data.convert import columns_of, rows_of
+from hoptree.data.convert import rows_of
 from hoptree.data.errors import DataError
+from hoptree.data.formats import ARROW, PARQUET, inspect, read
 from hoptree.data.layout import row_bytes
 from hoptree.data.manifest import NAME, Column, checksum, digest, same_columns
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-PARQUET: Final = (".parquet", ".pq")
-ARROW: Final = (".arrow", ".feather", ".ipc", ".arrows")
 BATCH_BYTES: Final = 16 << 20
 BATCH_ROWS: Final = 1 << 14
 
@@ -41,7 +35,7 @@ class FileSource:
         self.columns: tuple[Column, ...] = ()
         first = paths[0]
         for path in paths:
-            rows, columns = _inspect(path)
+            rows, columns = inspect(path)
             if not rows:
                 continue
             if not self.rows:
@@ -55,7 +49,7 @@ class FileSource:
         step = BATCH_BYTES // max(1, sum(row_bytes(column) for column in self.columns))
         step = min(BATCH_ROWS, max(1, step))
         for path in self._paths:
-            for batch in _read(path, step):
+            for batch in read(path, step):
                 yield rows_of(batch.select(names), self.columns, str(path))
 
     def digest(self) -> str:
@@ -92,44 +86,3 @@ def folder_files(folder: object, what: str = "from_folder") -> list[Path]:
 def _nothing(what: str, where: str) -> list[Path]:
     suffixes = ", ".join(PARQUET if what == "from_parquet" else PARQUET + ARROW)
     raise DataError(f"{what}: no files found at {where}; expected files ending in {suffixes}, or a glob for them")
-
-
-def _inspect(path: Path) -> tuple[int, tuple[Column, ...]]:
-    """Return a file's row count and columns; of the rows only the first is read, for the shape of its lists."""
-    try:
-        if path.suffix in PARQUET:
-            with pq.ParquetFile(path) as file:
-                rows = file.metadata.num_rows
-                sample = next(file.iter_batches(1), None)
-        else:
-            rows, sample = 0, None
-            for batch in _arrow_batches(path):
-                sample = batch.slice(0, 1) if not rows else sample
-                rows += batch.num_rows
-    except (pa.ArrowInvalid, OSError) as error:
-        kind = "Parquet" if path.suffix in PARQUET else "Arrow IPC"
-        raise DataError(f"{path}: cannot be read as {kind} ({error})") from error
-    return rows, columns_of(sample, str(path)) if rows else ()
-
-
-def _read(path: Path, step: int) -> Iterator[Any]:
-    if path.suffix in PARQUET:
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            yield from file.iter_batches(step)
-        return
-    for batch in _arrow_batches(path):
-        for start in range(0, batch.num_rows, step):
-            yield batch.slice(start, step)
-
-
-def _arrow_batches(path: Path) -> Iterable[Any]:
-    """Yield the batches of an Arrow IPC file, or of a stream in a file, without reading them yet."""
-    with pa.memory_map(str(path)) as source:
-        magic = bytes(source.read(6))
-        source.seek(0)
-        if magic != b"ARROW1":
-            yield from ipc.open_stream(source)
-            return
-        file = ipc.open_file(source)
-        for index in range(file.num_record_batches):
-            yield file.get_batch(index)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from hoptree.data.errors import DataError
+from hoptree.data.errors import DataChangedError
 from hoptree.data.manifest import Column
 
 ALIGNMENT: Final = 64
@@ -52,13 +52,19 @@ def write_file(path: Path, columns: Sequence[Column], rows: int, buffers: Mappin
         _write(sink, schema, arrays)
 
 
-def read_file(path: Path, columns: Sequence[Column]) -> dict[str, np.ndarray[Any, Any]]:
-    """Map a data file. Numbers are read-only views of the map, text is copied into an array of strings."""
+def map_file(path: Path) -> Any:
+    """Map a data file and return its record batch; the map lives for as long as one of its buffers."""
     try:
-        with pa.memory_map(str(path)) as source:  # the map lives for as long as one of its buffers
-            batch = ipc.open_file(source).get_batch(0)
+        with pa.memory_map(str(path)) as source:
+            return ipc.open_file(source).get_batch(0)
     except pa.ArrowInvalid as error:
-        raise DataError(f"{path}: was changed: not an Arrow file ({error}); build the dataset again") from error
+        raise DataChangedError(
+            f"{path}: was changed: not an Arrow file ({error}); build the dataset again"
+        ) from error
+
+
+def values_of(batch: Any, columns: Sequence[Column]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return a mapped file's columns: numbers as read-only views of the map, text copied into arrays of strings."""
     return {column.name: _values(column, batch.column(column.name)) for column in columns}
 
 

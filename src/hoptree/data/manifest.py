@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from hoptree.data.errors import DataError
+from hoptree.data.errors import DataChangedError, DataError
 
 NAME: Final = "manifest.json"
 VERSION: Final = 1
@@ -153,7 +153,9 @@ def _parse(path: Path, text: bytes) -> Manifest:
     except msgspec.DecodeError as error:
         raise DataError(f"{path}: not a manifest of a dataset ({error}); build the dataset again") from None
     if manifest.sealed().fingerprint != manifest.fingerprint or len(manifest.train) != manifest.partitions:
-        raise DataError(f"{path}: was changed: its fingerprint does not fit its content; build the dataset again")
+        raise DataChangedError(
+            f"{path}: was changed: its fingerprint does not fit its content; build the dataset again"
+        )
     return manifest
 
 
@@ -162,10 +164,10 @@ def _check_size(folder: Path, file: DataFile) -> None:
     try:
         size = path.stat().st_size
     except FileNotFoundError:
-        raise DataError(
+        raise DataChangedError(
             f"{path}: missing; the manifest expects {file.bytes} bytes: build the dataset again"
         ) from None
     if size != file.bytes:
-        raise DataError(
+        raise DataChangedError(
             f"{path}: was changed: {size} bytes, but the manifest says {file.bytes}: build the dataset again"
         )

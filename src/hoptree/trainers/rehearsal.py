@@ -12,7 +12,7 @@ from hoptree.trainers.errors import Diverged
 EXAMPLES = 8  # enough for batch normalisation, few enough to take no time
 
 
-def rehearse(trainer: Trainer, values: Mapping[str, Scalar], train: Columns, valid: Columns) -> tuple[str, ...]:
+def rehearse(trainer: Trainer, values: Mapping[str, Scalar], train: Columns, valid: Columns | None) -> tuple[str, ...]:
     """Build, train and evaluate once on a few examples, and return the names of the metrics.
 
     Raises what the real run would raise for these values; a loss that is not a number is no such mistake, since
@@ -26,4 +26,6 @@ def rehearse(trainer: Trainer, values: Mapping[str, Scalar], train: Columns, val
         trainer.train(model, {name: column[:EXAMPLES] for name, column in train.items()}, unit)
     except Diverged:
         model = trainer.build(values, 0)
+    if valid is None:
+        return ()
     return tuple(trainer.evaluate(model, {name: column[:EXAMPLES] for name, column in valid.items()}, values))

@@ -8,9 +8,12 @@ import signal
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from hoptree.worker.loop import Loop
 
 
 class SetUp(msgspec.Struct, frozen=True):
@@ -24,7 +27,7 @@ class SetUp(msgspec.Struct, frozen=True):
     trainer: bytes
     dataset: str
     states: str
-    slots: str
+    slots: list[str]
 
 
 def main(descriptor: int) -> None:
@@ -37,6 +40,18 @@ def main(descriptor: int) -> None:
         os.environ[variable] = str(setup.threads)
     os.chdir(setup.folder)
     sys.path[:] = setup.paths
+    from hoptree.worker.messages import Refused, encode
+    from hoptree.worker.tracebacks import user_traceback
+
+    try:
+        loop = _loop(channel, setup)
+    except Exception as error:
+        channel.send_bytes(encode(Refused(user_traceback(error))))
+        sys.exit(1)
+    loop.serve()
+
+
+def _loop(channel: Connection[Any, Any], setup: SetUp) -> Loop:
     import cloudpickle
 
     from hoptree.data import Dataset
@@ -44,10 +59,8 @@ def main(descriptor: int) -> None:
     from hoptree.worker.loop import Loop
 
     trainer = cloudpickle.loads(setup.trainer)
-    loop = Loop(
-        channel, trainer, Dataset.open(setup.dataset), StateStore(Path(setup.states)), Path(setup.slots), setup.name
-    )
-    loop.serve()
+    slots = [Path(folder) for folder in setup.slots]
+    return Loop(channel, trainer, Dataset.open(setup.dataset), StateStore(setup.states), slots, setup.name)
 
 
 def _die_with(driver: int) -> None:

@@ -1,24 +1,25 @@
 """The one loop of a worker: restore, train, hand on, evaluate.
 
 A worker is warm: its data is mapped once, its models stay in memory and are reloaded in place, and a model whose
-state is the one asked for is not reloaded at all. Commands are read by a thread of their own, so that a driver's
-death ends the worker even in the middle of a unit.
+state is the one asked for is not reloaded at all. Commands are read by a thread of their own: it fetches the next
+state while a unit trains, gives up a unit that nobody needs any more, says where a unit is that takes too long,
+and ends the worker with its driver even in the middle of a unit.
 """
 
 from __future__ import annotations
 
 import os
 import queue
+import signal
+import sys
 import threading
-import traceback
-from collections import OrderedDict
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never, final
 
-from hoptree.core.errors import HoptreeError
-from hoptree.core.lineage import digest
 from hoptree.worker.messages import (
     Command,
     Failed,
@@ -26,16 +27,22 @@ from hoptree.worker.messages import (
     Forgotten,
     FreeSlot,
     Hello,
+    Here,
     Judge,
     Judged,
     News,
     Quit,
+    Rehearse,
+    Rehearsed,
     Train,
     Trained,
+    Where,
     decode_command,
     encode,
 )
-from hoptree.worker.slots import SlotReader, SlotWriter
+from hoptree.worker.models import Models, StateGoneError
+from hoptree.worker.slots import SlotWriter
+from hoptree.worker.tracebacks import user_stack, user_traceback
 
 if TYPE_CHECKING:
     from hoptree.core.schedules import Scalar
@@ -43,159 +50,157 @@ if TYPE_CHECKING:
     from hoptree.store.states import StateStore
     from hoptree.trainers.base import Trainer
 
-_RESIDENT = 8  # models of different build that stay in memory
-
-
-@final
-class _Resident:
-    """A model in memory, and the key of the state that is in it ("": none, or half trained)."""
-
-    __slots__ = ("key", "model")
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self.key = ""
-
 
 @final
 class Loop:
     """Serves one driver until it says so or is gone."""
 
     def __init__(
-        self, channel: Connection, trainer: Trainer, dataset: Dataset, states: StateStore, slots: Path, name: str
+        self,
+        channel: Connection,
+        trainer: Trainer,
+        dataset: Dataset,
+        states: StateStore,
+        slots: Sequence[Path],
+        name: str,
     ) -> None:
         self._channel = channel
+        self._speaking = threading.Lock()
         self._trainer = trainer
         self._dataset = dataset
-        self._states = states
-        self._reader = SlotReader(slots)
+        self._valid = dataset.valid()
         self._writer = SlotWriter(slots, name)
+        self._models = Models(trainer, states, self._writer)
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._forgotten: set[int] = set()
-        self._resident: OrderedDict[tuple[Any, ...], _Resident] = OrderedDict()
-        self._valid: Mapping[str, Any] | None = None
+        self._interruptible = -1  # the run that may be given up at this moment
 
     def serve(self) -> None:
         """Announce the worker and carry out commands, one at a time."""
+        signal.signal(signal.SIGUSR1, self._interrupted)
         threading.Thread(target=self._listen, name="commands", daemon=True).start()
-        self._valid = self._dataset.valid()
         self._say(Hello(os.getpid()))
         while True:
             command = self._commands.get()
             match command:
-                case Train():
-                    self._guard(command.action.run, lambda c=command: self._train(c))
-                case Judge():
-                    self._guard(command.action.run, lambda c=command: self._judge(c))
+                case Train() | Judge():
+                    self._guard(command)
                 case FreeSlot(slot):
                     self._writer.free(slot)
+                case Rehearse(configs):
+                    self._say(self._rehearse(configs))
                 case Quit():
                     return
-                case Forget():
-                    pass
+                case Forget() | Where():
+                    pass  # the listener has seen to it
                 case _:
                     assert_never(command)
 
+    # --- the thread that listens --------------------------------------------------------------------------
+
     def _listen(self) -> None:
+        main = threading.main_thread().ident
+        assert main is not None
         try:
             while True:
                 command = decode_command(self._channel.recv_bytes())
-                if isinstance(command, Forget):
-                    self._forgotten.add(command.run)
                 self._commands.put(command)
+                match command:
+                    case Train(source=source) | Judge(source=source) if source is not None:
+                        self._models.prefetch(source)
+                    case Forget(run):
+                        self._forgotten.add(run)
+                        if self._interruptible == run:
+                            signal.pthread_kill(main, signal.SIGUSR1)
+                    case Where():
+                        self._say(Here(user_stack(sys._current_frames()[main])))
         except (EOFError, OSError):
             os._exit(0)  # the driver is gone: nobody waits for what runs here
 
     def _say(self, news: News) -> None:
-        self._channel.send_bytes(encode(news))
+        data = encode(news)
+        with self._speaking:
+            self._channel.send_bytes(data)
 
-    def _guard(self, run: int, work: Any) -> None:
+    # --- the thread that works ----------------------------------------------------------------------------
+
+    def _guard(self, command: Train | Judge) -> None:
         """Carry a run out; what the user's code raises is news, not the end of the worker."""
-        if run in self._forgotten:
-            self._forgotten.discard(run)
-            self._say(Forgotten(run))
-            return
+        run = command.action.run
         try:
-            work()
-        except _SystemFaultError as error:
-            self._say(Failed(run, str(error), "system"))
-        except MemoryError:
-            self._say(Failed(run, "out of memory\n" + traceback.format_exc(), "user"))
+            if run in self._forgotten:
+                raise _GivenUp
+            if isinstance(command, Train):
+                self._train(command)
+            else:
+                self._judge(command)
+        except _GivenUp:
+            self._say(Forgotten(run))
+        except StateGoneError as error:
+            self._say(Failed(run, str(error), "system", lost=True))
+        except MemoryError as error:
+            self._say(Failed(run, f"out of memory\n{user_traceback(error)}", "user"))
         except Exception as error:
             self._say(Failed(run, user_traceback(error), "user"))
+        self._forgotten.discard(run)
+
+    def _rehearse(self, configs: Sequence[Mapping[str, Scalar]]) -> Rehearsed:
+        from hoptree.trainers.rehearsal import rehearse
+
+        reasons: list[str] = []
+        for config in configs:
+            try:
+                names = rehearse(self._trainer, config, self._dataset.partition(0), self._valid)
+            except Exception as error:
+                reasons.append(user_traceback(error))
+            else:
+                return Rehearsed(list(names), [])
+        return Rehearsed([], reasons)
 
     def _train(self, command: Train) -> None:
         from hoptree.trainers.base import UnitSpec
 
-        action = command.action
-        resident = self._restore(command.initial, command.build_seed, command.slot, command.source_key)
-        unit = UnitSpec(
-            action.values,
-            action.unit,
-            self._dataset.partitions,
-            action.partition,
-            action.seed,
-            command.shuffle_seed,
-        )
+        action, partitions = command.action, self._dataset.partitions
+        resident = self._models.restore(command.origin, command.source)
+        unit = UnitSpec(action.values, action.unit, partitions, action.partition, action.seed, command.shuffle_seed)
+        data = self._dataset.partition(action.partition)
+        began = time.perf_counter()
         resident.key = ""
-        self._trainer.train(resident.model, self._dataset.partition(action.partition), unit)
-        key = digest(action.key, action.unit + 1)
+        with self._may_be_given_up(action.run):
+            self._trainer.train(resident.model, data, unit)
         state = self._trainer.dump(resident.model)
-        slot = self._writer.write(key, state.arrays, state.meta)
-        resident.key = key
-        size = sum(array.nbytes for array in state.arrays.values())
-        self._say(Trained(action.run, slot, key, size))
+        slot = self._writer.write(command.target, state.arrays, state.meta)
+        resident.key = command.target
+        resident.size = sum(array.nbytes for array in state.arrays.values())
+        self._say(Trained(action.run, slot, resident.size, time.perf_counter() - began))
         if action.evaluate:
-            values = action.values.at((action.unit + 1) / self._dataset.partitions)
-            self._evaluate(action.run, resident.model, values)
+            self._evaluate(action.run, resident.model, action.values.at((action.unit + 1) / partitions))
 
     def _judge(self, command: Judge) -> None:
-        resident = self._restore(command.initial, command.build_seed, command.slot, command.action.key)
-        self._evaluate(command.action.run, resident.model, command.initial)
+        resident = self._models.restore(command.origin, command.source)
+        self._evaluate(command.action.run, resident.model, command.origin.values)
 
     def _evaluate(self, run: int, model: Any, values: Mapping[str, Scalar]) -> None:
+        from hoptree.trainers.numbers import as_number
+
         metrics = {} if self._valid is None else self._trainer.evaluate(model, self._valid, values)
-        self._say(Judged(run, metrics))
+        self._say(Judged(run, {name: as_number(name, value) for name, value in metrics.items()}))
 
-    def _restore(self, initial: Mapping[str, Scalar], seed: int, slot: str, key: str) -> _Resident:
-        """Return a resident model with the state ``key`` in it; ``key`` "" is the untrained model."""
-        from hoptree.trainers.base import ModelState
-
-        build = (seed, *sorted(initial.items(), key=lambda item: item[0]))
-        resident = self._resident.get(build)
-        if resident is None or not key:
-            resident = self._resident[build] = _Resident(self._trainer.build(initial, seed))
-        self._resident.move_to_end(build)
-        while len(self._resident) > _RESIDENT:
-            self._resident.popitem(last=False)
-        if key and resident.key != key:
-            arrays, meta = self._fetch(slot, key)
-            self._trainer.load(resident.model, ModelState(arrays, meta))
-            resident.key = key
-        return resident
-
-    def _fetch(self, slot: str, key: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    @contextmanager
+    def _may_be_given_up(self, run: int) -> Iterator[None]:
+        self._interruptible = run
         try:
-            if slot:
-                header, arrays = self._reader.read(slot)
-                if header.key != key:
-                    raise _SystemFaultError(f"slot {slot} holds {header.key}, not {key}")
-                return arrays, header.meta
-            return self._states.get(key)
-        except (OSError, KeyError, ValueError) as error:
-            raise _SystemFaultError(f"the state {key} cannot be read: {error}") from error
+            if run in self._forgotten:  # it came between the first look and here
+                raise _GivenUp
+            yield
+        finally:
+            self._interruptible = -1
+
+    def _interrupted(self, *_: object) -> None:
+        """Raise in the middle of the user's code, but only where nothing of ours is half done."""
+        if self._interruptible in self._forgotten:
+            raise _GivenUp
 
 
-class _SystemFaultError(Exception):
-    """Something of ours is missing; the unit is tried again."""
-
-
-def user_traceback(error: BaseException) -> str:
-    """Return the traceback from the user's own code on, without our frames above it."""
-    if isinstance(error, HoptreeError):  # says where in the user's code it happened by itself
-        return f"{type(error).__name__}: {error}"
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = str(Path(__file__).parents[1])
-    own = [frame for frame in frames if not frame.filename.startswith(ours)]
-    lines = traceback.format_list(own or frames)
-    return "".join([*lines, *traceback.format_exception_only(error)]).rstrip()
+class _GivenUp(BaseException):
+    """Nobody needs the unit any more; not an Exception, so that the user's code does not catch it."""

@@ -8,20 +8,40 @@ import msgspec
 
 from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.events import Fault, Metrics
+from hoptree.core.schedules import Scalar
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True):
     pass
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """What the untrained model of a lineage is built from."""
+
+    values: dict[str, Scalar]
+    seed: int
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A state by its name; ``slot`` is where it lies in shared memory ("": look for it)."""
+
+    key: str
+    slot: str = ""
+
+
+class Rehearse(_Message, frozen=True):
+    """Try the first of some configs that can be built, trained and evaluated, on a few examples."""
+
+    configs: list[dict[str, Scalar]]
+
+
 class Train(_Message, frozen=True):
-    """Run a unit; ``slot`` holds the state it starts from ("": the store has it, or it is the untrained model)."""
+    """Run a unit from ``source`` (None: the untrained model); the state after it is named ``target``."""
 
     action: RunUnit
-    slot: str
-    source_key: str
-    initial: dict[str, bool | int | float | str | None]
-    build_seed: int
+    origin: Origin
+    source: Source | None
+    target: str
     shuffle_seed: int
 
 
@@ -29,15 +49,18 @@ class Judge(_Message, frozen=True):
     """Evaluate a stored state."""
 
     action: Evaluate
-    slot: str
-    initial: dict[str, bool | int | float | str | None]
-    build_seed: int
+    origin: Origin
+    source: Source
 
 
 class Forget(_Message, frozen=True):
-    """Give up a run that has not begun."""
+    """Give up a run: before it begins, or in the middle of it."""
 
     run: int
+
+
+class Where(_Message, frozen=True):
+    """Say what the run under way is doing: it takes too long."""
 
 
 class FreeSlot(_Message, frozen=True):
@@ -56,13 +79,26 @@ class Hello(_Message, frozen=True):
     pid: int
 
 
+class Refused(_Message, frozen=True):
+    """A worker cannot work with what it was given: the trainer or the data cannot be loaded here."""
+
+    reason: str
+
+
+class Rehearsed(_Message, frozen=True):
+    """What a rehearsal found: the names of the metrics, or why every config failed."""
+
+    metrics: list[str]
+    reasons: list[str]
+
+
 class Trained(_Message, frozen=True):
     """A unit is done and its state lies in a slot."""
 
     run: int
     slot: str
-    key: str
     size: int
+    seconds: float
 
 
 class Judged(_Message, frozen=True):
@@ -73,21 +109,31 @@ class Judged(_Message, frozen=True):
 
 
 class Failed(_Message, frozen=True):
-    """A unit or an evaluation raised; ``reason`` carries the user's own traceback."""
+    """A unit or an evaluation raised; ``reason`` carries the user's own traceback.
+
+    With ``lost`` the state that it starts from is nowhere to be found, or damaged.
+    """
 
     run: int
     reason: str
     fault: Fault
+    lost: bool = False
 
 
 class Forgotten(_Message, frozen=True):
-    """A run was given up before it began."""
+    """A run was given up."""
 
     run: int
 
 
-Command: TypeAlias = Train | Judge | Forget | FreeSlot | Quit
-News: TypeAlias = Hello | Trained | Judged | Failed | Forgotten
+class Here(_Message, frozen=True):
+    """Where in the user's code a run is."""
+
+    stack: str
+
+
+Command: TypeAlias = Rehearse | Train | Judge | Forget | Where | FreeSlot | Quit
+News: TypeAlias = Hello | Refused | Rehearsed | Trained | Judged | Failed | Forgotten | Here
 
 _encoder = msgspec.msgpack.Encoder()
 encode = _encoder.encode

@@ -3,14 +3,17 @@
 A slot is a file in shared memory with a header (where each array lies, and the JSON beside the arrays) and the
 arrays, aligned to 64 bytes. A worker writes into slots of its own that it uses again and again: pages that are
 mapped already cost no page fault. Others map a slot once and keep the mapping. The files belong to the study's
-folder, not to a process: they outlive a worker that dies, and even the driver.
+folders, not to a process: they outlive a worker that dies, and even the driver. Where shared memory is small
+(containers often have 64 MB), slots that do not fit are files on disk, in the page cache.
 """
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 _ALIGN = 64
 _HEADER = 8  # bytes that hold the header's length
 _PAGE = 1 << 16
+_MAPPED = 64  # slots of others that stay mapped
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)
+_POPULATE_READ = 22  # madvise: map all pages now, for reading (Linux 5.14 and later)
 
 
 class Field(msgspec.Struct, frozen=True, array_like=True):
@@ -48,17 +54,18 @@ _DECODE = msgspec.msgpack.Decoder(Header)
 
 @final
 class SlotWriter:
-    """A worker's own slots; ``free`` makes one available again."""
+    """A worker's own slots, in the first of the folders that has room; ``free`` makes one available again."""
 
-    def __init__(self, folder: Path, owner: str) -> None:
-        self._folder = folder
+    def __init__(self, folders: Sequence[Path], owner: str) -> None:
+        self._folders = folders
         self._owner = owner
         self._count = 0
         self._maps: dict[str, mmap.mmap] = {}
         self._idle: list[str] = []
+        self._keys: dict[str, str] = {}
 
     def write(self, key: str, arrays: Mapping[str, np.ndarray[Any, Any]], meta: dict[str, Any]) -> str:
-        """Copy a state into a slot and return the slot's name."""
+        """Copy a state into a slot and return the slot's path."""
         import numpy as np
 
         fields: list[Field] = []
@@ -76,57 +83,84 @@ class SlotWriter:
             target = np.frombuffer(slot, np.uint8, field.size, begin + field.offset)
             target[:] = array.reshape(-1).view(np.uint8)
         slot[:_HEADER] = len(header).to_bytes(_HEADER, "little")
+        self._keys[key] = name
         return name
+
+    def find(self, key: str) -> str:
+        """Return the slot in which this worker has written a state, if it is still there."""
+        return self._keys.get(key, "")
 
     def free(self, name: str) -> None:
         """Take a slot back; a name that is not ours is ignored."""
         if name in self._maps and name not in self._idle:
             self._idle.append(name)
+            self._keys = {key: slot for key, slot in self._keys.items() if slot != name}
 
     def _take(self, size: int) -> tuple[str, mmap.mmap]:
         for name in self._idle:
             if len(self._maps[name]) >= size:
                 self._idle.remove(name)
                 return name, self._maps[name]
-        name = f"{self._owner}-{self._count}"
-        self._count += 1
         length = -(-size // _PAGE) * _PAGE
-        descriptor = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        *roomy, last = self._folders
+        for folder in roomy:
+            with suppress(_NoRoomError):
+                return self._make(folder, length)
+        return self._make(last, length)
+
+    def _make(self, folder: Path, length: int) -> tuple[str, mmap.mmap]:
+        path = folder / f"{self._owner}-{self._count}"
+        self._count += 1
         try:
-            os.posix_fallocate(descriptor, 0, length)  # a full memory is an error here, not a signal later
-            slot = mmap.mmap(descriptor, length)
-        finally:
-            os.close(descriptor)
-        self._maps[name] = slot
-        return name, slot
+            self._maps[str(path)] = slot = _allocate(path, length)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            if error.errno in _NO_ROOM:
+                raise _NoRoomError(
+                    error.errno, f"no room for a state of {length / 1e6:.1f} MB in {folder}"
+                ) from error
+            raise
+        return str(path), slot
+
+
+class _NoRoomError(OSError):
+    pass
+
+
+def _allocate(path: Path, length: int) -> mmap.mmap:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, length)  # a full memory is an error here, not a signal later
+        return mmap.mmap(descriptor, length)
+    finally:
+        os.close(descriptor)
 
 
 @final
 class SlotReader:
     """Slots of anybody, each mapped once."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self._maps: dict[str, mmap.mmap] = {}
 
-    def keys(self) -> dict[str, str]:
-        """Return the slots that hold a whole state, by the state's key."""
-        found: dict[str, str] = {}
-        for path in sorted(self._folder.iterdir()):
-            with path.open("rb") as file:
-                length = int.from_bytes(file.read(_HEADER), "little")
-                if length:
-                    found[_DECODE.decode(file.read(length)).key] = path.name
-        return found
+    def map(self, path: str) -> mmap.mmap:
+        """Map a slot with all its pages, so that reading it later costs no page fault."""
+        slot = self._maps.get(path)
+        if slot is None:
+            with open(path, "rb") as file:
+                slot = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            with suppress(OSError, ValueError):  # an older kernel: pages come as they are read
+                slot.madvise(_POPULATE_READ)
+            self._maps[path] = slot
+            if len(self._maps) > _MAPPED:  # the memory of one whose file is gone is freed with its last view
+                del self._maps[next(iter(self._maps))]
+        return slot
 
-    def read(self, name: str) -> tuple[Header, dict[str, np.ndarray[Any, Any]]]:
+    def read(self, path: str) -> tuple[Header, dict[str, np.ndarray[Any, Any]]]:
         """Return what a slot holds; the arrays are views that change when the slot is used again."""
         import numpy as np
 
-        slot = self._maps.get(name)
-        if slot is None:
-            with (self._folder / name).open("rb") as file:
-                slot = self._maps[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        slot = self.map(path)
         length = int.from_bytes(slot[:_HEADER], "little")
         header = _DECODE.decode(slot[_HEADER : _HEADER + length])
         begin = _begin(length)
@@ -137,6 +171,18 @@ class SlotReader:
             for field in header.fields
         }
         return header, arrays
+
+
+def find_states(folders: Sequence[Path]) -> dict[str, str]:
+    """Return the slots that hold a whole state, by the state's key; half-written ones are left out."""
+    found: dict[str, str] = {}
+    for folder in folders:
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            with path.open("rb") as file:
+                length = int.from_bytes(file.read(_HEADER), "little")
+                if length:
+                    found[_DECODE.decode(file.read(length)).key] = str(path)
+    return found
 
 
 def _begin(header: int) -> int:

@@ -1,0 +1,128 @@
+"""Worker processes as the driver sees them: how they are started, what they are doing, how they ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, final
+
+from hoptree.core.events import Fault
+from hoptree.worker.__main__ import SetUp
+from hoptree.worker.messages import Command, News, Quit, decode_news, encode
+
+
+@final
+class Process:
+    """One worker process; ``queue`` holds the run it is at and what comes next."""
+
+    def __init__(self, name: str, setup: SetUp) -> None:
+        self.name = name
+        self.rehearsing = False
+        self.ready = False
+        self.queue: deque[int] = deque()
+        self.since = 0.0  # when it began with what it is at
+        self.asked_where = False
+        self.stack = ""  # where in the user's code it was when it took too long
+        self._kills = _oom_kills()
+        ours, theirs = socket.socketpair()
+        self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
+            [sys.executable, "-m", "hoptree.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+        )
+        theirs.close()
+        self.channel: Connection[Any, Any] = Connection(ours.detach())
+        self.channel.send_bytes(encode(setup))
+
+    def send(self, command: Command) -> None:
+        """Say something; a worker that is gone is noticed when its channel is read."""
+        with suppress(OSError):
+            self.channel.send_bytes(encode(command))
+
+    def receive(self) -> News | None:
+        """Return its next message; None when it is gone."""
+        try:
+            news: News = decode_news(self.channel.recv_bytes())
+        except (EOFError, OSError):
+            return None
+        return news
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+
+    def end(self, at_once: bool, patience: float = 5.0) -> None:
+        """Let it end, or end it."""
+        self.send(Quit())
+        if at_once:
+            self.kill()
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self._process.wait()
+        self.channel.close()
+
+    def bury(self) -> Death:
+        """Return how a worker ended whose channel is closed."""
+        try:
+            code = self._process.wait(5.0)
+        except subprocess.TimeoutExpired:  # it closed its channel and lives on: a fork of the user's holds it up
+            self.kill()
+            code = self._process.wait()
+        self.channel.close()
+        return Death(code, starved=code == -signal.SIGKILL and _oom_kills() > self._kills)
+
+
+@final
+class Death:
+    """How a worker ended, and whose doing it was."""
+
+    def __init__(self, code: int, starved: bool) -> None:
+        self._code = code
+        self._starved = starved
+
+    @property
+    def fault(self) -> Fault:
+        """Whose fault it was: the code's that it ran, unless a signal came from outside."""
+        outside = not self._starved and -self._code in (signal.SIGKILL, signal.SIGTERM)
+        return "system" if outside else "user"
+
+    def __str__(self) -> str:
+        if self._starved:
+            return "ran out of memory and was ended by the system"
+        how = signal.Signals(-self._code).name if self._code < 0 else f"exit code {self._code}"
+        return f"died with {how}"
+
+
+def make_setup(name: str, threads: int, trainer: bytes, dataset: Path, states: Path, slots: list[Path]) -> SetUp:
+    """Return what a worker is told before anything else."""
+    return SetUp(
+        name,
+        os.getpid(),
+        sys.path,
+        str(Path.cwd()),
+        threads,
+        trainer,
+        str(dataset),
+        str(states),
+        [str(folder) for folder in slots],
+    )
+
+
+def _oom_kills() -> int:
+    """Return how often the system has ended a process for want of memory, as far as it tells."""
+    count = 0
+    for path in ("/proc/vmstat", "/sys/fs/cgroup/memory.events"):
+        with suppress(OSError):
+            found = re.search(r"^oom_kill (\d+)", Path(path).read_text(), re.MULTILINE)
+            count += int(found.group(1)) if found else 0
+    return count

@@ -1,0 +1,154 @@
+"""The shelf: where every state is, in shared memory, in the store or in both, and what is being saved."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias, final
+
+import msgspec
+
+from hoptree.worker.slots import SlotReader
+
+if TYPE_CHECKING:
+    from hoptree.store.states import StateStore
+
+Spot: TypeAlias = tuple[int, int]  # node and unit: a place in the plan
+
+
+class Stored(msgspec.Struct):
+    """Where a state is: its name, the slot it lies in ("": only the store has it), and that slot's owner."""
+
+    key: str
+    slot: str
+    owner: str
+    size: int
+    saving: bool = False
+    dropped: bool = False  # while it was being saved
+
+
+@final
+class Shelf:
+    """Knows the states of a study; saves some of them behind the driver's back, so that training never waits.
+
+    A slot is freed when its state is dropped, but not while it is being read by the thread that saves.
+    """
+
+    def __init__(self, states: StateStore, free: Callable[[Stored], None]) -> None:
+        self._states = states
+        self._free = free
+        self._stored: dict[Spot, Stored] = {}
+        self._saver = _Saver(states)
+
+    @property
+    def doorbell(self) -> socket.socket:
+        """Can be read when something has been saved."""
+        return self._saver.doorbell
+
+    def find(self, spot: Spot) -> Stored | None:
+        """Return where a state is, if it is anywhere."""
+        return self._stored.get(spot)
+
+    def put(self, spot: Spot, stored: Stored) -> None:
+        """Note where a state is; one that was made twice takes the place of the first."""
+        known = self._stored.get(spot)
+        if known is not None and known.slot != stored.slot and not known.saving:
+            self._free(known)
+        self._stored[spot] = stored
+
+    def lose(self, spot: Spot) -> None:
+        """Forget a state that cannot be read."""
+        self._stored.pop(spot, None)
+
+    def drop(self, spot: Spot) -> None:
+        """Remove a state everywhere."""
+        stored = self._stored.pop(spot, None)
+        if stored is None:
+            return
+        if stored.saving:
+            stored.dropped = True
+            return
+        self._states.delete(stored.key)
+        self._free(stored)
+
+    def save(self, spot: Spot) -> None:
+        """Have a state written to the store, if it is not there."""
+        stored = self._stored[spot]
+        if not stored.saving and stored.slot and stored.key not in self._states:
+            stored.saving = True
+            self._saver.save(spot, stored)
+
+    def save_all(self) -> None:
+        """Have every state written: the driver is to end, and shared memory with it."""
+        for spot in list(self._stored):
+            self.save(spot)
+
+    def saved(self) -> list[Spot]:
+        """Return what has been saved since this was asked last; raise what kept it from being saved."""
+        spots: list[Spot] = []
+        for spot, stored, error in self._saver.results():
+            stored.saving = False
+            if stored.dropped:
+                self._states.delete(stored.key)
+                self._free(stored)
+            elif error is not None:
+                raise error
+            else:
+                spots.append(spot)
+        return spots
+
+    def close(self) -> None:
+        """Wait until all is saved that was to be; raise what kept it from being saved."""
+        self._saver.close()
+        self.saved()
+
+
+_Result: TypeAlias = tuple[Spot, Stored, Exception | None]
+
+
+@final
+class _Saver:
+    """A thread that copies states from slots to the store, one at a time."""
+
+    def __init__(self, states: StateStore) -> None:
+        self._states = states
+        self._reader = SlotReader()
+        self._jobs: queue.SimpleQueue[tuple[Spot, Stored] | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[_Result] = queue.SimpleQueue()
+        self.doorbell, self._button = socket.socketpair()
+        self.doorbell.setblocking(False)
+        self._thread: threading.Thread | None = None
+
+    def save(self, spot: Spot, stored: Stored) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="saver", daemon=True)
+            self._thread.start()
+        self._jobs.put((spot, stored))
+
+    def results(self) -> list[_Result]:
+        found: list[_Result] = []
+        while not self._done.empty():
+            found.append(self._done.get())
+            self.doorbell.recv(1)
+        return found
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            spot, stored = job
+            error: Exception | None = None
+            try:
+                header, arrays = self._reader.read(stored.slot)
+                assert header.key == stored.key
+                self._states.put(stored.key, arrays, header.meta)
+            except Exception as caught:
+                error = caught
+            self._button.send(b"!")  # first the byte: whoever finds the result finds the byte as well
+            self._done.put((spot, stored, error))

@@ -1,0 +1,80 @@
+"""The record of a study: what its journal tells, folded. Results, tables and a driver that goes on begin here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, final
+
+from hoptree.core.actions import Action, Report, RunUnit
+from hoptree.core.engine import Engine
+from hoptree.core.events import Event, Metrics, UnitFinished
+from hoptree.core.plan import Node, Place, Trial
+from hoptree.core.settings import Settings
+
+if TYPE_CHECKING:
+    from hoptree.store.journal import Recorded
+
+
+class Unit(NamedTuple):
+    """One unit of a trial: the node it belongs to, its number, and the partition that it visits."""
+
+    node: Node
+    number: int
+    partition: int
+
+
+@final
+class Record:
+    """The engine as the events have made it, the curves of its trials, and the order in which data was visited."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.engine = Engine(settings)
+        self.curves: dict[int, dict[int, Metrics]] = {}
+        self.now = 0.0
+        self._free = settings.order == "free"
+        self._begun: dict[int, RunUnit] = {}
+        self._visited: dict[tuple[int, int], int] = {}
+
+    def replay(self, entries: Iterable[Recorded]) -> Iterator[tuple[Event, list[Action]]]:
+        """Take a journal in, and yield every event with what the engine made of it."""
+        for entry in entries:
+            actions = self.engine.step(entry.event, entry.now, more=entry.more)
+            self.note(entry.event, entry.now, entry.more, actions)
+            yield entry.event, actions
+
+    def note(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+        """Remember what the engine itself does not: as a watch of the drive loop, or of a replay."""
+        self.now = now
+        if self._free and isinstance(event, UnitFinished):
+            run = self._begun.pop(event.run, None)
+            if run is not None:
+                self._visited[run.node, run.unit] = run.partition
+        for action in actions:
+            if isinstance(action, Report):
+                self.curves.setdefault(action.trial, {})[action.epoch] = dict(action.metrics)
+            elif self._free and isinstance(action, RunUnit):
+                self._begun[action.run] = action
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials, in the order in which they were asked for."""
+        return list(self.engine.trials.values())
+
+    def place(self, trial: Trial) -> Place | None:
+        """Return where a trial stands, by the epochs that it has reported; None before the first."""
+        if not trial.epochs:
+            return None
+        node, unit = self.engine.plan.way(trial, trial.epochs * self.engine.settings.partitions)[-1]
+        return Place(node, unit)
+
+    def units(self, trial: Trial) -> Iterator[Unit]:
+        """Yield what a trial consists of up to where it stands, in order."""
+        partitions = self.engine.settings.partitions
+        unit, rotation = 0, 0
+        for node, end in self.engine.plan.way(trial, trial.epochs * partitions):
+            while unit < end:
+                if unit % partitions == 0:
+                    rotation = node.rotation
+                visits = self._visited[node.id, unit] if self._free else (rotation + unit) % partitions
+                yield Unit(node, unit, visits)
+                unit += 1

@@ -1,0 +1,94 @@
+"""The models of a worker: resident, reloaded in place, their next states fetched before they are needed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, final
+
+from hoptree.store.errors import StateDamagedError, StoreError
+from hoptree.worker.messages import Origin, Source
+from hoptree.worker.slots import SlotReader, SlotWriter
+
+if TYPE_CHECKING:
+    from hoptree.store.states import StateStore
+    from hoptree.trainers.base import Trainer
+
+_COUNT = 16  # models that stay in memory, …
+_BYTES = 1 << 30  # … and how large their states may be together; the one in use stays in any case
+
+
+class StateGoneError(Exception):
+    """A state is nowhere to be found, or damaged; it has to be trained again."""
+
+
+@final
+class Resident:
+    """A model in memory, and the name of the state that is in it ("": none, or half trained)."""
+
+    __slots__ = ("key", "model", "size")
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.key = ""
+        self.size = 0
+
+
+@final
+class Models:
+    """Gives the loop a model with a given state in it."""
+
+    def __init__(self, trainer: Trainer, states: StateStore, writer: SlotWriter) -> None:
+        self._trainer = trainer
+        self._states = states
+        self._writer = writer
+        self._reader = SlotReader()
+        self._resident: OrderedDict[object, Resident] = OrderedDict()
+        self._fetched: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+
+    def prefetch(self, source: Source) -> None:
+        """Bring a state near; called by another thread, and what fails here is tried again when it matters."""
+        with suppress(StoreError, OSError):
+            if source.slot:
+                self._reader.map(source.slot)
+            elif source.key in self._states and not self._writer.find(source.key):
+                self._fetched[source.key] = self._states.get(source.key)
+
+    def restore(self, origin: Origin, source: Source | None) -> Resident:
+        """Return a resident model with a state in it; without a source, the untrained model."""
+        from hoptree.trainers.base import ModelState
+
+        build = (origin.seed, *sorted(origin.values.items(), key=lambda item: item[0]))
+        resident = self._resident.get(build)
+        if resident is None or source is None:
+            resident = self._resident[build] = Resident(self._trainer.build(origin.values, origin.seed))
+        self._resident.move_to_end(build)
+        self._make_room()
+        if source is not None:
+            fetched = self._fetched.pop(source.key, None)
+            if resident.key != source.key:
+                resident.key = ""
+                self._trainer.load(resident.model, ModelState(*(fetched or self._fetch(source))))
+                resident.key = source.key
+        return resident
+
+    def _make_room(self) -> None:
+        while len(self._resident) > 1 and (
+            len(self._resident) > _COUNT or sum(resident.size for resident in self._resident.values()) > _BYTES
+        ):
+            self._resident.popitem(last=False)
+
+    def _fetch(self, source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
+        slot = source.slot or self._writer.find(source.key)
+        if slot:
+            with suppress(OSError, ValueError):
+                header, arrays = self._reader.read(slot)
+                if header.key == source.key:
+                    return arrays, header.meta
+        try:
+            return self._states.get(source.key)
+        except StateDamagedError as error:
+            self._states.delete(source.key)
+            raise StateGoneError(f"the state {source.key} was damaged and is trained again: {error}") from error
+        except (StoreError, OSError) as error:
+            raise StateGoneError(f"the state {source.key} is gone and is trained again: {error}") from error
