@@ -30,7 +30,7 @@ def drive(
     Every event passes through here once, so this is where a journal or a checker listens: a watch gets the
     event, its time, whether more of the same moment follow, and the actions.
     """
-    now = 0.0
+    now, failed = 0.0, True
     try:
         backend.start()
         inbox: deque[Event] = deque(tuner.start() if first is None else first)
@@ -47,13 +47,14 @@ def drive(
                     else:
                         backend.submit(action)
             if not engine.live:
+                failed = False
                 return now
             now, events = backend.wait()
             if not events:
                 raise _stuck(engine)
             inbox.extend(events)
     finally:
-        backend.stop()
+        backend.stop(failed=failed)
 
 
 def _stuck(engine: Engine) -> WorkloadError:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, final
 
-from hoptree.backends.local import DrainedError, LocalBackend
+from hoptree.backends.local import DrainedError, LocalBackend, remove_slots
 from hoptree.core.actions import Action, EndTrial, Report
 from hoptree.core.events import Event, StateLost, TrialAsked, WorkerLost
 from hoptree.core.lineage import digest, history, segments
@@ -48,8 +47,7 @@ class Session:
         slots = slots_of(self._store.folder, self._lease.study)
         engine = self.record.engine
         if not owed and not engine.live:
-            for folder in slots:
-                shutil.rmtree(folder, ignore_errors=True)  # a driver killed at the very end leaves them
+            remove_slots(slots, all_of_them=True)  # a driver killed at the very end leaves them
         else:
             backend = self._backend = LocalBackend(
                 trainer,
@@ -135,7 +133,7 @@ def slots_of(store: Path, study: str) -> list[Path]:
     name = f"hoptree-{os.getuid()}-{digest(store, study)}"
     memory = Path("/dev/shm")  # noqa: S108 the name is ours alone by user, store and study
     home = memory if memory.is_dir() else Path(gettempdir())
-    return [home / name, store / "slots" / digest(study)]
+    return [home / name, store / f"slots-{digest(study)}"]
 
 
 def _beginning(config: Config) -> dict[str, Scalar]:

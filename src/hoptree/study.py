@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 
-from hoptree.core.errors import HoptreeError, WorkloadError
+from hoptree.core.errors import StudyChangedError, WorkloadError
 from hoptree.core.lineage import digest
 from hoptree.core.settings import Order, Settings
 from hoptree.record import Record
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from hoptree.trainers.base import Trainer
 
 _ACCEPTABLE = ("trainer", "data")  # what may change when the user says so; the rest is what the study is
-
-
-class StudyChangedError(HoptreeError):
-    """The store holds a study of this name with other code, data or settings."""
 
 
 class Verification(msgspec.Struct, frozen=True):

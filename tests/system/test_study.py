@@ -16,6 +16,7 @@ import pytest
 
 import hoptree as ht
 from hoptree.session import slots_of
+from tests.system.processes import descendants, units_done_twice
 
 PROGRAM = Path(__file__).with_name("digits_study.py")
 
@@ -34,19 +35,6 @@ def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return finish(start(tmp_path_factory.mktemp("reference"), workers=1))
-
-
-def workers_of(driver: int) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            if int(fields[1]) == driver:
-                found.append(int(entry.name))
-    return found
 
 
 def test_prefixes_are_shared_and_a_finished_study_trains_nothing(tmp_path: Path, reference: dict[str, Any]) -> None:
@@ -76,7 +64,7 @@ def kill_and_resume(folder: Path, random: Random, kills: int) -> dict[str, Any]:
         try:
             process.communicate(timeout=random.uniform(1.5, 6.0))
         except subprocess.TimeoutExpired:
-            victims = [process.pid, *workers_of(process.pid)]
+            victims = [process.pid, *descendants(process.pid)]
             os.kill(random.choice(victims), signal.SIGKILL)
         if random.random() < 0.5 and process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
@@ -89,6 +77,7 @@ def test_killed_and_resumed_studies_give_the_same_bits(tmp_path: Path, reference
     result = kill_and_resume(tmp_path, Random(1), kills=2)
     assert result["fingerprints"] == reference["fingerprints"]
     assert result["states"] == ["complete"] * 4
+    assert units_done_twice(tmp_path / ".hoptree", "digits") == 0
 
 
 @pytest.mark.slow
@@ -96,7 +85,8 @@ def test_killed_and_resumed_studies_give_the_same_bits(tmp_path: Path, reference
 def test_fifty_kills(tmp_path: Path, reference: dict[str, Any], seed: int) -> None:
     result = kill_and_resume(tmp_path, Random(seed), kills=5)
     assert result["fingerprints"] == reference["fingerprints"]
-    assert not slots_of(tmp_path / ".hoptree", "digits").exists()
+    assert not any(folder.exists() for folder in slots_of(tmp_path / ".hoptree", "digits"))
+    assert units_done_twice(tmp_path / ".hoptree", "digits") == 0
 
 
 def tiny_study(folder: Path, model: Any, **options: Any) -> ht.Study:

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never, final
@@ -17,7 +18,7 @@ from hoptree.backends.processes import Process, make_setup
 from hoptree.backends.protocol import Task
 from hoptree.backends.shelf import Shelf, Spot, Stored
 from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit
-from hoptree.core.errors import HoptreeError
+from hoptree.core.errors import HoptreeError, RefusedError
 from hoptree.core.events import (
     Event,
     StateEvaluated,
@@ -33,12 +34,14 @@ from hoptree.core.events import (
 )
 from hoptree.core.lineage import seed_of, shuffle_seed
 from hoptree.core.plan import Plan, State
+from hoptree.store.errors import StoreFullError
 from hoptree.worker.messages import (
     Command,
     Failed,
     Forget,
     Forgotten,
     FreeSlot,
+    Full,
     Hello,
     Here,
     Judge,
@@ -74,10 +77,6 @@ log = logging.getLogger("hoptree")
 
 class DrainedError(HoptreeError):
     """The user asked to stop, and everything that ran has ended."""
-
-
-class RefusedError(HoptreeError):
-    """What was to be trained cannot be: nothing was."""
 
 
 @final
@@ -150,9 +149,7 @@ class LocalBackend:
         while self._rehearsal is not None:
             if self._interrupts:
                 raise DrainedError("stopped as asked, before anything was trained")
-            channels: dict[Any, Process] = {process.channel: process for process in self._processes.values()}
-            for channel in wait(list(channels), timeout=max(0.0, patience - time.monotonic())):
-                self._pending += self._news(channels[channel])
+            self._pending += self._listen(max(0.0, patience - time.monotonic()))
             if time.monotonic() > patience:
                 self._rehearsal = None
                 for process in self._processes.values():
@@ -186,25 +183,20 @@ class LocalBackend:
                 break
             if self._draining and not any(process.queue for process in self._processes.values()):
                 raise DrainedError("stopped as asked; run again to go on")
-            sources: dict[Any, Process | None] = {p.channel: p for p in self._processes.values()}
-            sources[self._shelf.doorbell] = None
-            for source in wait(list(sources), timeout=self._pause()):
-                process = sources[source]
-                events += self._saved() if process is None else self._news(process)
+            events += self._listen(self._pause())
             self._look_after()
         return time.monotonic() + self._offset, events
 
-    def stop(self) -> None:
-        """End all workers, save what is to be saved, and remove the slots."""
+    def stop(self, *, failed: bool) -> None:
+        """End all workers, and save what is to be saved; only a failure leaves the slots, for the next driver."""
         try:
             for process in self._processes.values():
-                process.end(at_once=bool(process.queue))
+                process.end(at_once=bool(process.queue) or process.rehearsing or self._interrupts > 1)
             self._processes.clear()
-            if self._draining:
+            if self._interrupts == 1:
                 self._shelf.save_all()
             self._shelf.close()
-            for folder in self._slots:
-                shutil.rmtree(folder, ignore_errors=True)
+            remove_slots(self._slots, all_of_them=bool(self._interrupts) or not failed)
         finally:
             if self._old_handler is not None:
                 signal.signal(signal.SIGINT, self._old_handler)
@@ -296,6 +288,16 @@ class LocalBackend:
         )
         self._processes[name] = Process(name, setup)
 
+    def _listen(self, seconds: float) -> list[Event]:
+        """Return what has come from workers and from the shelf, or nothing after some seconds."""
+        sources: dict[Any, Process | None] = {process.channel: process for process in self._processes.values()}
+        sources[self._shelf.doorbell] = None
+        events: list[Event] = []
+        for source in wait(list(sources), timeout=seconds):
+            process = sources[source]
+            events += self._saved() if process is None else self._news(process)
+        return events
+
     def _news(self, process: Process) -> list[Event]:
         news = process.receive()
         return self._died(process) if news is None else self._take(process, news)
@@ -330,6 +332,8 @@ class LocalBackend:
                     self._shelf.lose(spot)
                 gone: list[Event] = [] if spot is None else [StateLost(*spot)]
                 return [*gone, UnitFailed(run, name, reason, fault)]
+            case Full(reason):
+                raise StoreFullError(f"{reason}; free some space and run again: nothing is lost but what ran")
             case Forgotten(run):
                 self._over(process, run)
                 return [UnitCancelled(run, name)]
@@ -433,7 +437,17 @@ class LocalBackend:
         self._interrupts += 1
         if self._interrupts > 1:
             raise KeyboardInterrupt
+        self._shelf.ring()
         log.warning("stopping when the units that run are done; interrupt again to stop at once")
+
+
+def remove_slots(folders: Sequence[Path], *, all_of_them: bool) -> None:
+    """Remove the folders of slots, or only the empty ones."""
+    for folder in folders:
+        if all_of_them:
+            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def send_off(trainer: Trainer) -> bytes:

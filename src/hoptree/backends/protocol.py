@@ -25,6 +25,6 @@ class Backend(Protocol):
         """Wait for news; return the time and the events of that moment (none: nothing will ever come)."""
         ...
 
-    def stop(self) -> None:
-        """Let everything go."""
+    def stop(self, *, failed: bool) -> None:
+        """Let everything go; after a failure, what another driver could go on from stays."""
         ...

@@ -6,6 +6,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias, final
 
 import msgspec
@@ -44,8 +45,12 @@ class Shelf:
 
     @property
     def doorbell(self) -> socket.socket:
-        """Can be read when something has been saved."""
+        """Can be read when something has been saved, or somebody rang."""
         return self._saver.doorbell
+
+    def ring(self) -> None:
+        """Wake whoever waits for the doorbell."""
+        self._saver.ring()
 
     def find(self, spot: Spot) -> Stored | None:
         """Return where a state is, if it is anywhere."""
@@ -101,8 +106,11 @@ class Shelf:
 
     def close(self) -> None:
         """Wait until all is saved that was to be; raise what kept it from being saved."""
-        self._saver.close()
-        self.saved()
+        try:
+            self._saver.finish()
+            self.saved()
+        finally:
+            self._saver.close()
 
 
 _Result: TypeAlias = tuple[Spot, Stored, Exception | None]
@@ -119,6 +127,7 @@ class _Saver:
         self._done: queue.SimpleQueue[_Result] = queue.SimpleQueue()
         self.doorbell, self._button = socket.socketpair()
         self.doorbell.setblocking(False)
+        self._button.setblocking(False)
         self._thread: threading.Thread | None = None
 
     def save(self, spot: Spot, stored: Stored) -> None:
@@ -128,17 +137,27 @@ class _Saver:
         self._jobs.put((spot, stored))
 
     def results(self) -> list[_Result]:
+        with suppress(BlockingIOError):
+            while self.doorbell.recv(4096):  # what comes after this rings again
+                pass
         found: list[_Result] = []
         while not self._done.empty():
             found.append(self._done.get())
-            self.doorbell.recv(1)
         return found
 
-    def close(self) -> None:
+    def ring(self) -> None:
+        with suppress(BlockingIOError):  # full of rings that nobody has heard yet
+            self._button.send(b"!")
+
+    def finish(self) -> None:
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()
             self._thread = None
+
+    def close(self) -> None:
+        self.doorbell.close()
+        self._button.close()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -150,5 +169,5 @@ class _Saver:
                 self._states.put(stored.key, arrays, header.meta)
             except Exception as caught:
                 error = caught
-            self._button.send(b"!")  # first the byte: whoever finds the result finds the byte as well
             self._done.put((spot, stored, error))
+            self.ring()

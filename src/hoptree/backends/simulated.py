@@ -153,7 +153,7 @@ class SimulatedBackend:
                 events += self._happen(heappop(clock)[2])
         return self._now, events
 
-    def stop(self) -> None:
+    def stop(self, *, failed: bool) -> None:
         """Nothing outlives a simulation."""
 
     # --- what happens -----------------------------------------------------------------------------------

@@ -26,3 +26,11 @@ class InvariantError(AssertionError):
 
 class MissingExtraError(HoptreeError, ImportError):
     """A feature needs a package that is not installed; the message names the extra."""
+
+
+class StudyChangedError(HoptreeError):
+    """The store holds a study of this name with other code, data or settings."""
+
+
+class RefusedError(HoptreeError):
+    """What was to be trained cannot be; nothing was."""

@@ -12,7 +12,9 @@ from hoptree.trainers.errors import Diverged
 EXAMPLES = 8  # enough for batch normalisation, few enough to take no time
 
 
-def rehearse(trainer: Trainer, values: Mapping[str, Scalar], train: Columns, valid: Columns | None) -> tuple[str, ...]:
+def rehearse(
+    trainer: Trainer, values: Mapping[str, Scalar], train: Columns, valid: Columns | None
+) -> tuple[str, ...]:
     """Build, train and evaluate once on a few examples, and return the names of the metrics.
 
     Raises what the real run would raise for these values; a loss that is not a number is no such mistake, since

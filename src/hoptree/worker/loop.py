@@ -26,6 +26,7 @@ from hoptree.worker.messages import (
     Forget,
     Forgotten,
     FreeSlot,
+    Full,
     Hello,
     Here,
     Judge,
@@ -41,7 +42,7 @@ from hoptree.worker.messages import (
     encode,
 )
 from hoptree.worker.models import Models, StateGoneError
-from hoptree.worker.slots import SlotWriter
+from hoptree.worker.slots import NoRoomError, SlotWriter
 from hoptree.worker.tracebacks import user_stack, user_traceback
 
 if TYPE_CHECKING:
@@ -138,6 +139,8 @@ class Loop:
             self._say(Forgotten(run))
         except StateGoneError as error:
             self._say(Failed(run, str(error), "system", lost=True))
+        except NoRoomError as error:
+            self._say(Full(str(error.strerror)))
         except MemoryError as error:
             self._say(Failed(run, f"out of memory\n{user_traceback(error)}", "user"))
         except Exception as error:

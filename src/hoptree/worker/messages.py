@@ -120,6 +120,12 @@ class Failed(_Message, frozen=True):
     lost: bool = False
 
 
+class Full(_Message, frozen=True):
+    """There is no room for a state, neither in memory nor on disk: nobody can go on."""
+
+    reason: str
+
+
 class Forgotten(_Message, frozen=True):
     """A run was given up."""
 
@@ -133,7 +139,7 @@ class Here(_Message, frozen=True):
 
 
 Command: TypeAlias = Rehearse | Train | Judge | Forget | Where | FreeSlot | Quit
-News: TypeAlias = Hello | Refused | Rehearsed | Trained | Judged | Failed | Forgotten | Here
+News: TypeAlias = Hello | Refused | Rehearsed | Trained | Judged | Failed | Full | Forgotten | Here
 
 _encoder = msgspec.msgpack.Encoder()
 encode = _encoder.encode

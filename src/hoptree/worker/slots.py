@@ -104,7 +104,7 @@ class SlotWriter:
         length = -(-size // _PAGE) * _PAGE
         *roomy, last = self._folders
         for folder in roomy:
-            with suppress(_NoRoomError):
+            with suppress(NoRoomError):
                 return self._make(folder, length)
         return self._make(last, length)
 
@@ -116,15 +116,15 @@ class SlotWriter:
         except OSError as error:
             path.unlink(missing_ok=True)
             if error.errno in _NO_ROOM:
-                raise _NoRoomError(
+                raise NoRoomError(
                     error.errno, f"no room for a state of {length / 1e6:.1f} MB in {folder}"
                 ) from error
             raise
         return str(path), slot
 
 
-class _NoRoomError(OSError):
-    pass
+class NoRoomError(OSError):
+    """A state fits nowhere."""
 
 
 def _allocate(path: Path, length: int) -> mmap.mmap:

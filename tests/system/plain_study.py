@@ -1,0 +1,27 @@
+"""A study as a program of its own that prints what came of it: ``plain_study.py FOLDER NAP SIZE``."""
+
+import json
+import sys
+from pathlib import Path
+
+import hoptree as ht
+from tests.system.plain import Plain, study
+
+
+def main(folder: Path, nap: float, size: int) -> None:
+    space = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[2], gamma=0.5)), "nap": nap}
+    results = study(folder, trainer=Plain(size), space=space, epochs=4).run(workers=2)
+    complete = [trial for trial in results.trials if trial.state == "complete"]
+    print(
+        json.dumps(
+            {
+                "states": [trial.state for trial in results.trials],
+                "fingerprints": [trial.fingerprint for trial in complete],
+                "trained": results.savings.epochs_trained,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,61 @@
+"""What tests ask of real processes and of what they left behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+from hoptree.core.actions import RunUnit
+from hoptree.core.events import StateLost, UnitFinished
+from hoptree.record import Record
+from hoptree.store import Store
+from hoptree.study import StudySpec
+
+
+def descendants(driver: int) -> list[int]:
+    """Return the children of a process: a driver's workers."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[1]) == driver and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def alive(pids: list[int], patience: float = 5.0) -> list[int]:
+    """Return which processes outlive their driver; they may need a moment to notice."""
+    end = time.monotonic() + patience
+    while (left := [pid for pid in pids if _lives(pid)]) and time.monotonic() < end:
+        time.sleep(0.02)
+    return left
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def units_done_twice(folder: Path, study: str) -> int:
+    """Return how many units the journal acknowledges more than once without a loss in between."""
+    with Store(folder, create=False) as store:
+        known = store.catalog.find(study)
+        assert known is not None
+        record = Record(StudySpec.read(known.spec).settings)
+        begun: dict[int, tuple[int, int]] = {}
+        done: Counter[tuple[int, int]] = Counter()
+        for event, actions in record.replay(store.journal.read(study)):
+            if isinstance(event, UnitFinished) and event.run in begun:
+                done[begun.pop(event.run)] += 1
+            elif isinstance(event, StateLost):
+                done.clear()
+            begun |= {action.run: (action.node, action.unit) for action in actions if isinstance(action, RunUnit)}
+    return sum(count - 1 for count in done.values() if count > 1)

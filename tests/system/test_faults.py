@@ -1,0 +1,177 @@
+"""What goes wrong in the user's code ends its trial and nothing else; what goes wrong elsewhere costs a retry."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hoptree as ht
+from hoptree.store import Store
+from tests.system.plain import Plain, dataset, study
+
+
+@pytest.mark.parametrize(
+    ("act", "reasons"),
+    [
+        ("raise", ["ValueError: lone \\ud800 surrogate", "in misbehave"]),
+        ("segfault", ["the worker died with SIGSEGV"]),
+        ("exit", ["the worker died with exit code 3"]),
+        ("memory", ["out of memory", "in misbehave"]),
+        ("words", ["metric 'loss': it returned low; expected one number"]),
+    ],
+)
+def test_user_code_that_fails_ends_its_trial_only(tmp_path: Path, act: str, reasons: list[str]) -> None:
+    results = study(tmp_path, "fine", act, "also fine").run(workers=2)
+    assert [trial.state for trial in results.trials] == ["complete", "failed", "complete"]
+    for reason in reasons:
+        assert reason in results.trials[1].error
+    assert "hoptree/worker" not in results.trials[1].error
+    assert "hoptree/trainers" not in results.trials[1].error
+
+
+def test_a_unit_that_hangs_is_ended_and_says_where_it_was(tmp_path: Path) -> None:
+    results = study(tmp_path, "fine", "hang").run(workers=1, unit_limit=1.0)
+    assert [trial.state for trial in results.trials] == ["complete", "failed"]
+    assert "more than 1 s" in results.trials[1].error
+    assert "in spin_for_ever" in results.trials[1].error
+
+
+def test_a_metric_that_is_nan_comes_last(tmp_path: Path) -> None:
+    results = study(tmp_path, "nan", "fine").run(workers=1)
+    assert [trial.state for trial in results.trials] == ["complete", "complete"]
+    assert results.best.number == 1
+
+
+def test_a_worker_that_is_killed_costs_a_retry(tmp_path: Path) -> None:
+    hurt = study(tmp_path, "once").run(workers=2)
+    assert (tmp_path / "flag").exists()
+    assert hurt.trials[0].state == "complete"
+    assert study(tmp_path, "once").verify()[0].holds
+
+
+def test_a_training_that_leaves_the_numbers_fails_its_trial(tmp_path: Path) -> None:
+    from torch import nn
+
+    trainer = ht.Torch(
+        lambda hp: nn.Linear(4, 4), loss=nn.functional.mse_loss, optimizer="sgd", inputs=["x"], target="x"
+    )
+    space = {"lr": ht.choice(0.01, 1e30)}
+    results = study(tmp_path, trainer=trainer, space=space, epochs=3).run(workers=1)
+    assert [trial.state for trial in results.trials] == ["complete", "failed"]
+    assert "loss" in results.trials[1].error
+
+
+def state_files(folder: Path) -> list[Path]:
+    return sorted((folder / "store" / "states").rglob("*.safetensors"))
+
+
+def test_a_damaged_state_is_trained_again_when_it_is_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = study(tmp_path, "a", "b").run(workers=1)
+    prints = [trial.fingerprint for trial in before.trials]
+    damaged, missing = state_files(tmp_path)
+    damaged.write_bytes(damaged.read_bytes()[:-8] + b"\0" * 8)
+    missing.unlink()
+    with caplog.at_level(logging.WARNING, logger="hoptree"):
+        after = study(tmp_path, "a", "b").results()
+        assert [trial.fingerprint for trial in after.trials] == prints
+    assert "is trained again" in caplog.text
+    assert after.savings.epochs_trained == 0
+
+
+def test_files_of_a_dataset_that_were_changed_are_refused(tmp_path: Path) -> None:
+    data = dataset(tmp_path)
+    target = data.path / data.manifest.train[0].name
+    content = bytearray(target.read_bytes())
+    content[-100] ^= 1
+    target.chmod(0o600)
+    target.write_bytes(content)
+    with pytest.raises(ht.HoptreeError, match="was changed"):
+        study(tmp_path, data=data).run(workers=1)
+    with Store(tmp_path / "store", create=False) as store:
+        assert not store.catalog.all()
+
+
+def nothing_was_begun(folder: Path) -> bool:
+    with Store(folder / "store", create=False) as store:
+        return store.journal.last("plain") == 0
+
+
+class Short(Plain):
+    fingerprint = "short"
+
+    def train(self, model: Any, data: Any, unit: Any) -> None:
+        raise ValueError("shapes (4,) and (5,) do not fit")
+
+
+def test_what_no_config_survives_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(ht.HoptreeError, match=r"nothing was trained(.|\n)*shapes \(4,\) and \(5,\) do not fit"):
+        study(tmp_path, "a", "b", trainer=Short()).run(workers=2)
+    assert nothing_was_begun(tmp_path)
+    mended = study(tmp_path, "a", "b").run(workers=2)  # under the same name
+    assert [trial.state for trial in mended.trials] == ["complete", "complete"]
+
+
+def test_a_goal_that_is_not_reported_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ht.HoptreeError, match="'accuracy' is to be optimized, but the trainer reports loss"):
+        ht.Study(
+            "plain", trainer=Plain(), data=dataset(tmp_path), space={"lr": 0.1}, search=ht.Grid(epochs=1),
+            maximize="accuracy", store=tmp_path / "store",
+        ).run(workers=1)  # fmt: skip
+    assert nothing_was_begun(tmp_path)
+
+
+def test_a_study_without_validation_data_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ht.HoptreeError, match=r"no validation data to compute 'loss' on; .* valid=0.2"):
+        study(tmp_path, data=dataset(tmp_path, valid=0.0)).run(workers=1)
+
+
+class Locked(Plain):
+    fingerprint = "locked"
+
+    def __init__(self) -> None:
+        import threading
+
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+def test_a_trainer_that_cannot_be_sent_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ht.HoptreeError, match=r"cannot be sent to a worker \(TypeError: .*lock"):
+        study(tmp_path, trainer=Locked()).run(workers=1)
+    assert nothing_was_begun(tmp_path)
+
+
+def test_a_model_that_takes_its_worker_down_in_rehearsal_is_found_out_trial_by_trial(tmp_path: Path) -> None:
+    results = study(tmp_path, "exit").run(workers=1)
+    assert [trial.state for trial in results.trials] == ["failed"]
+
+
+def test_code_that_changed_is_refused_unless_the_user_says_to_go_on(tmp_path: Path) -> None:
+    class Other(Plain):
+        fingerprint = "other"
+
+    before = study(tmp_path).run(workers=1)
+    with pytest.raises(ht.StudyChangedError, match="trainer changed"):
+        study(tmp_path, trainer=Other()).run(workers=1)
+    after = study(tmp_path, trainer=Other()).run(workers=1, accept_changes=True)
+    assert after.savings.epochs_trained == 0
+    assert after.trials[0].fingerprint == before.trials[0].fingerprint
+    with pytest.raises(ht.StudyChangedError, match="search changed .*; give it another name"):
+        study(tmp_path, epochs=3).run(workers=1, accept_changes=True)
+
+
+def test_one_driver_at_a_time(tmp_path: Path) -> None:
+    held = pytest.raises(ht.HoptreeError, match=r"plain: held by process \d+ on .* \(this process\)")
+    with Store(tmp_path / "store") as store, store.lease("plain"), held:
+        study(tmp_path).run(workers=1)
+
+
+def test_a_unit_that_nobody_needs_any_more_is_given_up(tmp_path: Path) -> None:
+    """A trial that fails in the middle of another's ahead-of-time work must not stall it."""
+    results = study(tmp_path, "fine", "raise", nap=0.05).run(workers=2)
+    assert [trial.state for trial in results.trials] == ["complete", "failed"]
