@@ -1,0 +1,83 @@
+"""The shelf saves behind, and frees no slot that is being read."""
+
+from __future__ import annotations
+
+import resource
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hoptree.backends.shelf import Shelf, Stored
+from hoptree.store import StateStore, StoreFullError
+from hoptree.worker.slots import SlotWriter
+
+
+class Fixture:
+    def __init__(self, folder: Path) -> None:
+        self.freed: list[str] = []
+        self.states = StateStore(folder / "states")
+        (folder / "slots").mkdir()
+        self.writer = SlotWriter([folder / "slots"], "me")
+        self.shelf = Shelf(self.states, lambda stored: self.freed.append(stored.key))
+
+    def put(self, unit: int, key: str, size: int = 10) -> None:
+        slot = self.writer.write(key, {"w": np.full(size, float(unit))}, {})
+        self.shelf.put((0, unit), Stored(key, slot, "me", size))
+
+
+@pytest.fixture
+def fixture(tmp_path: Path) -> Fixture:
+    return Fixture(tmp_path)
+
+
+def test_a_state_is_saved_behind_and_the_doorbell_rings(fixture: Fixture) -> None:
+    fixture.put(1, "aa")
+    fixture.shelf.save((0, 1))
+    fixture.shelf.save((0, 1))  # asked for twice, written once
+    assert wait([fixture.shelf.doorbell], timeout=10)
+    assert fixture.shelf.saved() == [(0, 1)]
+    assert fixture.shelf.saved() == []
+    assert fixture.states.get("aa")[0]["w"][0] == 1.0
+    fixture.shelf.drop((0, 1))
+    assert fixture.freed == ["aa"]
+    assert "aa" not in fixture.states
+    fixture.shelf.close()
+
+
+def test_what_is_dropped_while_it_is_saved_is_freed_afterwards(fixture: Fixture) -> None:
+    for unit in range(1, 30):
+        fixture.put(unit, f"k{unit}", size=100_000)
+        fixture.shelf.save((0, unit))
+        fixture.shelf.drop((0, unit))
+    fixture.shelf.close()
+    assert sorted(fixture.freed) == sorted(f"k{unit}" for unit in range(1, 30))
+    assert fixture.states.keys() == []
+
+
+def test_a_state_made_twice_takes_the_place_of_the_first(fixture: Fixture) -> None:
+    fixture.put(1, "aa")
+    fixture.put(1, "aa")
+    assert fixture.freed == ["aa"]
+    fixture.shelf.close()
+
+
+def test_closing_waits_for_what_is_being_saved(fixture: Fixture) -> None:
+    for unit in range(1, 9):
+        fixture.put(unit, f"k{unit}", size=100_000)
+    fixture.shelf.save_all()
+    fixture.shelf.close()
+    assert len(fixture.states.keys()) == 8
+
+
+def test_a_full_disk_is_told_to_whoever_waits(fixture: Fixture) -> None:
+    fixture.put(1, "aa", size=100_000)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    try:
+        fixture.shelf.save((0, 1))
+        with pytest.raises(StoreFullError, match="no room for the state aa"):
+            fixture.shelf.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -1,0 +1,98 @@
+"""Slots carry states between processes: whole or not at all, used again, on disk when memory is small."""
+
+from __future__ import annotations
+
+import errno
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hoptree.worker.slots import NoRoomError, SlotReader, SlotWriter, find_states
+
+ARRAYS = {
+    "w": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "none": np.empty((0, 4), np.int64),
+    "one": np.array(7, np.int8),
+    "across": np.arange(12, dtype=np.float64).reshape(3, 4).T,
+}
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    slot = SlotWriter([tmp_path], "me").write("key", ARRAYS, {"units": 3})
+    header, arrays = SlotReader().read(slot)
+    assert (header.key, header.meta) == ("key", {"units": 3})
+    assert arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        assert arrays[name].dtype == array.dtype
+        np.testing.assert_array_equal(arrays[name], array)
+
+
+def test_a_slot_that_is_free_is_used_again(tmp_path: Path) -> None:
+    writer, reader = SlotWriter([tmp_path], "me"), SlotReader()
+    first = writer.write("a", ARRAYS, {})
+    second = writer.write("b", ARRAYS, {})
+    assert first != second
+    assert writer.find("a") == first
+    writer.free(first)
+    assert writer.find("a") == ""
+    assert writer.write("c", ARRAYS, {}) == first
+    assert reader.read(first)[0].key == "c"
+    writer.free("somebody else's")
+    large = {"w": np.zeros(1 << 16)}
+    writer.free(second)
+    assert writer.write("d", large, {}) not in (first, second)
+
+
+def test_slots_of_a_writer_that_is_gone_are_found_unless_half_written(tmp_path: Path) -> None:
+    writer = SlotWriter([tmp_path / "a", tmp_path / "b"], "me")
+    (tmp_path / "a").mkdir()
+    whole, half = writer.write("whole", ARRAYS, {}), writer.write("half", ARRAYS, {})
+    with Path(half).open("r+b") as file:
+        file.write(bytes(8))
+    assert find_states([tmp_path / "a", tmp_path / "b"]) == {"whole": whole}
+
+
+@contextmanager
+def no_file_larger_than(size: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_state_that_fits_nowhere_is_told_with_its_size(tmp_path: Path) -> None:
+    writer = SlotWriter([tmp_path], "me")
+    with no_file_larger_than(1 << 16), pytest.raises(NoRoomError, match=r"no room for a state of 0.9 MB") as caught:
+        writer.write("large", {"w": np.zeros(100_000)}, {})
+    assert caught.value.errno == errno.EFBIG
+    assert list(tmp_path.iterdir()) == []
+
+
+SMALL_MEMORY = """
+import sys
+from pathlib import Path
+import numpy as np
+from hoptree.worker.slots import SlotReader, SlotWriter
+memory, disk = Path(sys.argv[1]), Path(sys.argv[2])
+writer = SlotWriter([memory, disk], "me")
+small, large = writer.write("small", {"w": np.zeros(9)}, {}), writer.write("large", {"w": np.ones(1 << 18)}, {})
+assert (Path(small).parent, Path(large).parent) == (memory, disk), (small, large)
+assert SlotReader().read(large)[1]["w"].sum() == 1 << 18
+"""
+
+
+def test_what_does_not_fit_into_shared_memory_goes_to_disk(tmp_path: Path) -> None:
+    memory, disk = tmp_path / "memory", tmp_path / "disk"
+    memory.mkdir()
+    disk.mkdir()
+    mount = 'mount -t tmpfs -o size=1m none "$1" && exec "$3" -c "$4" "$1" "$2"'
+    script = ["sh", "-c", mount, "sh", str(memory), str(disk), sys.executable, SMALL_MEMORY]
+    subprocess.run(["unshare", "--user", "--map-root-user", "--mount", *script], check=True)
