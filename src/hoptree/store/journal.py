@@ -52,9 +52,7 @@ class Journal:
         ``token`` is the lease's, and the append counts as its heartbeat. ``after`` is the last number that
         the caller knows of; if the journal has gone further, nothing is appended.
         """
-        from sqlalchemy import insert
-
-        from hoptree.store.tables import EVENTS
+        from hoptree.store.tables import APPEND
 
         rows = [
             {"study": study, "now": _finite(now), "more": more, "event": encode(event)}
@@ -71,7 +69,7 @@ class Journal:
             for seq, row in enumerate(rows, start=last + 1):
                 row["seq"] = seq
             if rows:
-                connection.execute(insert(EVENTS), rows)
+                connection.execute(APPEND, rows)
         return last + len(rows)
 
     def read(self, study: str, after: int = 0) -> Iterator[Recorded]:
@@ -104,11 +102,9 @@ class Journal:
 
 
 def _last(connection: Connection, study: str) -> int:
-    from sqlalchemy import func, select
+    from hoptree.store.tables import LAST
 
-    from hoptree.store.tables import EVENTS
-
-    return connection.execute(select(func.max(EVENTS.c.seq)).where(EVENTS.c.study == study)).scalar() or 0
+    return connection.execute(LAST, {"of": study}).scalar() or 0
 
 
 def _decoded(study: str, seq: int, data: bytes) -> Event:

@@ -140,13 +140,11 @@ class Lease:
 
 def fence(connection: Connection, study: str, token: int, now: float) -> None:
     """Refuse unless the token is current, and keep it so until the transaction ends: the row stays locked."""
-    from sqlalchemy import case, select, update
+    from sqlalchemy import select
 
-    from hoptree.store.tables import LEASES
+    from hoptree.store.tables import LEASES, RENEW
 
-    current = (LEASES.c.study == study, LEASES.c.token == token, LEASES.c.held)
-    later = case((LEASES.c.heartbeat > now, LEASES.c.heartbeat), else_=now)  # a clock may be set back
-    if connection.execute(update(LEASES).where(*current).values(heartbeat=later)).rowcount:
+    if connection.execute(RENEW, {"of": study, "by": token, "at": now}).rowcount:
         return
     row = connection.execute(select(LEASES).where(LEASES.c.study == study)).first()
     if row is None:

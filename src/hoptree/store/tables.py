@@ -1,6 +1,22 @@
 """The tables of a store's database. Imported when a database is opened, because SQLAlchemy is slow to import."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    bindparam,
+    case,
+    func,
+    insert,
+    select,
+    update,
+)
 
 METADATA = MetaData()
 
@@ -41,3 +57,13 @@ LEASES = Table(
     Column("since", Double, nullable=False),
     Column("heartbeat", Double, nullable=False),
 )
+
+# What every append to a journal says, put together once: building a statement takes longer than running it.
+_NOW = bindparam("at", type_=Double)
+RENEW = (
+    update(LEASES)
+    .where(LEASES.c.study == bindparam("of"), LEASES.c.token == bindparam("by"), LEASES.c.held)
+    .values(heartbeat=case((LEASES.c.heartbeat > _NOW, LEASES.c.heartbeat), else_=_NOW))  # a clock may be set back
+)
+LAST = select(func.max(EVENTS.c.seq)).where(EVENTS.c.study == bindparam("of"))
+APPEND = insert(EVENTS)
