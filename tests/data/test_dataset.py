@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc
 
-from hoptree.data import DataError, Dataset
+from hoptree.data import DataChangedError, DataError, Dataset
 from tests.data.strategies import NUMBERS, same
 
 
@@ -43,6 +45,29 @@ def test_numbers_are_read_only_aligned_views_of_the_map(dataset: Dataset) -> Non
             address = values.ctypes.data
             assert address % 64 == 0
             assert any(start <= address and address + values.nbytes <= stop for start, stop in inside)
+
+
+def test_a_file_is_mapped_once_and_stays_mapped(dataset: Dataset) -> None:
+    path = dataset.path / "train-00001.arrow"
+    first = dataset.partition(1)
+    mapped = maps(path)
+    address = first["float32"].ctypes.data
+    first.clear()  # a caller's dictionary is its own
+    again = dataset.partition(1)
+    assert (maps(path), again["float32"].ctypes.data) == (mapped, address)
+    again.clear()
+    assert maps(path) == mapped
+    assert not maps(dataset.path / "train-00000.arrow")
+    assert len(pickle.dumps(dataset)) < 400
+
+
+def test_text_is_not_kept(dataset: Dataset) -> None:
+    columns = dataset.partition(1)
+    text = weakref.ref(columns["text"])
+    assert text() is not None
+    columns.clear()
+    assert text() is None
+    assert sorted(dataset.partition(1)["text"].tolist())[0].startswith("row ")
 
 
 def test_columns_come_in_the_order_and_type_they_were_given(dataset: Dataset) -> None:
@@ -144,6 +169,36 @@ def test_a_changed_size_is_named_on_opening(dataset: Dataset) -> None:
         Dataset.open(dataset.path)
     with pytest.raises(DataError, match=r"valid\.arrow: missing or changed"):
         dataset.valid()
+
+
+def replace(path: Path) -> None:
+    copy = path.with_suffix(".copy")
+    copy.write_bytes(path.read_bytes())
+    copy.rename(path)
+
+
+def write(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    with path.open("r+b") as file:
+        file.write(content)
+
+
+@pytest.mark.parametrize("change", [replace, write, Path.unlink])
+def test_a_change_after_mapping_is_noticed_at_the_next_visit(
+    dataset: Dataset, change: Callable[[Path], None]
+) -> None:
+    path = dataset.path / "train-00001.arrow"
+    dataset.partition(1)
+    change(path)
+    message = "missing or changed" if change is Path.unlink else r"replaced or written .* tells whether"
+    for _ in range(2):
+        with pytest.raises(DataChangedError, match=rf"train-00001\.arrow: {message}"):
+            dataset.partition(1)
+    dataset.partition(0)
+    if change is replace:  # the same bytes in another file are fine for whoever opens them anew
+        Dataset.open(dataset.path).verify()
+        Dataset.open(dataset.path).partition(1)
 
 
 def test_a_missing_file_is_named_on_opening(dataset: Dataset) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pyarrow import feather, ipc
 
 from hoptree.data import DataError, Dataset
+from tests.data.room import GIB, room
 from tests.data.strategies import Columns, columns, everything, same
 
 
@@ -189,7 +190,9 @@ Dataset.from_parquet(sys.argv[1], partitions=2, valid=0, to=sys.argv[2]).verify(
 def test_data_larger_than_the_memory_it_is_given(tmp_path: Path) -> None:
     """2 GiB of rows are built by a process that may not have more than 1 GiB of its own."""
     generator = np.random.default_rng(0)
-    with pq.ParquetWriter(tmp_path / "t.parquet", table({"x": np.zeros((1, 4096), np.float32)}).schema) as writer:
-        for _ in range(128):
-            writer.write_table(table({"x": generator.random((1024, 4096), dtype=np.float32)}))
-    subprocess.run([sys.executable, "-c", LIMITED, tmp_path / "t.parquet", tmp_path / "d"], check=True)
+    with room(tmp_path, 7 * GIB):
+        file = tmp_path / "t.parquet"
+        with pq.ParquetWriter(file, table({"x": np.zeros((1, 4096), np.float32)}).schema) as writer:
+            for _ in range(128):
+                writer.write_table(table({"x": generator.random((1024, 4096), dtype=np.float32)}))
+        subprocess.run([sys.executable, "-c", LIMITED, file, tmp_path / "d"], check=True)

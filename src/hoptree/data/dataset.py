@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -203,12 +204,17 @@ class Dataset:
     def check(self) -> None:
         """Refuse data that was changed: files written after the manifest are compared with their checksums.
 
-        That costs nothing for a folder that is as it was built, and one reading for one that was copied.
+        That costs nothing for a folder that is as it was built, and one reading for one that was copied: the
+        manifest then gets the time of the check.
         """
         read_manifest(self._path)
         built = (self._path / NAME).stat().st_mtime_ns
         times = ((file, (self._path / file.name).stat().st_mtime_ns) for file in self._manifest.files)
-        self._compare([file for file, time in times if time > built])
+        newer = [file for file, time in times if time > built]
+        self._compare(newer)
+        if newer:
+            with suppress(OSError):  # a folder of somebody else's: read again another time
+                os.utime(self._path / NAME)
 
     def _compare(self, files: Iterable[DataFile]) -> None:
         for file in files:

@@ -17,6 +17,7 @@ from hoptree.trainers.base import UnitSpec
 from hoptree.trainers.errors import Diverged, TrainerError, user_error
 from hoptree.trainers.hyper_parameters import batch_size
 from hoptree.trainers.torch_batches import Batches
+from hoptree.trainers.torch_joined import Joined
 from hoptree.trainers.torch_model import TorchModel
 
 Loss = Callable[[Any, Any], Any]
@@ -101,16 +102,17 @@ def train(model: TorchModel, batches: Batches, unit: UnitSpec, recipe: Recipe) -
 
 def outputs(model: TorchModel, batches: Batches, size: int, recipe: Recipe) -> tuple[Any, torch.Tensor]:
     """Return the model's outputs and the targets of all examples, in order, on the CPU."""
-    collected, targets = [], []
+    count = -(-batches.length // size)
+    collected, targets = Joined(count), Joined(count)
     for start in range(0, batches.length, size):
         inputs, target = batches.take(slice(start, min(start + size, batches.length)))
         try:
             with recipe.precision():
-                collected.append(_cpu(model.module(*inputs)))
+                collected.add(model.module(*inputs))
         except Exception as error:
             raise user_error(error, explain("model", None, target, batches)) from None
-        targets.append(target.cpu())
-    return _joined(collected), torch.cat(targets)
+        targets.add(target)
+    return collected.all(), targets.all()
 
 
 def explain(doing: str, output: Any, target: Any, batches: Batches) -> str:
@@ -158,24 +160,3 @@ def _check_loss(loss: Any, step: int, start: int, values: Mapping[str, Scalar]) 
             f"loss: {value} at step {step} of the unit (example {start}), with {shown}; "
             "a smaller learning rate or clip= may help"
         )
-
-
-def _cpu(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach().cpu()
-    if isinstance(value, tuple | list):
-        return [_cpu(part) for part in value]
-    if isinstance(value, Mapping):
-        return {name: _cpu(part) for name, part in value.items()}
-    return value
-
-
-def _joined(parts: list[Any]) -> Any:
-    first = parts[0]
-    if isinstance(first, torch.Tensor):
-        return torch.cat(parts) if first.ndim else torch.stack(parts)
-    if isinstance(first, list):
-        return tuple(_joined(list(column)) for column in zip(*parts, strict=True))
-    if isinstance(first, dict):
-        return {name: _joined([part[name] for part in parts]) for name in first}
-    return parts

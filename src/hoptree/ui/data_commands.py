@@ -1,0 +1,156 @@
+"""``hoptree data``: build a dataset from files, and look at one that was built."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from hoptree.data import DataChangedError, DataError, Dataset
+from hoptree.report.tables import printable, size, text_table
+
+FILES_SHOWN: Final = 20
+
+
+@click.group()
+def data() -> None:
+    """Build datasets from files, and look at them."""
+
+
+@data.command(name="build")
+@click.argument("source", nargs=-1, required=True)
+@click.option("--to", required=True, metavar="FOLDER", help="Where to build; a folder that does not exist yet.")
+@click.option("--partitions", required=True, type=int, help="Partitions to cut the rows into.")
+@click.option("--valid", type=float, help="Fraction of the rows for validation, 0 for none.  [default: 0.2]")
+@click.option("--valid-from", metavar="SOURCE", help="Separate validation data, instead of --valid.")
+@click.option("--seed", default=0, show_default=True, help="Of the one shuffle.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was built for programs.")
+def build_command(
+    source: tuple[str, ...],
+    to: str,
+    partitions: int,
+    valid: float | None,
+    valid_from: str | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Shuffle the rows of files once, cut them into partitions, and keep these in a folder.
+
+    SOURCE is a Parquet, Arrow or CSV file, a folder of Parquet and Arrow files, or a glob; several are read one
+    after the other, in bounded memory. Or it is one .npz file, whose arrays are the columns. Nothing is left behind
+    by a build that fails, and a dataset that is there already is not built again.
+
+    \b
+    Examples:
+      hoptree data build 'rows/*.parquet' --to dataset --partitions 8
+      hoptree data build digits.npz --to dataset --partitions 4 --valid 0.1
+      hoptree data build train.csv --valid-from test.csv --to dataset --partitions 4
+    """  # noqa: D301 click needs the real character
+    if valid is not None and valid_from is not None:
+        raise click.UsageError("--valid and --valid-from: both given; expected at most one of them")
+    held_out = (0.2 if valid is None else valid) if valid_from is None else valid_from
+    there = Path(to, "manifest.json").exists()
+    with _ending_in_order():
+        try:
+            dataset = Dataset.from_files(source, partitions=partitions, valid=held_out, seed=seed, to=to)
+        except OSError as error:  # a full disk, a folder that may not be written
+            raise DataError(f"to: {to} cannot be built ({error}); make room, or give another path") from error
+    if as_json:
+        _print_json(dataset, built=not there)
+        return
+    click.echo("This very dataset was there already:" if there else "Built:")
+    click.echo(_tables(dataset))
+    click.echo(f"Open it in Python: import hoptree as ht; data = ht.Dataset.open({str(dataset.path)!r})")
+
+
+@data.command(name="inspect")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--verify", is_flag=True, help="Read every byte and compare it with the checksums.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest for programs.")
+def inspect_command(folder: Path, verify: bool, as_json: bool) -> None:
+    """Tell what a dataset holds; the exit code is 1 when it is not what was built.
+
+    Sizes are always compared with the manifest, bytes with --verify.
+
+    \b
+    Examples:
+      hoptree data inspect dataset
+      hoptree data inspect dataset --verify
+    """  # noqa: D301 click needs the real character
+    try:
+        dataset = Dataset.open(folder)
+        if verify:
+            dataset.verify()
+    except DataChangedError as error:
+        click.echo(f"{type(error).__name__}: {error}", err=True)
+        sys.exit(1)
+    if as_json:
+        _print_json(dataset, verified=verify)
+        return
+    click.echo(_tables(dataset))
+    click.echo(_files(dataset))
+    if verify:
+        count = len(dataset.manifest.files)
+        click.echo(f"Verified: all {size(_bytes(dataset))} in {count} files are what was built.")
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Let a request to end unwind the stack as Ctrl-C does, so that what was begun is removed."""
+    old = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, old)
+
+
+def _tables(dataset: Dataset) -> str:
+    columns = [
+        [printable(column.name), column.dtype, str(list(column.shape)) if column.shape else None]
+        for column in dataset.columns
+    ]
+    rows = [file.rows for file in dataset.manifest.train]
+    each = str(max(rows)) if min(rows) == max(rows) else f"{min(rows)} or {max(rows)}"
+    facts = [
+        ["rows to train on", f"{dataset.rows:,}"],
+        ["partitions", f"{dataset.partitions:,} (of {each} rows)"],
+        ["validation rows", f"{dataset.valid_rows:,}"],
+        ["size", size(_bytes(dataset))],
+        ["seed of the shuffle", str(dataset.manifest.seed)],
+        ["fingerprint", dataset.fingerprint],
+        ["folder", printable(str(dataset.path))],
+    ]
+    schema = text_table(["column", "type", "shape of a row"], columns)
+    return f"{schema}\n\n{text_table(['', 'dataset'], facts)}\n"
+
+
+def _files(dataset: Dataset) -> str:
+    files = dataset.manifest.files
+    shown = [[file.name, file.rows, size(file.bytes), file.checksum] for file in files[:FILES_SHOWN]]
+    more = len(files) - len(shown)
+    return text_table(["file", "rows", "size", "checksum"], shown) + (
+        f"\n and {more:,} more; --json lists them\n" if more else "\n"
+    )
+
+
+def _bytes(dataset: Dataset) -> int:
+    return sum(file.bytes for file in dataset.manifest.files)
+
+
+def _print_json(dataset: Dataset, **more: Any) -> None:
+    """Print the manifest, with what follows from it and where it is."""
+    found = {
+        "folder": str(dataset.path),
+        "rows": dataset.rows,
+        "valid_rows": dataset.valid_rows,
+        "bytes": _bytes(dataset),
+        **more,
+        **msgspec.to_builtins(dataset.manifest),
+    }
+    click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
