@@ -12,6 +12,7 @@ from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, RunU
 from hoptree.core.engine import Engine
 from hoptree.core.events import (
     Event,
+    Known,
     StateEvaluated,
     StateKept,
     StateLost,
@@ -123,6 +124,9 @@ class History:
             self.here.setdefault(event.worker, [])
         if isinstance(event, WorkerLost):
             self.lost_runs += self.here.pop(event.worker, [])
+        if isinstance(event, TrialAsked) and event.known is not None:
+            held = [(node.id, unit) for node in self.engine.plan.nodes for unit in node.states]
+            self.stored += [spot for spot in held if spot not in self.stored]
         self.witness.see(event, self.now, more, actions)
         given_up: list[UnitCancelled] = []
         for action in actions:
@@ -161,10 +165,18 @@ class History:
                 every=1 if self.barrier else every,
                 barrier=self.barrier,
                 alone=not self.share,
+                known=self.known(),
             ),
             more=self.random.random() < 0.3,
         )
         self.trials += 1
+
+    def known(self) -> Known | None:
+        """Now and then a store knows states and reports of an earlier study."""
+        if self.random.random() < 0.7:
+            return None
+        epochs = [epoch for epoch in range(1, 5) if self.random.random() < 0.4]
+        return Known(tuple(epochs), tuple((epoch, {"loss": 1.0}) for epoch in epochs if self.random.random() < 0.7))
 
     def move(self) -> None:
         random = self.random

@@ -22,10 +22,12 @@ def drive(
     tuner: Tuner,
     watches: Sequence[Watch] = (),
     first: Sequence[Event] | None = None,
+    look_up: Callable[[Event], Event] | None = None,
 ) -> float:
     """Run until no trial is left, and return the time of the last event.
 
-    ``first`` replaces what the tuner asks for at the start, for a study that goes on.
+    ``first`` replaces what the tuner asks for at the start, for a study that goes on. ``look_up`` may add to an
+    event what is known elsewhere, before the engine sees it.
 
     Every event passes through here once, so this is where a journal or a checker listens: a watch gets the
     event, its time, whether more of the same moment follow, and the actions.
@@ -37,6 +39,8 @@ def drive(
         while True:
             while inbox:
                 event = inbox.popleft()
+                if look_up is not None:
+                    event = look_up(event)
                 more = bool(inbox)
                 actions = engine.step(event, now, more=more)
                 for watch in watches:

@@ -9,12 +9,15 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, final
 
+import msgspec
+
 from hoptree.backends.local import DrainedError, LocalBackend, remove_slots
 from hoptree.core.actions import Action, EndTrial, Report
-from hoptree.core.events import Event, StateLost, TrialAsked, WorkerLost
+from hoptree.core.events import Event, StateLost, TrialAsked, TrialBranched, TrialExtended, WorkerLost
 from hoptree.core.lineage import digest, history, segments
 from hoptree.core.schedules import Config, Scalar
 from hoptree.drive import drive
+from hoptree.library import Library
 from hoptree.record import Record
 from hoptree.results import Savings
 from hoptree.search.tuner import Tuner
@@ -31,10 +34,11 @@ _TRIED = 4  # configs of which one has to pass rehearsal
 class Session:
     """Brings a study from where its journal ends to where no trial is left."""
 
-    def __init__(self, store: Store, lease: Lease, record: Record, tuner: Tuner) -> None:
+    def __init__(self, store: Store, lease: Lease, record: Record, tuner: Tuner, library: Library) -> None:
         self._store = store
         self._lease = lease
         self._tuner = tuner
+        self._library = library
         self.record = record
         self._backend: LocalBackend | None = None
 
@@ -57,6 +61,7 @@ class Session:
                 workers=workers,
                 seed=seed,
                 slots=slots,
+                books=self._library,
                 begun=self.record.now,
                 rehearsal=(self._first_configs(owed), goal),
                 unit_limit=unit_limit,
@@ -65,7 +70,7 @@ class Session:
             first = [*self._reconcile(backend), *owed]
             watches = [self._save, self._append, self.record.note]
             with suppress(DrainedError):
-                drive(engine, backend, self._tuner, watches, first)
+                drive(engine, backend, self._tuner, watches, first, self._look_up)
         return self._savings()
 
     # --- going on ---------------------------------------------------------------------------------------
@@ -74,7 +79,7 @@ class Session:
         """Rebuild engine and search from the journal; return what the search asked for and is not in it."""
         owed = self._tuner.start()
         for event, actions in self.record.replay(self._store.journal.read(self._lease.study)):
-            if owed and event == owed[0]:
+            if owed and _request(event) == owed[0]:
                 owed.pop(0)
             for action in actions:
                 if isinstance(action, Report | EndTrial):
@@ -101,6 +106,9 @@ class Session:
 
     # --- while it runs ----------------------------------------------------------------------------------
 
+    def _look_up(self, event: Event) -> Event:
+        return self._library.look_up(event, self.record.engine)
+
     def _save(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
         """Have the states that trials ended with saved, behind; one that is lost before is trained again."""
         assert self._backend is not None
@@ -113,8 +121,13 @@ class Session:
 
     def _append(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
         ends = any(isinstance(action, EndTrial) for action in actions)
-        entry = (now, more, event)
-        self._store.journal.append(self._lease.study, [entry], token=self._lease.token, durable=ends)
+        self._store.journal.append(
+            self._lease.study,
+            [(now, more, event)],
+            token=self._lease.token,
+            durable=ends,
+            reports=self._library.reports(event, actions, self.record.engine),
+        )
 
     # --- what came of it --------------------------------------------------------------------------------
 
@@ -134,6 +147,13 @@ def slots_of(store: Path, study: str) -> list[Path]:
     memory = Path("/dev/shm")  # noqa: S108 the name is ours alone by user, store and study
     home = memory if memory.is_dir() else Path(gettempdir())
     return [home / name, store / f"slots-{digest(study)}"]
+
+
+def _request(event: Event) -> Event:
+    """Return an event as the search asked for it, without what the library knew."""
+    if isinstance(event, TrialAsked | TrialBranched | TrialExtended) and event.known is not None:
+        return msgspec.structs.replace(event, known=None)
+    return event
 
 
 def _beginning(config: Config) -> dict[str, Scalar]:

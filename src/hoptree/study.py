@@ -13,6 +13,7 @@ import msgspec
 from hoptree.core.errors import StudyChangedError, WorkloadError
 from hoptree.core.lineage import digest
 from hoptree.core.settings import Order, Settings
+from hoptree.library import Library
 from hoptree.record import Record
 from hoptree.results import Results, Savings, TrialResult
 from hoptree.search.protocol import Goal, Procedure
@@ -20,6 +21,7 @@ from hoptree.search.space import Space
 from hoptree.search.tuner import Tuner
 from hoptree.session import Session
 from hoptree.solo import Soloist
+from hoptree.store.ledger import parse_size
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
@@ -47,7 +49,7 @@ class Study:
     """One model-selection job: trainer, dataset, space, search, goal.
 
     ``store`` is the folder of states and journal; ``journal`` the URL of a PostgreSQL database that holds the
-    journal instead.
+    journal instead. States that no study needs are kept while the store's states take less than ``keep``.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Study:
         journal: str | None = None,
         order: Order = "strict",
         share: bool = True,
+        keep: str | int = "10 GB",
     ) -> None:
         if (maximize is None) == (minimize is None):
             raise WorkloadError(
@@ -82,6 +85,7 @@ class Study:
         self._store = Path(store)
         self._journal = journal
         self._share = share
+        self._keep = parse_size(keep)
         self._settings = Settings(data.partitions, order, retries=0)  # units are pure: what raised raises again
         search.search(space, self._goal, seed)  # refuses what cannot be searched, before anything runs
 
@@ -105,7 +109,7 @@ class Study:
             record = Record(spec.settings)
             search = self._search.search(self._space, self._goal, self._seed)
             tuner = Tuner(search, study=self.name, root=spec.root, share=self._share)
-            session = Session(store, lease, record, tuner)
+            session = Session(store, lease, record, tuner, Library(store, self.name, self._keep))
             store.catalog.set_status(self.name, "running")
             try:
                 savings = session.run(

@@ -76,11 +76,13 @@ def dataset(folder: Path, partitions: int = 2, valid: float = 0.25) -> ht.Datase
     return ht.Dataset.from_arrays(x=rows, partitions=partitions, valid=valid, to=folder / "data")
 
 
-def study(folder: Path, *acts: str, epochs: int = 2, nap: float = 0.0, **options: Any) -> ht.Study:
+def study(
+    folder: Path, *acts: str, name: str = "plain", epochs: int = 2, nap: float = 0.0, **options: Any
+) -> ht.Study:
     """Return a study with one trial per act."""
     space = {"lr": 0.1, "act": ht.choice(*(acts or ("fine",))), "nap": nap, "where": str(folder / "flag")}
     settings: dict[str, Any] = {"trainer": Plain(), "space": space, "search": ht.Grid(epochs=epochs)}
     settings.update(options)
     if "data" not in settings:
         settings["data"] = dataset(folder)
-    return ht.Study("plain", minimize="loss", store=folder / "store", **settings)
+    return ht.Study(name, minimize="loss", store=folder / "store", **settings)

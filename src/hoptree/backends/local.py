@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, assert_never, final
 
 from hoptree.backends.processes import Process, make_setup
 from hoptree.backends.protocol import Task
-from hoptree.backends.shelf import Shelf, Spot, Stored
+from hoptree.backends.shelf import Books, Shelf, Spot, Stored
 from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit
 from hoptree.core.errors import HoptreeError, RefusedError
 from hoptree.core.events import (
@@ -98,6 +98,7 @@ class LocalBackend:
         workers: int,
         seed: int,
         slots: Sequence[Path],
+        books: Books,
         begun: float = 0.0,
         rehearsal: tuple[Sequence[dict[str, Scalar]], str] | None = None,
         unit_limit: float | None = None,
@@ -110,6 +111,7 @@ class LocalBackend:
         self._workers = workers
         self._seed = seed
         self._slots = list(slots)
+        self._books = books
         self._offset = begun - time.monotonic()
         self._rehearsal = rehearsal
         self._unit_limit = unit_limit
@@ -132,7 +134,7 @@ class LocalBackend:
         for folder in self._slots:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._left = find_states(self._slots)
-        self._shelf = Shelf(states, self._free)
+        self._shelf = Shelf(states, books, self._free)
         self.bytes_hopped = 0
         self.units = 0
 
@@ -169,6 +171,8 @@ class LocalBackend:
                 if worker in self._processes:
                     self._processes[worker].send(Forget(run))
             case DropState(node, unit):
+                if self._shelf.find((node, unit)) is None:  # found in the store, and never brought here
+                    self._books.dropped(self._plan.nodes[node].state_key(unit))
                 self._shelf.drop((node, unit))
             case _:
                 assert_never(action)
@@ -210,14 +214,14 @@ class LocalBackend:
         slot = self._left.get(key, "")
         if not slot and key not in self._states:
             return False
-        self._shelf.put((state.node.id, state.unit), Stored(key, slot, "", 0))
+        self._shelf.put((state.node.id, state.unit), Stored(key, slot, "", 0, saved=key in self._states))
         if state.kept:
             self._kept[state.node.id] = max(state.unit, self._kept.get(state.node.id, 0))
         return True
 
     def save(self, node: int, unit: int) -> None:
         """Have a state written to the store, behind; it is there when the backend has stopped."""
-        self._shelf.save((node, unit))
+        self._shelf.save((node, unit), self._at_risk.get(node, 0.0))
 
     def _free(self, stored: Stored) -> None:
         if stored.owner in self._processes:
@@ -233,8 +237,8 @@ class LocalBackend:
         self._at_risk[node] = self._at_risk.get(node, before) + seconds
         if unit % self._dataset.partitions or self._at_risk[node] < _AT_RISK:
             return []
+        self._shelf.save((node, unit), self._at_risk[node])
         self._at_risk[node] = 0.0
-        self._shelf.save((node, unit))
         return [StateKept(node, unit)]
 
     def _saved(self) -> list[Event]:

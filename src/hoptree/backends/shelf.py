@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, Protocol, TypeAlias, final
 
 import msgspec
 
@@ -26,8 +26,22 @@ class Stored(msgspec.Struct):
     slot: str
     owner: str
     size: int
+    seconds: float = 0.0  # of training, since something before it was saved
+    saved: bool = False
     saving: bool = False
     dropped: bool = False  # while it was being saved
+
+
+class Books(Protocol):
+    """Who is told what the store holds for a study, and what it needs no longer."""
+
+    def saved(self, key: str, size: int, seconds: float) -> None:
+        """Note a state that is in the store now."""
+        ...
+
+    def dropped(self, key: str) -> None:
+        """Note a state that the study needs no longer; whether it stays is the store's affair."""
+        ...
 
 
 @final
@@ -37,8 +51,9 @@ class Shelf:
     A slot is freed when its state is dropped, but not while it is being read by the thread that saves.
     """
 
-    def __init__(self, states: StateStore, free: Callable[[Stored], None]) -> None:
+    def __init__(self, states: StateStore, books: Books, free: Callable[[Stored], None]) -> None:
         self._states = states
+        self._books = books
         self._free = free
         self._stored: dict[Spot, Stored] = {}
         self._saver = _Saver(states)
@@ -68,20 +83,27 @@ class Shelf:
         self._stored.pop(spot, None)
 
     def drop(self, spot: Spot) -> None:
-        """Remove a state everywhere."""
+        """Let go of a state: its slot is free, and the store need not keep it for us."""
         stored = self._stored.pop(spot, None)
         if stored is None:
             return
         if stored.saving:
             stored.dropped = True
             return
-        self._states.delete(stored.key)
+        if stored.saved:
+            self._books.dropped(stored.key)
         self._free(stored)
 
-    def save(self, spot: Spot) -> None:
-        """Have a state written to the store, if it is not there."""
-        stored = self._stored[spot]
-        if not stored.saving and stored.slot and stored.key not in self._states:
+    def save(self, spot: Spot, seconds: float = 0.0) -> None:
+        """Have a state written to the store, if it is not there; it took so long to train."""
+        stored = self._stored.get(spot)
+        if stored is None or stored.saving or stored.saved:  # not ours: it is in the store since before
+            return
+        stored.seconds = seconds
+        if stored.key in self._states:  # another study's, or saved by a driver that was killed right after
+            stored.saved = True
+            self._books.saved(stored.key, stored.size, seconds)
+        elif stored.slot:
             stored.saving = True
             self._saver.save(spot, stored)
 
@@ -95,13 +117,16 @@ class Shelf:
         spots: list[Spot] = []
         for spot, stored, error in self._saver.results():
             stored.saving = False
+            if error is None:
+                stored.saved = True
+                self._books.saved(stored.key, stored.size, stored.seconds)
+                spots.append(spot)
             if stored.dropped:
-                self._states.delete(stored.key)
+                if stored.saved:
+                    self._books.dropped(stored.key)
                 self._free(stored)
             elif error is not None:
                 raise error
-            else:
-                spots.append(spot)
         return spots
 
     def close(self) -> None:

@@ -16,6 +16,16 @@ class _Event(msgspec.Struct, frozen=True, gc=False, tag=True):
     pass
 
 
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """What the store holds of a trial's lineage already: epochs with a state, and reports by epoch.
+
+    Metrics that are no finite numbers are spelled ("nan", "inf"), so that any journal can hold them.
+    """
+
+    states: tuple[int, ...] = ()
+    reports: tuple[tuple[int, dict[str, float | str]], ...] = ()
+
+
 class TrialAsked(_Event, frozen=True):
     """A search asked for a config to be trained until an epoch.
 
@@ -32,6 +42,7 @@ class TrialAsked(_Event, frozen=True):
     root: str = ""
     barrier: bool = False
     alone: bool = False
+    known: Known | None = None
 
 
 class TrialBranched(_Event, frozen=True):
@@ -43,6 +54,7 @@ class TrialBranched(_Event, frozen=True):
     config: ConfigItems
     until: int
     every: int = 0
+    known: Known | None = None
 
 
 class TrialExtended(_Event, frozen=True):
@@ -50,6 +62,7 @@ class TrialExtended(_Event, frozen=True):
 
     trial: int
     until: int
+    known: Known | None = None
 
 
 class TrialStopped(_Event, frozen=True):

@@ -110,8 +110,21 @@ class Witness:
                 self._kept.discard((node, unit))
             case TrialAsked() | TrialBranched() | TrialExtended():
                 self._asked.add((event.trial, event.until))
+                self._find_adopted(event)
             case _:
                 pass
+
+    def _find_adopted(self, event: TrialAsked | TrialBranched | TrialExtended) -> None:
+        """Enter the states that the store is said to hold, unless the engine left them to somebody on the way."""
+        trial = self._engine.trials[event.trial]
+        whole = tuple(range(self._partitions))
+        for epoch in event.known.states if event.known is not None else ():
+            if 0 < epoch <= event.until:
+                number, unit = self._way(trial, epoch * self._partitions)[-1]
+                state = self._engine.plan.nodes[number].states.get(unit)
+                if state is not None and (number, unit) not in self._visited and state.kept:
+                    self._visited[number, unit] = whole
+                    self._kept.add((number, unit))
 
     def _take_action(self, action: Action) -> None:
         match action:

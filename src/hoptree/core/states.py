@@ -30,6 +30,16 @@ class States:
             self.pin(trial, state)
         return state
 
+    def adopt(self, node: Node, unit: int) -> None:
+        """Note that the store has held a state all along, and keeps it."""
+        state = node.lost.pop(unit, None)
+        if state is None:
+            state = State(node, unit, "", 0)
+        node.states[unit] = state
+        self.keep(state)
+        for trial in node.finals.get(unit, ()):
+            self.pin(trial, state)
+
     def lose(self, state: State) -> None:
         """Note that a state is gone; while a run that began from it is under way, it may come back."""
         del state.node.states[state.unit]

@@ -8,7 +8,7 @@ from hoptree.core.actions import Action, Ending, EndTrial, Report
 from hoptree.core.demand import Demand
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.errors import ProtocolError, WorkloadError
-from hoptree.core.events import TrialAsked, TrialBranched, TrialExtended, TrialStopped
+from hoptree.core.events import Known, TrialAsked, TrialBranched, TrialExtended, TrialStopped
 from hoptree.core.gates import Gates
 from hoptree.core.lineage import Phase, branched
 from hoptree.core.plan import Node, Place, Plan, State, Trial
@@ -53,7 +53,7 @@ class Trials:
         trial = Trial(event.trial, phases, event.root, event.study, event.every)
         trial.alone = event.alone
         trial.barrier = event.barrier
-        self._begin(trial, event.until)
+        self._begin(trial, event.until, event.known)
 
     def branched(self, event: TrialBranched) -> None:
         """Begin a trial that follows another one up to an epoch."""
@@ -74,7 +74,7 @@ class Trials:
         trial = Trial(event.trial, phases, source.root, source.study, event.every)
         trial.alone = source.alone
         trial.barrier = source.barrier
-        self._begin(trial, event.until)
+        self._begin(trial, event.until, event.known)
 
     def extended(self, event: TrialExtended) -> None:
         """Grant a trial more epochs; less than it has, or after it was given up, changes nothing."""
@@ -84,6 +84,7 @@ class Trials:
         if trial.ending == "complete":
             trial.ending = None
             self.live += 1
+        self._adopt(trial, event.until, event.known)
         self._grant(trial, event.until)
 
     def stopped(self, event: TrialStopped) -> None:
@@ -130,7 +131,7 @@ class Trials:
             raise ProtocolError(f"trial {number} was never asked for; {len(self.by_number)} others were")
         return trial
 
-    def _begin(self, trial: Trial, until: int) -> None:
+    def _begin(self, trial: Trial, until: int, known: Known | None) -> None:
         if trial.every < 0:
             raise WorkloadError(f"every: {trial.every}; expected 0 (only at the end) or a number of epochs")
         if until < 1:
@@ -138,7 +139,26 @@ class Trials:
         self._plan.path(trial.history, self._root(trial), until * self._plan.partitions)  # may refuse a cost
         self.by_number[trial.number] = trial
         self.live += 1
+        self._adopt(trial, until, known)
         self._grant(trial, until)
+
+    def _adopt(self, trial: Trial, until: int, known: Known | None) -> None:
+        """Take in what the store holds of a lineage: nobody trains or evaluates it again.
+
+        Where somebody is on the way already, what they will make is waited for.
+        """
+        if known is None:
+            return
+        partitions, root = self._plan.partitions, self._root(trial)
+        epochs = sorted(epoch for epoch in known.states if 0 < epoch <= until)
+        for node, unit in self._plan.places(trial.history, root, epochs):
+            if unit not in node.states and not node.stops and not node.cursors:
+                self._states.adopt(node, unit)
+        reports = {epoch: metrics for epoch, metrics in known.reports if 0 < epoch <= until}
+        for node, unit in self._plan.places(trial.history, root, sorted(reports)):
+            if unit not in node.reports:
+                node.reports[unit] = {name: float(value) for name, value in reports[unit // partitions].items()}
+                self.answer(node, unit)
 
     def _root(self, trial: Trial) -> Node:
         return self._plan.root(trial.root, trial.lane)

@@ -11,9 +11,9 @@ from hoptree.core.errors import MissingExtraError
 from hoptree.store.errors import StoreError, StoreMissingError, StoreUnreachableError, StoreVersionError
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, Engine
+    from sqlalchemy import URL, Connection, Engine, Table
 
-FORMAT = 1
+FORMAT = 2
 _DURABLE = "hoptree_durable"  # execution option: absent in a reading transaction
 _CREATION_LOCK = 0x686F7074  # "hopt": an arbitrary name for PostgreSQL's advisory lock
 _WAIT_SECONDS = 30
@@ -57,6 +57,14 @@ class Database:
                 if not self.sqlite and not durable:
                     connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
                 yield connection
+
+    def insert_missing(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+        """Insert rows whose key is not there; leave those that are."""
+        from sqlalchemy.dialects import postgresql, sqlite
+
+        if rows:
+            insert = sqlite.insert if self.sqlite else postgresql.insert
+            connection.execute(insert(table).on_conflict_do_nothing(), rows)
 
     def close(self) -> None:
         """Close all connections; the object must not be used any more."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, final
 
-from hoptree.core.events import Event
+from hoptree.core.events import Event, Metrics
 from hoptree.store.errors import EventError, JournalConflictError, JournalDamagedError
 from hoptree.store.events_json import decode, encode
 from hoptree.store.lease import fence
+from hoptree.store.reports import report_rows
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -45,14 +46,22 @@ class Journal:
         self._clock = clock
 
     def append(
-        self, study: str, entries: Sequence[Entry], *, token: int, after: int | None = None, durable: bool = True
+        self,
+        study: str,
+        entries: Sequence[Entry],
+        *,
+        token: int,
+        after: int | None = None,
+        durable: bool = True,
+        reports: Mapping[str, Metrics] | None = None,
     ) -> int:
         """Append all entries or none, and return the number of the last one in the journal.
 
         ``token`` is the lease's, and the append counts as its heartbeat. ``after`` is the last number that
-        the caller knows of; if the journal has gone further, nothing is appended.
+        the caller knows of; if the journal has gone further, nothing is appended. ``reports`` are metrics by the
+        names of the states they belong to, for whoever asks for the same states in another study.
         """
-        from hoptree.store.tables import APPEND
+        from hoptree.store.tables import APPEND, REPORTS
 
         rows = [
             {"study": study, "now": _finite(now), "more": more, "event": encode(event)}
@@ -70,6 +79,8 @@ class Journal:
                 row["seq"] = seq
             if rows:
                 connection.execute(APPEND, rows)
+            if reports:
+                self._database.insert_missing(connection, REPORTS, report_rows(reports))
         return last + len(rows)
 
     def read(self, study: str, after: int = 0) -> Iterator[Recorded]:

@@ -13,6 +13,8 @@ from hoptree.store.errors import StoreError, StoreMissingError
 from hoptree.store.holder import Holder
 from hoptree.store.journal import Journal
 from hoptree.store.lease import TIME_TO_LIVE, Lease, Leases
+from hoptree.store.ledger import Ledger
+from hoptree.store.reports import Reports
 from hoptree.store.states import StateStore
 
 
@@ -51,6 +53,8 @@ class Store:
         self._database = Database(journal_url or self.folder / "journal.sqlite", create)
         self.journal = Journal(self._database, clock)
         self.catalog = Catalog(self._database, clock)
+        self.reports = Reports(self._database)
+        self.ledger = Ledger(self._database, self.states, clock)
         self._leases = Leases(self._database, clock, time_to_live)
 
     def lease(self, study: str, holder: Holder | None = None) -> Lease:

@@ -58,6 +58,27 @@ LEASES = Table(
     Column("heartbeat", Double, nullable=False),
 )
 
+# What states that are no longer there have reported: any study that asks again is told.
+REPORTS = Table(
+    "hoptree_reports", METADATA, Column("key", Text, primary_key=True), Column("metrics", Text, nullable=False)
+)
+
+# The ledger: what the states on disk have cost and how often they served, and which studies need them.
+STATES = Table(
+    "hoptree_states",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("study", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("made", Double, nullable=False),
+    Column("used", Double, nullable=False),
+    Column("uses", BigInteger, nullable=False),
+)
+HOLDS = Table(
+    "hoptree_holds", METADATA, Column("key", Text, primary_key=True), Column("study", Text, primary_key=True)
+)
+
 # What every append to a journal says, put together once: building a statement takes longer than running it.
 _NOW = bindparam("at", type_=Double)
 RENEW = (

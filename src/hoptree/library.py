@@ -1,0 +1,94 @@
+"""The library: what a store holds of lineages that trials ask for, whoever trained them; and how long it stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import msgspec
+
+from hoptree.core.actions import Action, Report
+from hoptree.core.engine import Engine
+from hoptree.core.events import Event, Known, Metrics, StateEvaluated, TrialAsked, TrialBranched, TrialExtended
+from hoptree.core.lineage import History, Phase, branched
+
+if TYPE_CHECKING:
+    from hoptree.store import Store
+
+
+@final
+class Library:
+    """Answers for one study what has been trained before, and keeps the books of what it saves.
+
+    Trials that share nothing are not looked up, and neither are those in free order: there the lineage does not
+    say in which order the data was visited.
+    """
+
+    def __init__(self, store: Store, study: str, budget: int) -> None:
+        self._store = store
+        self._study = study
+        self._budget = budget
+        self._size = sum(store.states.sizes().values())
+
+    def look_up(self, event: Event, engine: Engine) -> Event:
+        """Return a request for training with what is known of its lineage already."""
+        if engine.settings.order == "free":
+            return event
+        match event:
+            case TrialAsked(config=config, root=root, alone=False):
+                known = self._known(engine, (Phase(0, config),), root, 1, event.until)
+            case TrialBranched(source=source, at=at, config=config) if not engine.trials[source].alone:
+                trial = engine.trials[source]
+                known = self._known(engine, branched(trial.history, at, dict(config)), trial.root, 1, event.until)
+            case TrialExtended(trial=number) if not engine.trials[number].alone:
+                trial = engine.trials[number]
+                known = self._known(engine, trial.history, trial.root, trial.until + 1, event.until)
+            case _:
+                return event
+        return event if known is None else msgspec.structs.replace(event, known=known)
+
+    def _known(self, engine: Engine, history: History, root: str, first: int, until: int) -> Known | None:
+        plan = engine.plan
+        epochs = range(first, until + 1)
+        if not epochs:
+            return None
+        keys: dict[str, int] = {}
+        for place in plan.places(history, plan.root(root), epochs):
+            if place.unit not in place.node.states:
+                keys[place.node.state_key(place.unit)] = place.unit // plan.partitions
+        stored = {key: epoch for key, epoch in keys.items() if key in self._store.states}
+        reports = {keys[key]: metrics for key, metrics in self._store.reports.find(keys).items()}
+        if not stored and not reports:
+            return None
+        self._store.ledger.hold(stored, self._study)
+        return Known(tuple(stored.values()), tuple(sorted(reports.items())))
+
+    def reports(self, event: Event, actions: list[Action], engine: Engine) -> dict[str, Metrics]:
+        """Return what an evaluation found, by the name of the state, for others to look up."""
+        if not isinstance(event, StateEvaluated) or engine.settings.order == "free":
+            return {}
+        found: dict[str, Metrics] = {}
+        for action in actions:
+            if isinstance(action, Report):
+                trial = engine.trials[action.trial]
+                if not trial.alone:
+                    node, unit = engine.plan.way(trial, action.epoch * engine.plan.partitions)[-1]
+                    found[node.state_key(unit)] = dict(action.metrics)
+        return found
+
+    # --- books of what is on disk -----------------------------------------------------------------------
+
+    def saved(self, key: str, size: int, seconds: float) -> None:
+        """Enter a state that this study has saved; what is too much for the disk goes."""
+        self._store.ledger.enter(key, self._study, size, seconds)
+        self._size += size
+        self.make_room()
+
+    def dropped(self, key: str) -> None:
+        """Note that this study needs a state no longer."""
+        self._store.ledger.release([key], self._study)
+        self.make_room()
+
+    def make_room(self) -> None:
+        """Remove what has the least benefit while the disk holds more than it may."""
+        if self._size > self._budget:
+            self._size -= sum(record.size for record in self._store.ledger.evict(self._budget))

@@ -1,0 +1,72 @@
+"""Studies one after another on one store: no epoch is trained twice, and the disk holds no more than it may."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+import hoptree as ht
+from hoptree.store import Store
+from tests.system.plain import Plain, study
+
+
+def test_a_second_study_trains_only_what_is_new(tmp_path: Path) -> None:
+    first = study(tmp_path, "a", "b", epochs=2).run(workers=2)
+    longer = study(tmp_path, "b", "c", name="longer", epochs=3).run(workers=2)
+    assert longer.savings.epochs_trained == 1 + 3  # b goes on from its second epoch
+    assert longer.savings.epochs_reused == 2
+    assert longer.trials[0].curve[2] == first.trials[1].curve[2]
+    alone = study(tmp_path, "b", "c", name="alone", epochs=3, share=False).run(workers=2)
+    assert alone.savings.epochs_trained == 6
+    assert [t.fingerprint for t in alone.trials] == [t.fingerprint for t in longer.trials]
+    same = study(tmp_path, "c", "b", name="same", epochs=3).run(workers=2)
+    assert same.savings.epochs_trained == 0
+    assert [t.fingerprint for t in same.trials] == [t.fingerprint for t in reversed(longer.trials)]
+
+
+def test_a_shorter_study_is_told_and_its_weights_come_when_asked_for(tmp_path: Path) -> None:
+    long = study(tmp_path, epochs=3).run(workers=1)
+    short = study(tmp_path, name="short", epochs=2).run(workers=1)
+    assert short.savings.epochs_trained == 0
+    assert short.trials[0].curve == {epoch: long.trials[0].curve[epoch] for epoch in (1, 2)}
+    assert short.trials[0].fingerprint != long.trials[0].fingerprint
+    unshared = study(tmp_path, name="unshared", epochs=2, share=False).run(workers=1)
+    assert short.trials[0].fingerprint == unshared.trials[0].fingerprint
+
+
+def test_a_report_that_is_no_number_is_found_again(tmp_path: Path) -> None:
+    study(tmp_path, "nan").run(workers=1)
+    again = study(tmp_path, "nan", name="again").run(workers=1)
+    assert again.savings.epochs_trained == 0
+    assert math.isnan(again.trials[0].metrics["loss"])
+
+
+def test_other_code_or_another_seed_shares_nothing(tmp_path: Path) -> None:
+    class Other(Plain):
+        fingerprint = "other"
+
+    study(tmp_path).run(workers=1)
+    assert study(tmp_path, name="code", trainer=Other()).run(workers=1).savings.epochs_trained == 2
+    assert study(tmp_path, name="seed", seed=1).run(workers=1).savings.epochs_trained == 2
+
+
+def test_unneeded_states_are_kept_within_the_budget(tmp_path: Path) -> None:
+    """The second study goes on from the first one's states, so they stay until nobody holds them."""
+    size = 1 << 15  # states of 256 KiB
+    study(tmp_path, "a", trainer=Plain(size)).run(workers=1)
+    with Store(tmp_path / "store") as store:
+        (only,) = store.ledger.all()
+        assert (only.study, only.held_by) == ("plain", ("plain",))
+        assert only.size >= size * 8
+        store.ledger.release([only.key], "plain")
+        assert store.ledger.evict(budget=1 << 20) == []
+        assert [record.key for record in store.ledger.evict(budget=0)] == [only.key]
+        assert store.states.keys() == []
+        assert store.ledger.all() == []
+
+
+def test_sizes_that_are_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ht.HoptreeError, match="keep: 'much'; expected a size such as '10 GB'"):
+        study(tmp_path, keep="much")
