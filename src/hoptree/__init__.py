@@ -9,11 +9,14 @@ from hoptree.core.errors import (
     InvariantError,
     MissingExtraError,
     ProtocolError,
+    RefusedError,
     ScheduleError,
+    StudyChangedError,
     WorkloadError,
 )
-from hoptree.core.schedules import (
-    Schedule,
+from hoptree.core.schedules import Schedule
+from hoptree.search.grid import Grid
+from hoptree.search.schedules import (
     constant,
     cosine,
     cyclic,
@@ -23,8 +26,7 @@ from hoptree.core.schedules import (
     piecewise,
     warmup,
 )
-from hoptree.search.grid import Grid
-from hoptree.search.space import choice
+from hoptree.search.space import SpaceError, choice, integer, log, uniform, where
 from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
 
@@ -47,12 +49,15 @@ __all__ = [
     "InvariantError",
     "MissingExtraError",
     "ProtocolError",
+    "RefusedError",
     "Results",
     "Schedule",
     "ScheduleError",
     "Simulation",
+    "SpaceError",
     "StateLoss",
     "Study",
+    "StudyChangedError",
     "Torch",
     "Trainer",
     "WorkerSpec",
@@ -65,12 +70,16 @@ __all__ = [
     "cosine",
     "cyclic",
     "exponential",
+    "integer",
     "linear",
+    "log",
     "multistep",
     "optimize",
     "piecewise",
     "simulate",
+    "uniform",
     "warmup",
+    "where",
 ]
 
 # What training needs is imported when it is used: `import hoptree` stays fast.

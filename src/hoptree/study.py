@@ -17,7 +17,7 @@ from hoptree.library import Library
 from hoptree.record import Record
 from hoptree.results import Results, Savings, TrialResult
 from hoptree.search.protocol import Goal, Procedure
-from hoptree.search.space import Space
+from hoptree.search.space import Space, changes, describe
 from hoptree.search.tuner import Tuner
 from hoptree.session import Session
 from hoptree.solo import Soloist
@@ -171,12 +171,13 @@ class Study:
         before = StudySpec.read(known.spec)
         changed = [field for field in StudySpec.compared if getattr(before, field) != getattr(spec, field)]
         refused = [field for field in changed if field not in _ACCEPTABLE]
+        refused += changes(before.space, spec.space)
         if before.settings.partitions != spec.settings.partitions:
             refused.append(f"partitions (from {before.settings.partitions} to {spec.settings.partitions})")
         if refused:
             raise StudyChangedError(
-                f"study {self.name!r}: {', '.join(refused)} changed since it was begun; give it another name: what "
-                "both have in common is found in the store"
+                f"study {self.name!r} is another than the one that was begun ({'; '.join(refused)}); give it another "
+                "name: what both have in common is found in the store"
             )
         if changed and not accept:
             raise StudyChangedError(
@@ -210,7 +211,7 @@ class Study:
         return StudySpec(
             trainer=self._trainer.fingerprint,
             data=self._data.fingerprint,
-            space={name: str(value) for name, value in self._space.items()},
+            space=describe(self._space),
             search=repr(self._search),
             goal=self._goal,
             seed=self._seed,
@@ -230,7 +231,7 @@ class StudySpec(msgspec.Struct, frozen=True):
 
     trainer: str
     data: str
-    space: dict[str, str]
+    space: dict[str, Any]
     search: str
     goal: Goal
     seed: int
@@ -239,7 +240,7 @@ class StudySpec(msgspec.Struct, frozen=True):
     root: str
     program: str
 
-    compared = ("trainer", "data", "space", "search", "goal", "seed", "share")
+    compared = ("trainer", "data", "search", "goal", "seed", "share")
 
     @classmethod
     def read(cls, spec: dict[str, Any]) -> StudySpec:

@@ -1,19 +1,38 @@
 """Searches: what to train next, decided from what was reported."""
 
+from hoptree.search.asha import ASHA
 from hoptree.search.fixed import Fixed
+from hoptree.search.hyperband import Hyperband
+from hoptree.search.jobs import Ended, Jobs
+from hoptree.search.median_stopping import MedianStopping
+from hoptree.search.optuna import Optuna
+from hoptree.search.pbt import PBT
 from hoptree.search.protocol import Branch, Decision, Extend, Goal, Procedure, Sampler, Search, Stop, Train
+from hoptree.search.random import Random
+from hoptree.search.sampling import make_sampler
+from hoptree.search.successive_halving import SuccessiveHalving
 from hoptree.search.tuner import Tuner
 
 __all__ = [
+    "ASHA",
+    "PBT",
     "Branch",
     "Decision",
+    "Ended",
     "Extend",
     "Fixed",
     "Goal",
+    "Hyperband",
+    "Jobs",
+    "MedianStopping",
+    "Optuna",
     "Procedure",
+    "Random",
     "Sampler",
     "Search",
     "Stop",
+    "SuccessiveHalving",
     "Train",
     "Tuner",
+    "make_sampler",
 ]

@@ -7,14 +7,18 @@ from typing import final
 import msgspec
 
 from hoptree.core.errors import WorkloadError
+from hoptree.search.errors import SpaceError
 from hoptree.search.fixed import Fixed
 from hoptree.search.protocol import Goal, Search
-from hoptree.search.space import Space, grid
+from hoptree.search.space import Space, countable, grid
+from hoptree.search.tree import parameters, size
+
+_LARGEST = 1_000_000
 
 
 @final
 class Grid(msgspec.Struct, frozen=True):
-    """Train every combination of the space's choices for ``epochs``, with a report ``every`` so many."""
+    """Train every combination of the space's values for ``epochs``, with a report ``every`` so many."""
 
     epochs: int
     every: int = 1
@@ -27,4 +31,12 @@ class Grid(msgspec.Struct, frozen=True):
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""
+        root = countable(space)
+        total = size(root) or 0
+        if total > _LARGEST:
+            largest = max(parameters(root), key=lambda parameter: parameter.count or 0)
+            raise SpaceError(
+                f"{largest.path}: {largest.count:,} values in a grid of {total:,} configs; expected a grid of "
+                f"up to {_LARGEST:,}; use fewer values, a larger step, or another search"
+            )
         return Fixed(list(grid(space)), self.epochs, self.every)

@@ -1,64 +1,68 @@
-"""Spaces: names to values that a search chooses from."""
+"""Spaces: names to values that a search chooses from. The one door to everything about them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import product
-from typing import Any, TypeAlias
+from collections.abc import Iterator
 
-import msgspec
+from hoptree.core.schedules import Config
+from hoptree.search.constraints import where
+from hoptree.search.describing import changes, describe
+from hoptree.search.errors import RefusedError, SpaceError
+from hoptree.search.fresh import all_refused, combinations
+from hoptree.search.reading import Space, read
+from hoptree.search.tree import Part, build, identity, parameters
+from hoptree.search.values import choice, integer, log, uniform
 
-from hoptree.core.errors import HoptreeError
-from hoptree.core.schedules import Config, Value, as_schedule, plain
-
-
-class SpaceError(HoptreeError, ValueError):
-    """A space that cannot be searched; the message begins with the offending name."""
-
-
-class Choice(msgspec.Struct, frozen=True):
-    """One of several values."""
-
-    options: tuple[Value, ...]
-
-
-Space: TypeAlias = Mapping[str, Any]
-
-
-def choice(*options: Value) -> Choice:
-    """Return a value that is one of the options, constants or schedules.
-
-    >>> choice(32, 128).options
-    (32, 128)
-    """
-    if not options:
-        raise SpaceError("choice(): no options; expected at least one, for example choice(32, 128)")
-    for index, option in enumerate(options):
-        _check(f"choice: option {index}", option)
-    return Choice(tuple(plain(option) for option in options))
+__all__ = [
+    "Space",
+    "SpaceError",
+    "changes",
+    "choice",
+    "describe",
+    "grid",
+    "integer",
+    "log",
+    "uniform",
+    "where",
+]
 
 
 def grid(space: Space) -> Iterator[Config]:
-    """Yield every combination of a space's choices, the last name changing fastest.
+    """Yield every combination of a space once, the last name changing fastest.
+
+    Everything that has an end counts: choices, whole numbers, numbers with a step, also those below an option and
+    among the arguments of a schedule. What the space refuses is left out.
 
     >>> [c["lr"] for c in grid({"lr": choice(0.1, 0.2), "width": 8})]
     [0.1, 0.2]
     """
-    if not space:
-        raise SpaceError("space: it is empty; expected at least one name, for example {'lr': choice(0.1, 0.01)}")
-    columns: list[list[Value]] = []
-    for name, value in space.items():
-        if isinstance(value, Choice):
-            columns.append(list(value.options))
-        else:
-            _check(name, value)
-            columns.append([plain(value)])
-    for values in product(*columns):
-        yield dict(zip(space, values, strict=True))
+    return _grid(countable(space))
 
 
-def _check(name: str, value: Any) -> None:
-    try:
-        as_schedule(value)
-    except ValueError as error:
-        raise SpaceError(f"{name}: {error}; use choice(...) for several values") from None
+def countable(space: Space) -> Part:
+    """Return the tree of a space if a grid can be made of it."""
+    root = read(space)
+    for parameter in parameters(root):
+        if parameter.count is None:
+            raise SpaceError(
+                f"{parameter.path}: a grid needs values that can be listed; use choice(...), integer(...), "
+                "uniform(low, high, step=...), or another search than a grid"
+            )
+    return root
+
+
+def _grid(root: Part) -> Iterator[Config]:
+    seen: set[object] = set()
+    refusal = ""
+    tried = 0
+    for tried, decisions in enumerate(combinations(root), start=1):  # noqa: B007 counted for the message
+        try:
+            config = build(root, decisions)
+        except RefusedError as error:
+            refusal = str(error)
+            continue
+        if identity(config) not in seen:
+            seen.add(identity(config))
+            yield config
+    if not seen:
+        raise all_refused(tried, refusal)

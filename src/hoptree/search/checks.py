@@ -1,0 +1,50 @@
+"""Checks of a procedure's settings: errors say what was given, what was expected and why."""
+
+from __future__ import annotations
+
+from hoptree.core.errors import WorkloadError
+from hoptree.search.rungs import rung_epochs
+
+
+def whole(field: str, value: object, least: int, why: str = "") -> None:
+    """Refuse what is not a whole number of at least ``least``.
+
+    >>> whole("factor", 1, 2, "a rung keeps one in so many")
+    Traceback (most recent call last):
+    hoptree.core.errors.WorkloadError: factor: 1; expected a whole number, at least 2: a rung keeps one in so many
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise WorkloadError(f"{field}: {value!r}; expected a whole number, at least {least}{why and f': {why}'}")
+
+
+def between(field: str, value: object, low: float, high: float, why: str = "") -> None:
+    """Refuse what is not a number from ``low`` to ``high``."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise WorkloadError(f"{field}: {value!r}; expected a number from {low} to {high}{why and f': {why}'}")
+
+
+def reports(every: object) -> None:
+    """Refuse what cannot be the number of epochs between reports."""
+    whole("every", every, 0, "the epochs between reports, or 0 for none but those that decide")
+
+
+def halving(min_epochs: int, max_epochs: int, factor: int) -> None:
+    """Refuse rungs that cannot be: smaller than an epoch, the wrong way round, or without a cut."""
+    whole("max_epochs", max_epochs, 1)
+    whole("min_epochs", min_epochs, 1, "a rung is one epoch or more")
+    if min_epochs > max_epochs:
+        raise WorkloadError(
+            f"min_epochs: {min_epochs} with max_epochs {max_epochs}; expected min_epochs up to max_epochs: the "
+            "first rung comes before the last"
+        )
+    whole("factor", factor, 2, "a rung keeps one in so many")
+
+
+def enough(trials: int, min_epochs: int, max_epochs: int, factor: int) -> None:
+    """Refuse so few trials that none would be left at the last rung."""
+    least = factor ** (len(rung_epochs(min_epochs, max_epochs, factor)) - 1)
+    if trials < least:
+        raise WorkloadError(
+            f"trials: {trials}; expected at least {least}, so that one is left at {max_epochs} epochs; take more "
+            "trials, a higher min_epochs or a lower factor"
+        )

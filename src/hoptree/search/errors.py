@@ -1,0 +1,11 @@
+"""What can be wrong with a space."""
+
+from hoptree.core.errors import HoptreeError
+
+
+class SpaceError(HoptreeError, ValueError):
+    """A space that cannot be searched; the message begins with the offending name."""
+
+
+class RefusedError(HoptreeError):
+    """A config that its space refuses: another one is drawn, and nobody sees this unless all are refused."""

@@ -1,0 +1,99 @@
+"""Exploring: a config near another one, within its space."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from random import Random
+from typing import final
+
+from hoptree.core.errors import WorkloadError
+from hoptree.core.schedules import Config
+from hoptree.search.decisions import decisions_of
+from hoptree.search.errors import RefusedError, SpaceError
+from hoptree.search.parameters import Continuous, Stepped, Whole
+from hoptree.search.reading import Space, read
+from hoptree.search.tree import Decisions, Parameter, Pick, build, decide, parameters
+
+_TRIES = 100  # a space that refuses so many neighbours keeps the config
+
+
+@final
+class Explorer:
+    """Changes configs: each parameter is drawn anew, or moves a little and stays within its range.
+
+    It works on what was decided, not on the values: so it also reaches the arguments of schedules and the parts
+    of a conditional space, and what the space refuses is tried again.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        random: Random,
+        resample: float,
+        factors: Sequence[float],
+        change: Sequence[str] | None,
+    ) -> None:
+        self._root = read(space)
+        self._random = random
+        self._resample = resample
+        self._factors = factors
+        paths = [parameter.path for parameter in parameters(self._root)]
+        for name in change or ():
+            if not any(_within(path, name) for path in paths):
+                searched = ", ".join(sorted({_plain(path) for path in paths})) or "nothing"
+                raise SpaceError(f"change: {name!r} is not searched; expected some of {searched}")
+        self._fixed = {path for path in paths if change is not None and not any(_within(path, n) for n in change)}
+
+    def changed(self, config: Config) -> Config:
+        """Return a config near another one."""
+        before = decisions_of(self._root, config)
+        if before is None:
+            raise WorkloadError(
+                f"sampler: it gave {config}, which is not in the space; expected configs that the space can make"
+            )
+        for _ in range(_TRIES):
+            try:
+                return build(self._root, decide(self._root, lambda parameter: self._choose(parameter, before)))
+            except RefusedError:
+                continue
+        return config
+
+    def _choose(self, parameter: Parameter, before: Decisions) -> float:
+        old = before.get(parameter.path)
+        if old is not None and parameter.path in self._fixed:
+            return old
+        if old is None or self._random.random() < self._resample:
+            return parameter.at(self._random.random())
+        return self._moved(parameter, old)
+
+    def _moved(self, parameter: Parameter, old: float) -> float:
+        if isinstance(parameter, Pick):
+            near = [index for index in (int(old) - 1, int(old) + 1) if 0 <= index < parameter.count]
+            return self._random.choice(near) if near else old
+        factor = self._random.choice(self._factors)
+        number = parameter.value(old) * factor
+        if isinstance(parameter, Continuous):
+            return min(max(number, parameter.low), parameter.high)
+        return _stepped(parameter, int(old), number)
+
+
+def _stepped(parameter: Stepped | Whole, old: int, number: float) -> int:
+    """Return the index nearest to a number, another one than before if the number is another."""
+    index = round((number - parameter.low) / parameter.step)
+    if index == old and number != parameter.value(old):
+        index += 1 if number > parameter.value(old) else -1
+    return min(max(index, 0), parameter.count - 1)
+
+
+def _plain(path: str) -> str:
+    """Return a path as names in a config are written: without the numbers of options.
+
+    >>> _plain("optimizer[0].momentum")
+    'optimizer.momentum'
+    """
+    return re.sub(r"\[\d+\]", "", path)
+
+
+def _within(path: str, name: str) -> bool:
+    return _plain(path) == name or _plain(path).startswith(f"{name}.")

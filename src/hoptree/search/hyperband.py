@@ -1,0 +1,58 @@
+"""Hyperband: successive halving in several brackets, from many short trials to a few long ones."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import msgspec
+
+from hoptree.search import checks
+from hoptree.search.halving import Halving
+from hoptree.search.protocol import Goal, Search
+from hoptree.search.reading import Space
+from hoptree.search.rungs import Bracket, bracket
+from hoptree.search.sampling import make_sampler
+
+
+@final
+class Hyperband(msgspec.Struct, frozen=True):
+    """Hedge between many short trials and few long ones, by the formulas of Hyperband's algorithm 1.
+
+    Bracket s, from the largest s with ``max_epochs / factor**s >= min_epochs`` down to 0, begins with
+    ``ceil((s_max + 1) / (s + 1) * factor**s)`` trials for ``max_epochs / factor**s`` epochs, rounded down.
+    Brackets run together, or in turn when the ``sampler`` learns from losses: ``Optuna("tpe")`` makes it BOHB.
+
+    >>> [[tuple(rung) for rung in rungs] for rungs in Hyperband(max_epochs=9).brackets]
+    [[(9, 1), (3, 3), (1, 9)], [(5, 3), (1, 9)], [(3, 9)]]
+    """
+
+    max_epochs: int
+    min_epochs: int = 1
+    factor: int = 3
+    rounds: int = 1
+    every: int = 0
+    sampler: Any = "random"
+
+    def __post_init__(self) -> None:
+        checks.halving(self.min_epochs, self.max_epochs, self.factor)
+        checks.whole("rounds", self.rounds, 1)
+        checks.reports(self.every)
+
+    @property
+    def brackets(self) -> tuple[Bracket, ...]:
+        """The rungs of every bracket of a round, known before anything runs."""
+        most, factor = 0, self.factor
+        while self.min_epochs * factor ** (most + 1) <= self.max_epochs:
+            most += 1
+        brackets = []
+        for s in range(most, -1, -1):
+            trials = -(-(most + 1) * factor**s // (s + 1))  # rounded up, in whole numbers
+            brackets.append(bracket(trials, [self.max_epochs // factor**i for i in range(s, -1, -1)], factor))
+        return tuple(brackets)
+
+    def search(self, space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search over a space."""
+        brackets = self.brackets * self.rounds
+        sampler = make_sampler(self.sampler, space, seed, sum(rungs[0].trials for rungs in brackets))
+        together = isinstance(self.sampler, str)  # one that learns is asked as late as can be
+        return Halving(brackets, self.factor, sampler, goal, every=self.every, together=together)

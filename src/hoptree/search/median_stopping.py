@@ -1,0 +1,145 @@
+"""Median stopping: a trial that is worse than most others were at its age is given up."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from typing import Any, final
+
+import msgspec
+
+from hoptree.core.actions import EndTrial, Report
+from hoptree.core.errors import WorkloadError
+from hoptree.search import checks
+from hoptree.search.jobs import Jobs
+from hoptree.search.protocol import Decision, Goal, Sampler, Search, Stop
+from hoptree.search.reading import Space
+from hoptree.search.sampling import make_sampler
+from hoptree.search.supply import Supply
+
+
+@final
+class MedianStopping(msgspec.Struct, frozen=True):
+    """Train ``trials`` for ``epochs``, and stop those that are worse than the median.
+
+    At every report from the epoch ``grace`` on, a trial is stopped if its best loss so far is worse than the
+    median of the others' losses at that epoch; with ``average``, of their average losses up to then, the rule of
+    Vizier, which stops later. The others are those that are complete or under way; at least ``startup`` of them
+    must have got there. A NaN counts as infinite, and equal is not worse.
+
+    ``concurrent`` trials are under way at a time: take at least as many as there are workers. Decisions follow
+    the order of the reports.
+    """
+
+    trials: int
+    epochs: int
+    grace: int = 1
+    every: int = 1
+    startup: int = 5
+    average: bool = False
+    concurrent: int = 16
+    sampler: Any = "random"
+
+    def __post_init__(self) -> None:
+        checks.whole("trials", self.trials, 1)
+        checks.whole("epochs", self.epochs, 1)
+        checks.whole("grace", self.grace, 0, "the epochs that every trial is granted")
+        checks.whole("every", self.every, 1, "without reports on the way nothing can be stopped")
+        checks.whole("startup", self.startup, 1)
+        checks.whole("concurrent", self.concurrent, 1)
+        if self.grace > self.epochs:
+            raise WorkloadError(f"grace: {self.grace} of {self.epochs} epochs; expected at most {self.epochs}")
+
+    def search(self, space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search over a space."""
+        return _Search(self, make_sampler(self.sampler, space, seed, self.trials), goal)
+
+
+@final
+class _Curve:
+    """What a trial has reported so far, and what others are compared with because of it."""
+
+    __slots__ = ("bars", "best", "last", "stopped", "total")
+
+    def __init__(self) -> None:
+        self.best = math.inf
+        self.total = 0.0
+        self.last = (0, math.inf)
+        self.bars: list[tuple[int, float]] = []
+        self.stopped = False
+
+    def add(self, epoch: int, loss: float, average: bool) -> None:
+        """Take a loss in."""
+        self.best = min(self.best, loss)
+        self.total += loss
+        self.last = (epoch, loss)
+        mean = self.total / (len(self.bars) + 1)
+        bar = mean if average else loss
+        self.bars.append((epoch, math.inf if math.isnan(bar) else bar))  # inf - inf is no number
+
+
+@final
+class _Search:
+    def __init__(self, settings: MedianStopping, sampler: Sampler, goal: Goal) -> None:
+        self._settings = settings
+        self._sampler = sampler
+        self._goal = goal
+        self._jobs = Jobs(goal)
+        self._supply = Supply(sampler, self._jobs, settings.trials, settings.epochs, settings.every)
+        self._curves: dict[int, _Curve] = {}  # of the trials under way
+        self._bars: dict[int, list[float]] = {}  # by epoch, sorted
+
+    def start(self) -> Sequence[Decision]:
+        """Start as many trials as may be under way."""
+        return self._fill()
+
+    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
+        """Judge a trial at its report; fill the room that an ended one leaves."""
+        ended = self._jobs.tell(news)
+        if isinstance(news, Report):
+            return self._judge(news)
+        if ended is None:
+            return ()
+        curve = self._curves.pop(news.trial)
+        if news.ending != "complete" and not curve.stopped:
+            self._withdraw(curve)
+        epoch, loss = (ended.epoch, math.inf) if news.ending == "failed" else curve.last
+        self._sampler.tell(ended.trial, epoch, loss)
+        return self._fill()
+
+    def _judge(self, report: Report) -> list[Decision]:
+        settings, epoch = self._settings, report.epoch
+        curve = self._curves.get(report.trial)
+        if curve is None or curve.stopped:  # reports that are known already come all at once
+            return []
+        curve.add(epoch, self._goal.loss(report.metrics), settings.average)
+        others = self._bars.setdefault(epoch, [])
+        judged = settings.grace <= epoch < settings.epochs and len(others) >= settings.startup
+        worse = judged and curve.best > _median(others)
+        insort(others, curve.bars[-1][1])
+        if not worse:
+            return []
+        curve.stopped = True
+        self._withdraw(curve)
+        return [Stop(report.trial)]
+
+    def _withdraw(self, curve: _Curve) -> None:
+        for epoch, bar in curve.bars:
+            others = self._bars[epoch]
+            del others[bisect_left(others, bar)]
+
+    def _fill(self) -> list[Decision]:
+        decisions: list[Decision] = []
+        while len(self._jobs) < self._settings.concurrent and (decision := self._supply.train()) is not None:
+            self._curves[self._supply.started - 1] = _Curve()
+            decisions.append(decision)
+        return decisions
+
+
+def _median(ordered: list[float]) -> float:
+    """Return the middle of a sorted list, or the mean of its two middles."""
+    half = len(ordered) // 2
+    if len(ordered) % 2 or ordered[half - 1] == ordered[half]:
+        return ordered[half]
+    return (ordered[half - 1] + ordered[half]) / 2

@@ -1,0 +1,90 @@
+"""Optuna's samplers: by themselves a procedure, and a source of configs for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import msgspec
+
+from hoptree.core.actions import EndTrial, Report
+from hoptree.core.errors import WorkloadError
+from hoptree.search import checks
+from hoptree.search.jobs import Jobs
+from hoptree.search.protocol import Decision, Goal, Sampler, Search
+from hoptree.search.reading import Space
+from hoptree.search.sampling import make_sampler
+from hoptree.search.supply import Supply
+
+
+@final
+class Optuna(msgspec.Struct, frozen=True):
+    """Train ``trials`` configs that Optuna's sampler ``method`` proposes, for ``epochs`` each.
+
+    Configs are asked for in batches of ``batch``; a batch is told when all of it has ended, by trial number, so
+    that the same study proposes the same configs on any number of workers. Take a batch of at least as many as
+    there are workers; a smaller one learns more from fewer trials. ``options`` go to Optuna's sampler.
+
+    As a sampler for another procedure, ``trials`` and ``epochs`` are left out:
+    ``Hyperband(max_epochs=27, sampler=Optuna("tpe"))`` is BOHB.
+    """
+
+    method: str = "tpe"
+    trials: int | None = None
+    epochs: int | None = None
+    every: int = 1
+    batch: int = 8
+    options: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if self.trials is not None:
+            checks.whole("trials", self.trials, 1)
+        if self.epochs is not None:
+            checks.whole("epochs", self.epochs, 1)
+        checks.reports(self.every)
+        checks.whole("batch", self.batch, 1)
+
+    def search(self, space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search over a space."""
+        if self.trials is None or self.epochs is None:
+            raise WorkloadError(
+                f"trials={self.trials}, epochs={self.epochs}; expected both where Optuna is the search, for "
+                'example Optuna("tpe", trials=32, epochs=10); without them it can be the sampler of another one'
+            )
+        return _Batches(self, self.trials, self.epochs, make_sampler(self, space, seed, self.trials), goal)
+
+
+@final
+class _Batches:
+    """Asks for a batch when the one before it has ended."""
+
+    def __init__(self, settings: Optuna, trials: int, epochs: int, sampler: Sampler, goal: Goal) -> None:
+        self._batch = settings.batch
+        self._epochs = epochs
+        self._sampler = sampler
+        self._jobs = Jobs(goal)
+        self._supply = Supply(sampler, self._jobs, trials, epochs, settings.every)
+        self._losses: dict[int, float] = {}
+
+    def start(self) -> Sequence[Decision]:
+        """Return the first batch."""
+        return self._next()
+
+    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
+        """Take a loss in; the last one of a batch makes the next."""
+        ended = self._jobs.tell(news)
+        if ended is None:
+            return ()
+        self._losses[ended.trial] = ended.loss
+        if len(self._jobs):
+            return ()
+        for trial in sorted(self._losses):
+            self._sampler.tell(trial, self._epochs, self._losses[trial])
+        self._losses.clear()
+        return self._next()
+
+    def _next(self) -> list[Decision]:
+        decisions: list[Decision] = []
+        while len(decisions) < self._batch and (decision := self._supply.train()) is not None:
+            decisions.append(decision)
+        return decisions

@@ -1,0 +1,64 @@
+"""Parameters and decisions in Optuna's terms.
+
+Options are told by their index, so that they can be anything. Numbers with a step are told by their index too, as
+whole numbers: Optuna's own steps are computed in binary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, assert_never
+
+from hoptree.search.parameters import Continuous, Stepped, Whole
+from hoptree.search.tree import Decisions, Parameter, Pick
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import Trial
+
+
+def asked(trial: Trial, parameter: Parameter) -> float:
+    """Return what Optuna decides for a parameter; one that leaves nothing open is not put to it."""
+    path, count = parameter.path, parameter.count
+    if count == 1:
+        return 0
+    match parameter:
+        case Continuous(_, low, high, log):
+            return trial.suggest_float(path, low, high, log=log)
+        case Whole(_, low, high, 1, log):
+            return trial.suggest_int(path, low, high, log=log) - low
+        case Whole() | Stepped():
+            return trial.suggest_int(path, 0, parameter.count - 1)
+        case Pick():
+            return int(trial.suggest_categorical(path, list(range(parameter.count))))
+        case _:
+            assert_never(parameter)
+
+
+def terms(parameters: Mapping[str, Parameter], decisions: Decisions) -> dict[str, Any]:
+    """Return decisions as the arguments ``params`` and ``distributions`` of an Optuna trial."""
+    distributions: dict[str, BaseDistribution] = {}
+    params: dict[str, float] = {}
+    for path, decision in decisions.items():
+        parameter = parameters[path]
+        if parameter.count != 1:
+            distributions[path] = distribution_of(parameter)
+            params[path] = decision + (parameter.low if isinstance(parameter, Whole) and parameter.step == 1 else 0)
+    return {"params": params, "distributions": distributions}
+
+
+def distribution_of(parameter: Parameter) -> BaseDistribution:
+    """Return what ``asked`` lets Optuna choose from."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    match parameter:
+        case Continuous(_, low, high, log):
+            return FloatDistribution(low, high, log=log)
+        case Whole(_, low, high, 1, log):
+            return IntDistribution(low, high, log=log)
+        case Whole() | Stepped():
+            return IntDistribution(0, parameter.count - 1)
+        case Pick():
+            return CategoricalDistribution(list(range(parameter.count)))
+        case _:
+            assert_never(parameter)

@@ -1,0 +1,117 @@
+"""Parameters: what a space leaves open, one by one, after it was read.
+
+A parameter turns a number between 0 and 1 into what a sampler decides: the index of one of ``count`` values, or
+the value itself where there is no end of them. ``value`` turns the decision into the value.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Context, Decimal
+from typing import TypeAlias, final
+
+import msgspec
+
+_EXACT = Context(prec=60)
+_BITS = 2**53
+
+
+@final
+class Continuous(msgspec.Struct, frozen=True):
+    """A number between two bounds; it has no count."""
+
+    path: str
+    low: float
+    high: float
+    log: bool
+
+    @property
+    def count(self) -> int | None:
+        """Return None, or 1 if the bounds leave nothing open."""
+        return 1 if self.low == self.high else None
+
+    def at(self, share: float) -> float:
+        """Return the number at a share of the range.
+
+        Logarithms are rounded to 12 digits: the last digits of exp differ between C libraries.
+
+        >>> Continuous("lr", 1e-4, 1e-2, log=True).at(0.5)
+        0.001
+        """
+        if self.log:
+            low, high = math.log(self.low), math.log(self.high)
+            number = float(f"{math.exp(low + share * (high - low)):.12g}")
+        else:
+            number = self.low + share * (self.high - self.low)
+        return min(max(number, self.low), self.high)
+
+    def value(self, decision: float) -> float:
+        """Return the number itself; the only one there is if the bounds are equal."""
+        return self.low if self.count else decision
+
+
+@final
+class Stepped(msgspec.Struct, frozen=True):
+    """One of low, low + step, …, computed in decimals: the third of 0.1, 0.2, … is 0.3, not 0.30000000000000004."""
+
+    path: str
+    low: float
+    high: float
+    step: float
+
+    @property
+    def count(self) -> int:
+        """Return how many fit below the upper bound."""
+        span = _EXACT.subtract(_decimal(self.high), _decimal(self.low))
+        return int(_EXACT.divide_int(span, _decimal(self.step))) + 1
+
+    def at(self, share: float) -> int:
+        """Return the index at a share of the range."""
+        return index_at(share, self.count)
+
+    def value(self, decision: float) -> float:
+        """Return the number with an index."""
+        return float(_EXACT.fma(Decimal(int(decision)), _decimal(self.step), _decimal(self.low)))
+
+
+@final
+class Whole(msgspec.Struct, frozen=True):
+    """A whole number between two bounds."""
+
+    path: str
+    low: int
+    high: int
+    step: int
+    log: bool
+
+    @property
+    def count(self) -> int:
+        """Return how many there are."""
+        return (self.high - self.low) // self.step + 1
+
+    def at(self, share: float) -> int:
+        """Return the index at a share of the range; every number has the part of it that rounds to it."""
+        if not self.log:
+            return index_at(share, self.count)
+        low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
+        return min(max(round(math.exp(low + share * (high - low))), self.low), self.high) - self.low
+
+    def value(self, decision: float) -> int:
+        """Return the number with an index."""
+        return self.low + int(decision) * self.step
+
+
+Range: TypeAlias = Continuous | Stepped | Whole
+
+
+def index_at(share: float, count: int) -> int:
+    """Return which of ``count`` equal parts of the range from 0 to 1 a number is in, exactly.
+
+    >>> index_at(0.5, 2), index_at(0.5, 3)
+    (1, 1)
+    """
+    return (int(share * _BITS) * count) >> 53
+
+
+def _decimal(number: float) -> Decimal:
+    return Decimal(repr(number))

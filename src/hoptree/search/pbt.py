@@ -1,0 +1,144 @@
+"""Population based training: the worst members go on from the states of the best, with changed configs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+from typing import Any, final
+
+import msgspec
+
+from hoptree.core.actions import EndTrial, Report
+from hoptree.core.errors import WorkloadError
+from hoptree.core.lineage import seed_of
+from hoptree.core.schedules import Config
+from hoptree.search import checks
+from hoptree.search.explore import Explorer
+from hoptree.search.jobs import Jobs
+from hoptree.search.protocol import Branch, Decision, Extend, Goal, Sampler, Search, Stop
+from hoptree.search.reading import Space
+from hoptree.search.sampling import make_sampler
+from hoptree.search.supply import Supply
+from hoptree.search.tree import identity
+
+_TRIES = 20  # a space that has no more neighbours gives the same one again
+
+
+@final
+class PBT(msgspec.Struct, frozen=True):
+    """Train a ``population`` for ``epochs``; every ``interval`` the worst ``quantile`` learns from the best.
+
+    A member of the worst quantile is replaced: a new trial branches from the state of a random member of the
+    best quantile, with a changed config from there on. Each hyper-parameter is drawn anew with the probability
+    ``resample``, else a number is multiplied by one of the ``factors``, within its range, and a choice moves to
+    a neighbour. Members that failed or reported NaN are replaced too. All members wait for each other.
+
+    ``change`` names what may change. By default that is all that is searched: leave out what the model is built
+    from, such as a width, since a state keeps its shape.
+    """
+
+    population: int
+    epochs: int
+    interval: int
+    quantile: float = 0.25
+    resample: float = 0.25
+    factors: Sequence[float] = (0.8, 1.2)
+    change: Sequence[str] | None = None
+    every: int = 0
+    sampler: Any = "random"
+
+    def __post_init__(self) -> None:
+        checks.whole("population", self.population, 2, "a single member has nobody to learn from")
+        checks.whole("epochs", self.epochs, 1)
+        checks.whole("interval", self.interval, 1, "members are compared after whole epochs")
+        if self.interval > self.epochs:
+            raise WorkloadError(f"interval: {self.interval}; expected at most the {self.epochs} epochs of a member")
+        checks.between("quantile", self.quantile, 0.01, 0.5, "best and worst must not overlap")
+        checks.between("resample", self.resample, 0, 1)
+        if not self.factors or not all(isinstance(f, int | float) and 0 < f < math.inf for f in self.factors):
+            raise WorkloadError(f"factors: {self.factors!r}; expected numbers above 0, for example (0.8, 1.2)")
+        checks.reports(self.every)
+
+    def search(self, space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search over a space."""
+        sampler = make_sampler(self.sampler, space, seed, self.population)
+        random = Random(seed_of("PBT", seed))
+        explorer = Explorer(space, random, self.resample, self.factors, self.change)
+        return _Search(self, sampler, explorer, random, goal)
+
+
+@final
+class _Search:
+    """What follows from a generation depends on its losses only; members are numbered by their trials."""
+
+    def __init__(self, settings: PBT, sampler: Sampler, explorer: Explorer, random: Random, goal: Goal) -> None:
+        self._settings = settings
+        self._sampler = sampler
+        self._explorer = explorer
+        self._random = random
+        self._jobs = Jobs(goal)
+        self._epoch = settings.interval
+        self._configs: dict[int, Config] = {}  # of the members
+        self._losses: dict[int, float] = {}
+        self._first = self._count = 0  # trials of the first generation, and of all
+
+    def start(self) -> Sequence[Decision]:
+        """Start the population."""
+        settings = self._settings
+        supply = Supply(self._sampler, self._jobs, settings.population, self._epoch, settings.every)
+        decisions: list[Decision] = []
+        while (decision := supply.train()) is not None:
+            self._configs[len(decisions)] = decision.config
+            decisions.append(decision)
+        self._first = self._count = len(decisions)
+        return decisions
+
+    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
+        """Take a loss in; the last one of a generation makes the next."""
+        ended = self._jobs.tell(news)
+        if ended is None:
+            return ()
+        self._losses[ended.trial] = ended.loss
+        return () if len(self._jobs) else self._next()
+
+    def _next(self) -> list[Decision]:
+        at, losses, gone = self._epoch, self._losses, self._jobs.gone
+        for trial in sorted(losses):
+            if trial < self._first:
+                self._sampler.tell(trial, at, losses[trial])
+        sound = [(loss, trial) for trial, loss in losses.items() if loss < math.inf and trial not in gone]
+        ranked = [trial for _, trial in sorted(sound)]
+        self._losses = {}
+        if at == self._settings.epochs:
+            return []
+        count = max(1, int(len(losses) * self._settings.quantile))
+        best = ranked[:count]
+        lost = [trial for trial in losses if trial not in ranked]
+        enough = min(len(ranked) - len(best), max(0, count - len(lost)))
+        replaced = sorted(lost + ranked[len(ranked) - enough :])
+        self._epoch = min(at + self._settings.interval, self._settings.epochs)
+        taken = {(trial, identity(self._configs[trial])) for trial in best}
+        decisions = [self._branch(best, at, taken) for _ in replaced] if best else []
+        for trial in replaced:
+            del self._configs[trial]
+        staying = sorted(set(losses) - set(replaced))
+        decisions += [self._extend(trial) for trial in staying]
+        return decisions + [Stop(trial) for trial in replaced if trial not in gone]
+
+    def _branch(self, best: list[int], at: int, taken: set[object]) -> Decision:
+        """Branch from one of the best; the same config from the same state again would be the same trial."""
+        for _ in range(_TRIES):
+            source = self._random.choice(best)
+            config = self._explorer.changed(self._configs[source])
+            if (source, identity(config)) not in taken:
+                break
+        taken.add((source, identity(config)))
+        self._configs[self._count] = config
+        self._jobs.grant(self._count, self._epoch)
+        self._count += 1
+        return Branch(source, at, config, self._epoch, self._settings.every)
+
+    def _extend(self, trial: int) -> Decision:
+        self._jobs.grant(trial, self._epoch)
+        return Extend(trial, self._epoch)

@@ -1,0 +1,37 @@
+"""Random search: configs drawn from the space, all trained for the same number of epochs."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import msgspec
+
+from hoptree.search import checks
+from hoptree.search.fixed import Fixed
+from hoptree.search.protocol import Goal, Search
+from hoptree.search.reading import Space
+from hoptree.search.sampling import make_sampler
+
+
+@final
+class Random(msgspec.Struct, frozen=True):
+    """Train ``trials`` configs for ``epochs``, with a report ``every`` so many.
+
+    All are drawn at the start: no loss changes what is trained. For a sampler that learns, see ``Optuna``.
+    """
+
+    trials: int
+    epochs: int
+    every: int = 1
+    sampler: Any = "random"
+
+    def __post_init__(self) -> None:
+        checks.whole("trials", self.trials, 1)
+        checks.whole("epochs", self.epochs, 1)
+        checks.reports(self.every)
+
+    def search(self, space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search over a space."""
+        sampler = make_sampler(self.sampler, space, seed, self.trials)
+        asked = (sampler.ask() for _ in range(self.trials))
+        return Fixed([config for config in asked if config is not None], self.epochs, self.every)

@@ -1,0 +1,49 @@
+"""Successive halving: many trials for a few epochs, the best of them for more, and so on."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import msgspec
+
+from hoptree.search import checks
+from hoptree.search.halving import Halving
+from hoptree.search.protocol import Goal, Search
+from hoptree.search.reading import Space
+from hoptree.search.rungs import Bracket, bracket, rung_epochs
+from hoptree.search.sampling import make_sampler
+
+
+@final
+class SuccessiveHalving(msgspec.Struct, frozen=True):
+    """Train ``trials`` for ``min_epochs``, the best one in ``factor`` of them ``factor`` times as long, and so on.
+
+    The last rung is at ``max_epochs``. A rung waits for all its trials, and what follows depends on their
+    losses only. Those that go on do so from their states; the others are stopped.
+
+    >>> SuccessiveHalving(27, max_epochs=9).rungs
+    (Rung(trials=27, epochs=1), Rung(trials=9, epochs=3), Rung(trials=3, epochs=9))
+    """
+
+    trials: int
+    max_epochs: int
+    min_epochs: int = 1
+    factor: int = 3
+    every: int = 0
+    sampler: Any = "random"
+
+    def __post_init__(self) -> None:
+        checks.whole("trials", self.trials, 1)
+        checks.halving(self.min_epochs, self.max_epochs, self.factor)
+        checks.reports(self.every)
+        checks.enough(self.trials, self.min_epochs, self.max_epochs, self.factor)
+
+    @property
+    def rungs(self) -> Bracket:
+        """How many trials reach each rung, known before anything runs."""
+        return bracket(self.trials, rung_epochs(self.min_epochs, self.max_epochs, self.factor), self.factor)
+
+    def search(self, space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search over a space."""
+        sampler = make_sampler(self.sampler, space, seed, self.trials)
+        return Halving([self.rungs], self.factor, sampler, goal, every=self.every)

@@ -1,0 +1,179 @@
+"""The tree of a space: constants, parameters, schedules to be made and parts, after reading.
+
+Every sampler works on it in two steps. ``decide`` walks the tree and asks for every parameter that is there: what
+is below an option only if that option was chosen. ``build`` makes the config of the decisions, or refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, assert_never, final
+
+import msgspec
+
+from hoptree.core.errors import ScheduleError
+from hoptree.core.schedules import Config, Value, as_schedule
+from hoptree.search.constraints import Condition, check
+from hoptree.search.errors import RefusedError
+from hoptree.search.parameters import Continuous, Range, Stepped, Whole, index_at
+from hoptree.search.schedules import CONSTRUCTORS
+
+
+@final
+class Given(msgspec.Struct, frozen=True):
+    """A constant or a schedule: nothing is left open."""
+
+    path: str
+    value: Value
+
+
+@final
+class Pick(msgspec.Struct, frozen=True):
+    """A parameter: one of several nodes; what is decided is its index."""
+
+    path: str
+    options: tuple[Node, ...]
+
+    @property
+    def count(self) -> int:
+        """Return how many options there are."""
+        return len(self.options)
+
+    def at(self, share: float) -> int:
+        """Return the index at a share of the range."""
+        return index_at(share, self.count)
+
+
+@final
+class Several(msgspec.Struct, frozen=True):
+    """A list among the arguments of a schedule."""
+
+    path: str
+    items: tuple[Node, ...]
+
+
+@final
+class Made(msgspec.Struct, frozen=True):
+    """A schedule that is made when its arguments are decided."""
+
+    path: str
+    kind: str
+    arguments: tuple[tuple[str, Node], ...]
+
+
+@final
+class Part(msgspec.Struct, frozen=True):
+    """A dictionary: names, and conditions on what they become together."""
+
+    path: str
+    entries: tuple[tuple[str, Node], ...]
+    conditions: tuple[Condition, ...]
+
+
+Node: TypeAlias = Given | Range | Pick | Several | Made | Part
+Parameter: TypeAlias = Range | Pick
+Choose: TypeAlias = Callable[[Parameter], float]
+Decisions: TypeAlias = dict[str, float]  # by the parameter's path: an index or, where there is no end, the value
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """Return all nodes right below one."""
+    match node:
+        case Pick():
+            return node.options
+        case Several():
+            return node.items
+        case Made():
+            return tuple(argument for _, argument in node.arguments)
+        case Part():
+            return tuple(entry for _, entry in node.entries)
+        case _:
+            return ()
+
+
+def nodes(node: Node) -> Iterator[Node]:
+    """Yield a node and all below it, in the order in which they were written."""
+    yield node
+    for child in children(node):
+        yield from nodes(child)
+
+
+def parameters(node: Node) -> list[Parameter]:
+    """Return everything that is left open, whether or not its part is chosen."""
+    return [found for found in nodes(node) if isinstance(found, Parameter)]
+
+
+def size(node: Node) -> int | None:
+    """Return in how many ways a node can be decided; None if there is no end of them."""
+    if isinstance(node, Range):
+        return node.count
+    below = [size(child) for child in children(node)]
+    total = 0 if isinstance(node, Pick) else 1
+    for count in below:
+        if count is None:
+            return None
+        total = total + count if isinstance(node, Pick) else total * count
+    return total
+
+
+def decide(node: Node, choose: Choose) -> Decisions:
+    """Return what is chosen for every parameter that is there, in order."""
+    decisions: Decisions = {}
+    _decide(node, choose, decisions)
+    return decisions
+
+
+def _decide(node: Node, choose: Choose, decisions: Decisions) -> None:
+    if isinstance(node, Parameter):
+        decision = decisions[node.path] = choose(node)
+        if isinstance(node, Pick):
+            _decide(node.options[int(decision)], choose, decisions)
+        return
+    for child in children(node):
+        _decide(child, choose, decisions)
+
+
+def build(root: Part, decisions: Decisions) -> Config:
+    """Return the config of the decisions; raise RefusedError if a schedule or a condition refuses it."""
+    config: Config = _build(root, decisions)
+    return config
+
+
+def _build(node: Node, decisions: Decisions) -> Any:
+    match node:
+        case Given():
+            return node.value
+        case Continuous() | Stepped() | Whole():
+            return node.value(decisions[node.path])
+        case Pick():
+            return _build(node.options[int(decisions[node.path])], decisions)
+        case Several():
+            return [_build(item, decisions) for item in node.items]
+        case Made():
+            arguments = {name: _build(argument, decisions) for name, argument in node.arguments}
+            try:
+                return CONSTRUCTORS[node.kind](**arguments)
+            except ScheduleError as error:
+                raise RefusedError(f"{node.path}: {error}") from None
+        case Part():
+            return _flat(node, decisions)
+        case _:
+            assert_never(node)
+
+
+def _flat(part: Part, decisions: Decisions) -> Config:
+    """Return the values of a part; a part within it adds its own names after a dot."""
+    config: Config = {}
+    for name, entry in part.entries:
+        value = _build(entry, decisions)
+        if isinstance(value, dict):
+            config.update({f"{name}.{inner}": part_value for inner, part_value in value.items()})
+        else:
+            config[name] = value
+    check(part.path, part.conditions, config)
+    return config
+
+
+def identity(config: Config) -> tuple[tuple[str, str], ...]:
+    """Return what is equal for equal configs: 0.1 and constant(0.1) are one value, 1, 1.0 and True are three."""
+    return tuple((name, repr(as_schedule(config[name]))) for name in sorted(config))

@@ -1,0 +1,122 @@
+"""Searched values, as users write them down: what a search may choose from.
+
+They only record what was written. A space is checked as a whole when a search is made of it, because only then
+the name is known that a complaint should begin with. All of them are typed as ``Any``, so that a type checker
+accepts them wherever the chosen value would stand: in a space, in a choice, among the arguments of a schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias, final
+
+import msgspec
+
+from hoptree.core.schedules import Schedule
+
+
+@final
+class Uniform(msgspec.Struct, frozen=True):
+    """A number between two bounds, its logarithm uniform if ``log``, on a grid if there is a ``step``."""
+
+    low: float
+    high: float
+    step: float | None = None
+    log: bool = False
+
+    def __str__(self) -> str:
+        if self.log:
+            return f"log({self.low!r}, {self.high!r})"
+        return f"uniform({self.low!r}, {self.high!r}{'' if self.step is None else f', step={self.step!r}'})"
+
+
+@final
+class Integer(msgspec.Struct, frozen=True):
+    """A whole number between two bounds."""
+
+    low: int
+    high: int
+    step: int = 1
+    log: bool = False
+
+    def __str__(self) -> str:
+        step = "" if self.step == 1 else f", step={self.step!r}"
+        return f"integer({self.low!r}, {self.high!r}{step}{', log=True' if self.log else ''})"
+
+
+@final
+class Choice(msgspec.Struct, frozen=True):
+    """One of several options."""
+
+    options: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"choice({', '.join(map(text, self.options))})"
+
+
+@final
+class Searched(msgspec.Struct, frozen=True):
+    """A schedule with searched values among its arguments: its kind, and the arguments by name."""
+
+    kind: str
+    arguments: tuple[tuple[str, Any], ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(f'{name}={text(value)}' for name, value in self.arguments)})"
+
+
+SearchedValue: TypeAlias = Uniform | Integer | Choice | Searched
+
+
+def uniform(low: float, high: float, step: float | None = None) -> Any:
+    """Return a number from ``low`` to ``high``; with a ``step``, one of those that are whole steps above ``low``.
+
+    >>> str(uniform(0.0, 0.5, step=0.1))
+    'uniform(0.0, 0.5, step=0.1)'
+    """
+    return Uniform(low, high, step)
+
+
+def log(low: float, high: float) -> Any:
+    """Return a number from ``low`` to ``high``, as likely between 0.001 and 0.01 as between 0.01 and 0.1."""
+    return Uniform(low, high, None, log=True)
+
+
+def integer(low: int, high: int, step: int = 1, log: bool = False) -> Any:
+    """Return a whole number from ``low`` to ``high``, both included; with ``log``, small ones are likelier."""
+    return Integer(low, high, step, log)
+
+
+def choice(*options: Any) -> Any:
+    """Return one of the options, all equally likely.
+
+    An option is a constant, a schedule, a searched value, or a dictionary: a part of the config that is there
+    only when it is chosen. In ``{"optimizer": choice({"name": "sgd", "momentum": uniform(0, 1)}, {"name":
+    "adam"})}`` the config has ``optimizer.name``, and ``optimizer.momentum`` only with the first option.
+
+    >>> choice(32, 128).options
+    (32, 128)
+    """
+    return Choice(options)
+
+
+def is_searched(value: Any) -> bool:
+    """Return whether something is still to be chosen in a value, or in a list of values.
+
+    >>> is_searched([4, integer(5, 9)]), is_searched([4, 5])
+    (True, False)
+    """
+    if isinstance(value, list | tuple):
+        return any(map(is_searched, value))
+    return isinstance(value, SearchedValue)
+
+
+def text(value: Any) -> str:
+    """Return a value as it would be written: types can be told apart, and equal text is an equal value."""
+    if isinstance(value, Schedule | SearchedValue):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name!r}: {text(part)}" for name, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(text, value))}]"
+    return repr(value)

@@ -1,0 +1,111 @@
+"""Every procedure on a known landscape, against the reference implementation of the same name, over 20 seeds.
+
+Both have the same budget in epochs, and where it is the procedure that is compared and not the sampler, both are
+given the same configs. *As good* means: the mean over the seeds of the level that was found is not worse than the
+reference's by more than one standard error of the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import mean, stdev
+
+import optuna
+import pytest
+
+from hoptree.search import ASHA, PBT, Hyperband, MedianStopping, Optuna, Procedure, Random, SuccessiveHalving
+from tests.search import landscape, moving
+
+SEEDS = range(20)
+EPOCHS = 27
+
+Pruner = Callable[[], optuna.pruners.BasePruner]
+
+
+def halving() -> optuna.pruners.BasePruner:
+    return optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
+
+
+def hyperband() -> optuna.pruners.BasePruner:
+    return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=EPOCHS, reduction_factor=3)
+
+
+def assert_as_good(ours: list[float], reference: list[float]) -> None:
+    differences = [a - b for a, b in zip(ours, reference, strict=True)]
+    error = stdev(differences) / len(differences) ** 0.5
+    assert mean(differences) <= error, f"{mean(ours):.4f}, the reference {mean(reference):.4f} (± {error:.4f})"
+
+
+def compare(
+    procedure: Procedure,
+    pruner: Pruner | None = None,
+    sampler: Callable[[int], optuna.samplers.BaseSampler] | None = None,
+    epochs: int = EPOCHS,
+) -> None:
+    ours, reference = [], []
+    for seed in SEEDS:
+        found = landscape.ours(procedure, seed)
+        other = landscape.reference(seed, found.epochs, epochs, sampler=sampler, pruner=pruner and pruner())
+        assert other.epochs >= found.epochs  # it may end the trial that exceeds the budget
+        ours.append(found.level)
+        reference.append(other.level)
+    assert_as_good(ours, reference)
+
+
+def random_sampler(seed: int) -> optuna.samplers.BaseSampler:
+    return optuna.samplers.RandomSampler(seed=seed)
+
+
+def tpe(seed: int) -> optuna.samplers.BaseSampler:
+    return optuna.samplers.TPESampler(seed=seed)
+
+
+def test_random_search():
+    compare(Random(20, EPOCHS, every=0), sampler=random_sampler)
+
+
+def test_successive_halving():
+    compare(SuccessiveHalving(81, EPOCHS), halving)
+
+
+def test_hyperband():
+    compare(Hyperband(EPOCHS, rounds=2), hyperband)
+
+
+def test_asha():
+    compare(ASHA(81, EPOCHS, concurrent=8), halving)
+
+
+def test_asha_that_stops():
+    compare(ASHA(81, EPOCHS, mode="stop", concurrent=8), halving)
+
+
+def test_asha_that_stops_is_optunas_pruner_when_one_trial_runs_at_a_time():
+    for seed in SEEDS:
+        ours = landscape.ours(ASHA(81, EPOCHS, mode="stop", concurrent=1), seed)
+        reference = landscape.reference(seed, ours.epochs, EPOCHS, pruner=halving())
+        assert ours.config == reference.config
+        assert ours.epochs == reference.epochs
+
+
+def test_median_stopping():
+    compare(MedianStopping(80, EPOCHS), optuna.pruners.MedianPruner)
+
+
+def test_tpe_in_batches():
+    compare(Optuna("tpe", trials=40, epochs=9, every=0, batch=4), sampler=tpe, epochs=9)
+
+
+@pytest.mark.slow
+def test_bohb():
+    compare(Hyperband(EPOCHS, rounds=2, sampler=Optuna("tpe")), hyperband, tpe)
+
+
+def test_population_based_training():
+    procedure = PBT(20, moving.EPOCHS, interval=1)
+    ours = [moving.ours(procedure, seed) for seed in SEEDS]
+    reference = [moving.textbook(procedure, seed) for seed in SEEDS]
+    assert [epochs for _, epochs in ours] == [epochs for _, epochs in reference]
+    assert_as_good([loss for loss, _ in ours], [loss for loss, _ in reference])
+    fixed = [moving.ours(Random(20, moving.EPOCHS, every=0), seed) for seed in SEEDS]
+    assert mean(loss for loss, _ in ours) < mean(loss for loss, _ in fixed) / 2  # no fixed config can follow

@@ -1,0 +1,106 @@
+"""Median stopping against its rule, written out."""
+
+from __future__ import annotations
+
+from random import Random as Generator
+from statistics import median
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hoptree.core.actions import EndTrial, Report
+from hoptree.core.errors import WorkloadError
+from hoptree.search import MedianStopping, Stop
+from hoptree.search.values import uniform
+from tests.search.news import LOSS, Table, Told, orders, tables
+
+SPACE = {"lr": uniform(0.0, 1.0)}
+
+PROCEDURES = st.builds(
+    lambda trials, epochs, grace, every, startup, average, concurrent: MedianStopping(
+        trials, epochs, min(grace, epochs), every, startup, average, concurrent
+    ),
+    st.integers(1, 25),
+    st.integers(1, 8),
+    st.integers(0, 4),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.booleans(),
+    st.integers(1, 8),
+)
+
+
+def search(procedure: MedianStopping) -> Any:
+    return procedure.search(SPACE, LOSS, 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(PROCEDURES, tables, orders)
+def test_who_is_worse_than_the_median_is_stopped_and_nobody_else(procedure, losses: Table, order):
+    told = Told(search(procedure), losses, order).play()
+    curves: dict[int, dict[int, float]] = {}
+    stopped: set[int] = set()
+    for trial, epoch, value in told.reports:
+        if epoch < 0:
+            curves.pop(trial, None)  # it failed
+            continue
+        curve = curves.setdefault(trial, {})
+        curve[epoch] = LOSS.loss({"loss": value})
+        others = [bar(other, epoch, procedure.average) for n, other in curves.items() if n != trial and epoch in other]
+        if procedure.grace <= epoch < procedure.epochs and len(others) >= procedure.startup:
+            if min(curve.values()) > median(others):
+                stopped.add(trial)
+                del curves[trial]
+    assert {trial for trial, ending in told.endings.items() if ending == "stopped"} == stopped
+    assert len(told.grants) == procedure.trials
+    assert told.epochs <= procedure.trials * procedure.epochs
+    assert told.most_running <= procedure.concurrent
+
+
+def bar(curve: dict[int, float], epoch: int, average: bool) -> float:
+    upto = [loss for at, loss in curve.items() if at <= epoch]
+    return sum(upto) / len(upto) if average else curve[epoch]
+
+
+def test_the_better_half_is_left_alone():
+    told = Told(search(MedianStopping(40, 6, concurrent=1)), lambda trial, _: float(trial % 20), Generator(0)).play()
+    assert told.endings[0] == told.endings[20] == "complete"
+    assert told.endings[39] == "stopped"
+    assert told.done[39] == 1
+
+
+def test_ties_go_on():
+    told = Told(search(MedianStopping(20, 4)), lambda *_: 1.0, Generator(0)).play()
+    assert set(told.endings.values()) == {"complete"}
+
+
+def test_reports_of_a_shared_prefix_may_come_all_at_once():
+    """A trial whose results are known already reports them all before it can be stopped."""
+    told = search(MedianStopping(12, 3, concurrent=1))
+    told.start()
+    for trial in range(6):
+        for epoch in (1, 2, 3):
+            assert told.tell(Report(trial, epoch, {"loss": 1.0})) == []
+        told.tell(EndTrial(trial, "complete"))
+    first = [decision for epoch in (1, 2, 3) for decision in told.tell(Report(6, epoch, {"loss": 9.0}))]
+    assert first == [Stop(6)]
+    assert len(told.tell(EndTrial(6, "complete"))) == 1
+    assert told.tell(EndTrial(6, "stopped")) == ()
+
+
+@pytest.mark.parametrize(
+    ("settings_", "message"),
+    [
+        ({"every": 0}, "every: 0; expected a whole number, at least 1: without reports on the way"),
+        ({"grace": 9}, "grace: 9 of 4 epochs; expected at most 4"),
+        ({"grace": -1}, "grace: -1; expected"),
+        ({"startup": 0}, "startup: 0; expected"),
+        ({"trials": 0}, "trials: 0; expected"),
+        ({"concurrent": 0}, "concurrent: 0; expected"),
+    ],
+)
+def test_bad_settings_are_refused(settings_, message):
+    with pytest.raises(WorkloadError, match=message):
+        MedianStopping(**{"trials": 8, "epochs": 4, **settings_})
