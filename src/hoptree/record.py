@@ -62,16 +62,16 @@ class Record:
 
     def place(self, trial: Trial) -> Place | None:
         """Return where a trial stands, by the epochs that it has reported; None before the first."""
-        if not trial.epochs:
+        if not trial.done:
             return None
-        node, unit = self.engine.plan.way(trial, trial.epochs * self.engine.settings.partitions)[-1]
+        node, unit = self.engine.plan.way(trial, trial.done * self.engine.settings.partitions)[-1]
         return Place(node, unit)
 
     def units(self, trial: Trial) -> Iterator[Unit]:
         """Yield what a trial consists of up to where it stands, in order."""
         partitions = self.engine.settings.partitions
         unit, rotation = 0, 0
-        for node, end in self.engine.plan.way(trial, trial.epochs * partitions):
+        for node, end in self.engine.plan.way(trial, trial.done * partitions):
             while unit < end:
                 if unit % partitions == 0:
                     rotation = node.rotation

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import msgspec
 
 from hoptree.core.engine import Engine
+from hoptree.core.errors import HoptreeError
 from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from hoptree.trainers.base import ModelState
 
 log = logging.getLogger("hoptree")
+
+
+class NoStateError(HoptreeError, LookupError):
+    """There is no trained model to give: nothing has got that far."""
 
 
 class Savings(msgspec.Struct, frozen=True):
@@ -44,7 +49,7 @@ class Savings(msgspec.Struct, frozen=True):
             epochs_asked=work.asked / partitions,
             epochs_trained=units / partitions,
             epochs_shared=(work.asked - work.unique) / partitions,
-            epochs_reused=max(0, work.unique - units) / partitions,
+            epochs_reused=max(0, engine.plan.work(engine.trials.values(), done=True).unique - units) / partitions,
             merge_rate=work.merge_rate,
             bytes_hopped=bytes_hopped,
         )
@@ -110,10 +115,12 @@ class TrialResult:
         from hoptree.store import StateDamagedError, StateMissingError
 
         if self._place is None:
-            raise LookupError(f"trial {self.number} has no state yet: it is {self.state} {self.error}".rstrip())
+            raise NoStateError(f"trial {self.number} has no state yet: it is {self.state} {self.error}".rstrip())
         try:
             return self._states.get(self._place.node.state_key(self._place.unit))
         except (StateDamagedError, StateMissingError) as error:
+            if self._soloist is None:
+                raise
             log.warning("trial %s is trained again: %s", self.number, error)
             return None
 
@@ -122,7 +129,7 @@ class TrialResult:
 
     def _needed(self) -> Soloist:
         if self._soloist is None:
-            raise LookupError(
+            raise NoStateError(
                 f"trial {self.number}: its model needs the program that trained it; ask the study: "
                 "study.results().trials[…]"
             )
@@ -148,7 +155,7 @@ class Results:
         """The complete trial with the best last report; NaN and failed trials come last."""
         complete = [trial for trial in self.trials if trial.state == "complete"]
         if not complete:
-            raise LookupError("no trial is complete; see trials[…].error for what went wrong")
+            raise NoStateError("no trial is complete; see trials[…].error for what went wrong")
         return min(complete, key=lambda trial: (self._goal.loss(trial.metrics), trial.number))
 
     def to_frame(self) -> pd.DataFrame:

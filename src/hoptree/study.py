@@ -32,7 +32,7 @@ _ACCEPTABLE = ("trainer", "data")  # what may change when the user says so; the 
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """A trial trained again, alone: its fingerprint then and now."""
+    """A trial trained again, alone: its fingerprint then ("" if what was stored is gone or damaged) and now."""
 
     trial: int
     stored: str
@@ -76,6 +76,8 @@ class Study:
         if not name or "/" in name:
             raise WorkloadError(f"name: {name!r}; expected a non-empty name without '/'")
         self.name = name
+        file = sys._getframe(1).f_code.co_filename  # of whoever defines the study
+        self._program = str(Path(file).absolute()) if Path(file).is_file() else ""
         self._trainer = trainer
         self._data = data
         self._space = space
@@ -120,9 +122,10 @@ class Study:
                     workers=count,
                     unit_limit=unit_limit,
                 )
-            finally:
-                over = record.engine.trials and not record.engine.live
-                store.catalog.set_status(self.name, "finished" if over else "stopped")
+            except Exception:
+                store.catalog.set_status(self.name, "failed" if record.engine.trials else "created")
+                raise
+            store.catalog.set_status(self.name, "stopped" if record.engine.live else "finished")
             return self._results(store, record, savings)
 
     def results(self) -> Results:
@@ -133,10 +136,11 @@ class Study:
 
     def verify(self, trial: int | None = None) -> list[Verification]:
         """Train complete trials (or one) again, each alone in this process, and compare fingerprints."""
+        from hoptree.store import StateDamagedError, StateMissingError, fingerprint
+
         found: list[Verification] = []
         with self._open(create=False) as store:
-            from hoptree.store import fingerprint
-
+            self._data.check()
             record = self._recorded(store)
             soloist = self._soloist(record)
             numbers = [t.number for t in record.trials if t.ending == "complete"] if trial is None else [trial]
@@ -147,9 +151,21 @@ class Study:
                     raise WorkloadError(f"trial {number} of {self.name!r}: it is {state}; expected a complete one")
                 place = record.place(known)
                 assert place is not None
-                stored = fingerprint(store.states.get(place.node.state_key(place.unit))[0])
+                try:
+                    stored = fingerprint(store.states.get(place.node.state_key(place.unit))[0])
+                except (StateMissingError, StateDamagedError):
+                    stored = ""
                 found.append(Verification(number, stored, fingerprint(soloist.train(known)[1].arrays)))
         return found
+
+    @property
+    def store(self) -> Path:
+        """The folder in which it keeps its states."""
+        return self._store.absolute()
+
+    def keep_in(self, store: str | Path, journal: str | None = None) -> None:
+        """Use another store than the one that the program names."""
+        self._store, self._journal = Path(store), journal
 
     # --- what the store knows ---------------------------------------------------------------------------
 
@@ -160,7 +176,7 @@ class Study:
 
     def _agree(self, store: Store, accept: bool) -> StudySpec:
         """Return what the study is made of, after comparing it with what the store holds under its name."""
-        spec = self._spec()
+        spec = self.spec
         known = store.catalog.find(self.name)
         if known is None:
             store.catalog.register(self.name, msgspec.to_builtins(spec))
@@ -176,13 +192,13 @@ class Study:
             refused.append(f"partitions (from {before.settings.partitions} to {spec.settings.partitions})")
         if refused:
             raise StudyChangedError(
-                f"study {self.name!r} is another than the one that was begun ({'; '.join(refused)}); give it another "
-                "name: what both have in common is found in the store"
+                f"study {self.name!r} is another than the one that was begun ({'; '.join(refused)}); give it "
+                "another name: what both have in common is found in the store"
             )
         if changed and not accept:
             raise StudyChangedError(
                 f"study {self.name!r}: {', '.join(changed)} changed since it was begun; give it another name, or "
-                "say run(accept_changes=True) to go on from what is stored as if nothing had changed"
+                "say run(accept_changes=True), or --accept-changes, to go on as if nothing had changed"
             )
         agreed = msgspec.structs.replace(spec, root=before.root, settings=before.settings)
         store.catalog.set_spec(self.name, msgspec.to_builtins(agreed))
@@ -207,7 +223,9 @@ class Study:
     def _soloist(self, record: Record) -> Soloist:
         return Soloist(record, self._trainer, self._data, self._seed)
 
-    def _spec(self) -> StudySpec:
+    @property
+    def spec(self) -> StudySpec:
+        """What the study is made of, as the catalog keeps it."""
         return StudySpec(
             trainer=self._trainer.fingerprint,
             data=self._data.fingerprint,
@@ -218,7 +236,7 @@ class Study:
             share=self._share,
             settings=self._settings,
             root=digest(self._trainer.fingerprint, self._data.fingerprint, self._seed),
-            program=_program(),
+            program=self._program,
         )
 
 
@@ -245,9 +263,12 @@ class StudySpec(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, spec: dict[str, Any]) -> StudySpec:
         """Return a spec as the catalog gives it back."""
-        return msgspec.convert(spec, cls)
+        from hoptree.store import StoreVersionError
 
-
-def _program() -> str:
-    path = getattr(sys.modules.get("__main__"), "__file__", None)
-    return str(Path(path).absolute()) if path else ""
+        try:
+            return msgspec.convert(spec, cls)
+        except msgspec.ValidationError as error:
+            raise StoreVersionError(
+                f"study: the catalog describes it in a way that this Hoptree does not read ({error}); use the "
+                "Hoptree that ran it, or another name"
+            ) from None

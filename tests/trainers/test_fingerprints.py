@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 import cloudpickle
 import numpy as np
@@ -268,3 +269,30 @@ def test_what_has_no_value_is_refused_by_name(value):
 def test_the_door_is_light():
     code = "import sys, hoptree.trainers as t; known = 'torch' in sys.modules; t.Torch; assert not known"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+MODULE_NAMED = """
+import logging
+from dataclasses import dataclass
+import torch
+log = logging.getLogger(__name__)
+@dataclass
+class Shape:
+    width: int = 4
+@torch.no_grad()
+def start(model):
+    model.weight.zero_()
+    log.info("%s", __name__)
+    return model
+def net(hp):
+    return start(torch.nn.Linear(Shape().width, 2))
+"""
+
+
+def test_a_program_and_the_same_file_as_a_module_have_one_fingerprint(tmp_path: Path) -> None:
+    file = tmp_path / "a_module.py"
+    tell = "from hoptree.trainers.fingerprints import fingerprint\nprint(fingerprint(net))\n"
+    file.write_text(MODULE_NAMED + tell)
+    ways = ([str(file)], ["-c", "import a_module"])
+    prints = {subprocess.check_output([sys.executable, *way], cwd=tmp_path, text=True) for way in ways}
+    assert len(prints) == 1

@@ -188,6 +188,11 @@ class Trial:
         return self.reached if self.ending in ("stopped", "failed") else self.until
 
     @property
+    def done(self) -> int:
+        """How many epochs it has behind it: all, or as many as it has reported."""
+        return self.until if self.ending == "complete" else self.reached
+
+    @property
     def lane(self) -> str:
         """The tree in which it is trained: the one that all share, or its own."""
         return f"{self.study}/{self.number}" if self.alone else ""
@@ -330,12 +335,12 @@ class Plan:
         path = self.path(trial.history, root, units)
         return list(zip(path, [*(node.start for node in path[1:]), units][: len(path)], strict=True))
 
-    def work(self, trials: Iterable[Trial]) -> Work:
-        """Return the units that trials ask for, and the units left after sharing among them."""
+    def work(self, trials: Iterable[Trial], *, done: bool = False) -> Work:
+        """Return the units that trials ask for (or have done), and the units left after sharing among them."""
         asked = 0
         reach: dict[int, int] = {}
         for trial in trials:
-            units = trial.epochs * self.partitions
+            units = (trial.done if done else trial.epochs) * self.partitions
             asked += units
             for node, end in self.way(trial, units):
                 reach[node.id] = max(reach.get(node.id, 0), end)

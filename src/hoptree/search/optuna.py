@@ -33,7 +33,7 @@ class Optuna(msgspec.Struct, frozen=True):
     trials: int | None = None
     epochs: int | None = None
     every: int = 1
-    batch: int = 8
+    batch: int = 4
     options: dict[str, Any] = {}
 
     def __post_init__(self) -> None:

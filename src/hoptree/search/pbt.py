@@ -103,28 +103,33 @@ class _Search:
         return () if len(self._jobs) else self._next()
 
     def _next(self) -> list[Decision]:
+        """Let the population go on: branches first, while the states they start from are pinned."""
         at, losses, gone = self._epoch, self._losses, self._jobs.gone
         for trial in sorted(losses):
             if trial < self._first:
                 self._sampler.tell(trial, at, losses[trial])
-        sound = [(loss, trial) for trial, loss in losses.items() if loss < math.inf and trial not in gone]
-        ranked = [trial for _, trial in sorted(sound)]
         self._losses = {}
         if at == self._settings.epochs:
             return []
-        count = max(1, int(len(losses) * self._settings.quantile))
-        best = ranked[:count]
-        lost = [trial for trial in losses if trial not in ranked]
-        enough = min(len(ranked) - len(best), max(0, count - len(lost)))
-        replaced = sorted(lost + ranked[len(ranked) - enough :])
+        best, replaced = self._compared(losses)
         self._epoch = min(at + self._settings.interval, self._settings.epochs)
-        taken = {(trial, identity(self._configs[trial])) for trial in best}
+        taken: set[object] = {(trial, identity(self._configs[trial])) for trial in best}
         decisions = [self._branch(best, at, taken) for _ in replaced] if best else []
         for trial in replaced:
             del self._configs[trial]
-        staying = sorted(set(losses) - set(replaced))
-        decisions += [self._extend(trial) for trial in staying]
+        decisions += [self._extend(trial) for trial in sorted(losses.keys() - replaced)]
         return decisions + [Stop(trial) for trial in replaced if trial not in gone]
+
+    def _compared(self, losses: dict[int, float]) -> tuple[list[int], list[int]]:
+        """Return the best, and who is to be replaced: all that failed, and the worst up to the quantile."""
+        gone = self._jobs.gone
+        sound = [(loss, trial) for trial, loss in losses.items() if loss < math.inf and trial not in gone]
+        ranked = [trial for _, trial in sorted(sound)]
+        lost = losses.keys() - set(ranked)
+        count = max(1, int(len(losses) * self._settings.quantile))
+        best = ranked[:count]
+        more = min(len(ranked) - len(best), max(0, count - len(lost)))
+        return best, sorted([*lost, *ranked[len(ranked) - more :]])
 
     def _branch(self, best: list[int], at: int, taken: set[object]) -> Decision:
         """Branch from one of the best; the same config from the same state again would be the same trial."""

@@ -50,6 +50,13 @@ class Leases:
                 return Lease(self._database, self._clock, study, holder, token)
             # Somebody else was faster: look again who. Every round, somebody has got ahead.
 
+    def holder(self, study: str) -> Holder | None:
+        """Return who drives a study now, without taking anything."""
+        row = self._row(study)
+        if row is None or not row.held or self._is_gone(row, Holder.this_process()):
+            return None
+        return Holder(row.host, row.pid, row.started, row.place)
+
     def _row(self, study: str) -> Row[Any] | None:
         from sqlalchemy import select
 

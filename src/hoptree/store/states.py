@@ -40,7 +40,7 @@ class StateStore:
 
     def put(self, key: str, arrays: Arrays, meta: dict[str, Any]) -> int:
         """Store a state and return its size in bytes; a state of that key is replaced at once."""
-        path = self._path(key)
+        path = self.path(key)
         parts = state_file.lay_out(key, arrays, meta)
         self._make_shard(path.parent)
         try:
@@ -66,7 +66,7 @@ class StateStore:
         They stay valid when the state is deleted or replaced. Without ``verify`` the arrays are not compared
         with their checksum: for a state that this very process has just written.
         """
-        path = self._path(key)
+        path = self.path(key)
         try:
             return state_file.load(path, key, verify)
         except FileNotFoundError:
@@ -77,7 +77,7 @@ class StateStore:
 
     def delete(self, key: str) -> int:
         """Remove a state and return the bytes that this frees: 0 if it was not there."""
-        path = self._path(key)
+        path = self.path(key)
         try:
             size = path.stat().st_size
             path.unlink()
@@ -86,7 +86,7 @@ class StateStore:
         return size
 
     def __contains__(self, key: str) -> bool:
-        return self._path(key).is_file()
+        return self.path(key).is_file()
 
     def keys(self) -> list[str]:
         """Return the keys of all states, in order."""
@@ -104,7 +104,8 @@ class StateStore:
         """Remove what crashed writers left behind, and return how many bytes; running writes are left alone."""
         return sum(_remove_if_abandoned(path) for path in self._files(_PARTIAL))
 
-    def _path(self, key: str) -> Path:
+    def path(self, key: str) -> Path:
+        """Return the file of a state, whether it is there or not."""
         if not isinstance(key, str) or not _KEY.fullmatch(key):
             raise StateFormatError(
                 f"key: {key!r}; expected 2 to 200 of the characters 0-9 a-z _ . - that begin with a letter or digit"

@@ -61,6 +61,10 @@ class Store:
         """Become the one driver of a study, or be told who is."""
         return self._leases.acquire(check_name(study), holder)
 
+    def holder(self, study: str) -> Holder | None:
+        """Return who drives a study now."""
+        return self._leases.holder(study)
+
     def close(self) -> None:
         """Close the database; states need no closing."""
         self._database.close()

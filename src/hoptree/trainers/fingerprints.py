@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import logging
 import sys
 import types
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from hoptree.trainers.code_parts import Attribute, CodePart, Constant, Global, Import, code_parts
 from hoptree.trainers.errors import TrainerError
-from hoptree.trainers.libraries import is_library, module_code, release
+from hoptree.trainers.libraries import is_library, module_code, release, release_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +127,10 @@ class _Walk:
         # A lambda, or a function within a function, has no name of its own to go by.
         if "<" not in function.__qualname__ and is_library(module, function.__code__.co_filename):
             captured = _captured(function, function.__qualname__)
-            return "library", (release(module), function.__qualname__, *captured)
+            if is_library(module, None):
+                return "library", (release(module), function.__qualname__, *captured)
+            wrapper = function.__code__  # a library's wrapper around the user's function, under that one's name
+            return "wrapper", (release_of_file(wrapper.co_filename), wrapper.co_qualname, *captured)
         name = function.__name__
         extra = {key: item for key, item in vars(function).items() if key != "__wrapped__"}
         with self._at(f"function {name!r}"):
@@ -151,7 +155,7 @@ class _Walk:
                 yield value
             case Global(name, attributes):
                 yield from (name, *attributes)
-                if name in scope:
+                if name in scope and name != "__name__":  # __main__, or what the file is imported as
                     yield self._global(name, scope[name], attributes)
             case Import(name, level):
                 code = module_code(name, level, scope.get("__package__") or "")
@@ -202,6 +206,8 @@ class _Walk:
                 return "array", content
             if kind.__module__ in ("numpy", "torch") and kind.__name__ in ("ufunc", "dtype", "device", "Size"):
                 return "named", (kind.__name__, getattr(value, "__name__", None) or str(value))
+        if isinstance(value, logging.Logger):  # named after the module; no part of what is computed
+            return "logger", ()
         wrapped = getattr(value, "__wrapped__", None)
         if wrapped is not None and isinstance(wrapped, types.FunctionType):
             return "wrapped", (kind, wrapped)

@@ -21,12 +21,13 @@ def is_library(module: str | None, file: str | None) -> bool:
     (True, False)
     """
     root = (module or "").partition(".")[0]
-    if not root or root == "__main__":
-        return file is not None and _installed(file)
-    if root in sys.stdlib_module_names or root == "hoptree":
-        return True
-    found = getattr(sys.modules.get(module or ""), "__file__", None) or _origin(root)
-    return found is not None and _installed(found)
+    if root and root != "__main__":
+        if root in sys.stdlib_module_names or root == "hoptree":
+            return True
+        found = getattr(sys.modules.get(module or ""), "__file__", None) or _origin(root)
+        if found is not None and _installed(found):
+            return True
+    return file is not None and _installed(file)
 
 
 @functools.cache
@@ -45,6 +46,13 @@ def release(module: str) -> str:
         names = metadata.packages_distributions().get(root, ())
         versions = sorted(f"{name}-{metadata.version(name)}" for name in set(names))
         return " ".join(versions) or root
+
+
+def release_of_file(file: str) -> str:
+    """Return the name and version of the library that an installed file belongs to."""
+    parts = Path(file).parts
+    inside = [index for index, part in enumerate(parts) if part in _PACKAGES]
+    return release(Path(parts[inside[-1] + 1]).stem if inside else "builtins")
 
 
 def module_code(name: str, level: int, package: str) -> types.CodeType | None:

@@ -20,13 +20,19 @@ from hoptree.simulation import Simulation, simulate
 from hoptree.simulator.cluster import Cluster, WorkerSpec
 from hoptree.simulator.workload import Workload
 from hoptree.ui import workload_file
+from hoptree.ui.data_commands import data
 from hoptree.ui.demo import demo_workload, train_demo
+from hoptree.ui.study_commands import STUDY_COMMANDS
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="hoptree")
 def cli() -> None:
     """Find the best deep net on your data for the least compute."""
+
+
+for command in (*STUDY_COMMANDS, data):
+    cli.add_command(command)
 
 
 @cli.command()

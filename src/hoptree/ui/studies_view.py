@@ -1,0 +1,183 @@
+"""Studies as their store tells of them, without their code and without writing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, final
+
+import msgspec
+
+from hoptree.core.errors import HoptreeError, WorkloadError
+from hoptree.core.events import UnitFinished
+from hoptree.core.schedules import Schedule
+from hoptree.record import Record
+from hoptree.results import Results, Savings, TrialResult
+from hoptree.store import (
+    StateDamagedError,
+    StateMissingError,
+    Store,
+    StoreMissingError,
+    StudyMissingError,
+    StudyRecord,
+    fingerprint,
+)
+from hoptree.study import StudySpec
+
+_NAMED = 20  # studies that a message lists
+
+
+@contextmanager
+def reading(location: str, journal: str | None) -> Iterator[Store]:
+    """Open a store that is there; nothing is created."""
+    try:
+        store = Store(location, create=False, journal_url=journal)
+    except StoreMissingError:
+        nor = ", or no journal at its URL" if journal else ""
+        raise StoreMissingError(
+            f"{Path(location).absolute()}: no store is there{nor}; run a study first, or say with --store where "
+            "its folder is"
+        ) from None
+    with store:
+        yield store
+
+
+def find_study(store: Store, name: str) -> StudyView:
+    """Return the study of that name, or say which ones there are."""
+    known = store.catalog.find(name)
+    if known is None:
+        names = [record.name for record in store.catalog.all()]
+        others = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
+        holds = ", ".join(names[:_NAMED]) + others if names else "none"
+        raise StudyMissingError(f"{name}: no such study in {store.folder}; it holds {holds}")
+    return StudyView(store, known)
+
+
+@final
+class StudyHead:
+    """What the catalog and the lease say of a study: all there is of one that this Hoptree cannot read."""
+
+    def __init__(self, store: Store, known: StudyRecord) -> None:
+        self.name = known.name
+        self.created = known.created
+        self.driver = store.holder(known.name)
+        self.status = known.status
+        if self.driver is not None:
+            self.status = "running"
+        elif self.status == "running":
+            self.status = "stopped"  # its driver was killed before it could say so
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "name": self.name,
+            "status": self.status,
+            "created": datetime.fromtimestamp(self.created, UTC).isoformat(),
+            "driver": None if self.driver is None else {"host": self.driver.host, "pid": self.driver.pid},
+        }
+
+
+@final
+class StudyView:
+    """A study with all that its journal tells."""
+
+    def __init__(self, store: Store, known: StudyRecord) -> None:
+        self.head = StudyHead(store, known)
+        self.name = known.name
+        self._states = store.states
+        self.spec = _spec(known)
+        self.record = Record(self.spec.settings)
+        units = 0
+        for event, _ in self.record.replay(store.journal.read(known.name)):
+            units += isinstance(event, UnitFinished)
+        self.savings = Savings.count(self.record.engine, units, bytes_hopped=0)
+        self.trials = [TrialResult(trial, self.record, store.states, None) for trial in self.record.trials]
+        self.results = Results(self.trials, self.spec.goal, self.savings)
+
+    @property
+    def best(self) -> TrialResult | None:
+        """The best complete trial so far."""
+        return self.results.best if any(trial.state == "complete" for trial in self.trials) else None
+
+    def trial(self, number: int) -> TrialResult:
+        """Return a trial by its number."""
+        for trial in self.trials:
+            if trial.number == number:
+                return trial
+        raise WorkloadError(f"trial {number} of {self.name!r}: not known; expected one of its {len(self.trials)}")
+
+    def state_file(self, trial: TrialResult) -> Path | None:
+        """Return the file of a trial's last state; None before its first report, or when it is gone."""
+        key = self._key(trial)
+        path = None if key is None else self._states.path(key)
+        return path if path is not None and path.is_file() else None
+
+    def fingerprint(self, trial: TrialResult) -> str | None:
+        """Return the fingerprint of a trial's stored state, None if there is no state that can be read."""
+        key = self._key(trial)
+        try:
+            return None if key is None else fingerprint(self._states.get(key)[0])
+        except (StateDamagedError, StateMissingError):
+            return None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many trials are in which state."""
+        return count_states(self.trials)
+
+    def summary(self) -> dict[str, Any]:
+        """Return a line of the catalog, for programs."""
+        best, metric = self.best, self.spec.goal.metric
+        value = None if best is None else {"trial": best.number, "value": best.metrics.get(metric)}
+        goal = msgspec.to_builtins(self.spec.goal)
+        return {**self.head.to_dict(), "trials": self.counts, "goal": goal, "best": value}
+
+    def details(self) -> dict[str, Any]:
+        """Return the whole study, for programs."""
+        asked = ("epochs_asked", "epochs_shared", "epochs_trained", "merge_rate")
+        return {
+            **self.summary(),
+            "spec": msgspec.to_builtins(self.spec),
+            "savings": {name: getattr(self.savings, name) for name in asked},
+            "trials": [trial_to_dict(trial) for trial in self.trials],
+        }
+
+    def _key(self, trial: TrialResult) -> str | None:
+        if not trial.epochs or trial.state == "running":
+            return None
+        place = self.record.place(self.record.engine.trials[trial.number])
+        return None if place is None else place.node.state_key(place.unit)
+
+
+def all_studies(store: Store) -> Iterator[tuple[StudyHead, StudyView | HoptreeError]]:
+    """Yield every study of a store; of one that cannot be read, its head and the reason."""
+    for known in store.catalog.all():
+        try:
+            view = find_study(store, known.name)  # refuses other formats
+            yield view.head, view
+        except HoptreeError as error:
+            yield StudyHead(store, known), error
+
+
+def count_states(trials: Sequence[TrialResult]) -> dict[str, int]:
+    """Return how many trials are in which state."""
+    states = [trial.state for trial in trials]
+    return {state: states.count(state) for state in ("complete", "stopped", "failed", "running")}
+
+
+def trial_to_dict(trial: TrialResult) -> dict[str, Any]:
+    """Return a trial for programs."""
+    return {
+        "number": trial.number,
+        "config": {name: str(v) if isinstance(v, Schedule) else v for name, v in trial.config.items()},
+        "state": trial.state,
+        "epochs": trial.epochs,
+        "metrics": trial.metrics,
+        "error": trial.error,
+    }
+
+
+def _spec(known: StudyRecord) -> StudySpec:
+    return StudySpec.read(known.spec)

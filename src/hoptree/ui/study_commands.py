@@ -1,0 +1,292 @@
+"""``hoptree run``, ``studies``, ``show``, ``best`` and ``verify``: run studies, and look at what stores hold.
+
+Commands that look never write, take no lease, and work while somebody else drives the study. What they need is
+imported when they run, so that ``hoptree --help`` stays fast.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+import msgspec
+
+from hoptree.core.errors import HoptreeError, WorkloadError
+
+if TYPE_CHECKING:
+    from hoptree.results import Results, TrialResult
+    from hoptree.study import Study
+    from hoptree.ui.studies_view import StudyView
+
+INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C has ended
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _of_a_store(command: Command) -> Command:
+    """Add the options of all commands that look into a store."""
+    json = click.option("--json", "as_json", is_flag=True, help="Print it for programs.")
+    journal = click.option("--journal", metavar="URL", help="The journal's database.  [default: in the store]")
+    store = click.option("--store", "location", default=".hoptree", show_default=True, help="The store's folder.")
+    return store(journal(json(command)))
+
+
+# --- running ----------------------------------------------------------------------------------------------
+
+
+@click.command(name="run")
+@click.argument("target", metavar="FILE[:NAME]")
+@click.option("--workers", type=int, help="Worker processes.  [default: one per core]")
+@click.option("--accept-changes", is_flag=True, help="Go on although code or data have changed.")
+@click.option("--unit-limit", type=float, metavar="SECONDS", help="After how long a unit is taken for hung.")
+@click.option("--json", "as_json", is_flag=True, help="Print what came of it for programs.")
+def run_command(
+    target: str, workers: int | None, accept_changes: bool, unit_limit: float | None, as_json: bool
+) -> None:
+    """Run the study that a Python file defines, or go on with it; a finished one trains nothing.
+
+    NAME is the variable or the name of the study; it can be left out where there is only one. What stands below
+    if __name__ == "__main__": is not run. Ctrl-C lets the units that run end, a second one stops at once.
+
+    \b
+    Examples:
+      hoptree run digits.py
+      hoptree run studies.py:digits --workers 4
+    """  # noqa: D301 click needs the real character
+    from hoptree.ui.programs import program
+
+    with _interruptible(f"Interrupted. What is done is kept; go on with: hoptree run {shlex.quote(target)}"):
+        with _stdout_kept_for_json(as_json), program(target) as study:
+            results = study.run(workers, accept_changes=accept_changes, unit_limit=unit_limit)
+            outcome = _outcome(study, results)
+        if as_json:
+            _print_json(outcome)
+        else:
+            click.echo(_told_outcome(outcome, results))
+        if not results.trials or outcome["trials"]["running"]:
+            raise KeyboardInterrupt  # the study took the first one for a wish to end in order, and it did
+    if outcome["best"] is None:
+        sys.exit(1)
+
+
+def _outcome(study: Study, results: Results) -> dict[str, Any]:
+    from hoptree.ui.studies_view import count_states, trial_to_dict
+
+    counts = count_states(results.trials)
+    best = results.best if counts["complete"] else None
+    return {
+        "study": study.name,
+        "trials": counts,
+        "best": None if best is None else {**trial_to_dict(best), "fingerprint": best.fingerprint},
+        "savings": msgspec.to_builtins(results.savings),
+        "store": str(study.store),
+    }
+
+
+def _told_outcome(outcome: dict[str, Any], results: Results) -> str:
+    from hoptree.ui.study_tables import counted
+
+    name, store = outcome["study"], outcome["store"]
+    lines = [f"{name}: {counted(outcome['trials'])}"]
+    if outcome["best"] is not None:
+        lines += [f"Best: {results.best}", f"Its fingerprint: {outcome['best']['fingerprint']}"]
+    lines += [f"Work: {results.savings}", f"States and journal: {store}"]
+    if outcome["trials"]["failed"]:
+        where = "" if Path(store) == Path(".hoptree").absolute() else f" --store {shlex.quote(store)}"
+        lines.append(f"What failed, and why: hoptree show {shlex.quote(name)}{where}")
+    return "\n".join(lines)
+
+
+# --- looking ----------------------------------------------------------------------------------------------
+
+
+@click.command(name="studies")
+@_of_a_store
+def studies_command(location: str, journal: str | None, as_json: bool) -> None:
+    """List the studies of a store: how far they are, their best, and who drives them now.
+
+    Example: hoptree studies
+    """
+    from hoptree.ui.studies_view import all_studies, reading
+    from hoptree.ui.study_tables import studies_table, study_line
+
+    lines: list[Any] = []
+    with reading(location, journal) as store:
+        for head, view in all_studies(store):
+            if isinstance(view, HoptreeError):
+                click.echo(f"{type(view).__name__}: {view}", err=True)
+            if not as_json:
+                lines.append(study_line(head, view))
+            elif isinstance(view, HoptreeError):
+                lines.append({**head.to_dict(), "error": str(view)})
+            else:
+                lines.append(view.summary())
+    if as_json:
+        _print_json(lines)
+    else:
+        click.echo(studies_table(lines) if lines else f"No study is in {Path(location).absolute()} yet.")
+
+
+@click.command(name="show")
+@click.argument("name")
+@click.option("--trial", "number", type=int, help="Only this trial, with its whole curve and its whole error.")
+@_of_a_store
+def show_command(name: str, number: int | None, location: str, journal: str | None, as_json: bool) -> None:
+    """Tell what a study is made of, how its trials are, and what was shared.
+
+    \b
+    Examples:
+      hoptree show digits
+      hoptree show digits --trial 3
+    """  # noqa: D301 click needs the real character
+    from hoptree.ui.studies_view import find_study, reading, trial_to_dict
+    from hoptree.ui.study_tables import study_tables, trial_tables
+
+    with reading(location, journal) as store:
+        view = find_study(store, name)
+    if number is None:
+        _print_json(view.details()) if as_json else click.echo(study_tables(view))
+        return
+    trial = view.trial(number)
+    if as_json:
+        _print_json({**trial_to_dict(trial), "curve": trial.curve, **_stored(view, trial)})
+    else:
+        click.echo(trial_tables(view, trial))
+
+
+@click.command(name="best")
+@click.argument("name")
+@_of_a_store
+def best_command(name: str, location: str, journal: str | None, as_json: bool) -> None:
+    """Tell which trial is the best, where its state is, and how to load its model.
+
+    Example: hoptree best digits
+    """
+    from hoptree.ui.programs import lines_to_load
+    from hoptree.ui.studies_view import find_study, reading, trial_to_dict
+    from hoptree.ui.study_tables import best_table, counted
+
+    with reading(location, journal) as store:
+        view = find_study(store, name)
+    best = view.best
+    if best is None:
+        raise WorkloadError(
+            f"{name}: {counted(view.counts, view.head)}, so there is no best one; expected a complete trial; "
+            f"hoptree show {shlex.quote(name)} tells how far it is"
+        )
+    lines = lines_to_load(view.spec.program, name)
+    if as_json:
+        _print_json({"study": name, **trial_to_dict(best), **_stored(view, best), "python": lines})
+        return
+    click.echo(best_table(view, best))
+    click.echo("\n".join(["", "Its model, in Python:", *(f"    {line}" for line in lines)]))
+
+
+def _stored(view: StudyView, trial: TrialResult) -> dict[str, Any]:
+    file = view.state_file(trial)
+    return {"fingerprint": view.fingerprint(trial), "state_file": None if file is None else str(file)}
+
+
+# --- verifying --------------------------------------------------------------------------------------------
+
+
+@click.command(name="verify")
+@click.argument("name")
+@click.argument("trial", required=False, type=int)
+@click.option("--program", "target", metavar="FILE[:NAME]", help="The code.  [default: what it was run with]")
+@_of_a_store
+def verify_command(
+    name: str, trial: int | None, target: str | None, location: str, journal: str | None, as_json: bool
+) -> None:
+    """Train complete trials (or one) again, each alone in this process, and compare the bits with the stored ones.
+
+    The exit code is 1 when a trial differs, or has no state to be compared with.
+
+    \b
+    Examples:
+      hoptree verify digits
+      hoptree verify digits 3 --program digits.py
+    """  # noqa: D301 click needs the real character
+    from hoptree.ui.programs import program, recorded_program, refuse_other_study
+    from hoptree.ui.studies_view import find_study, reading
+    from hoptree.ui.study_tables import counted
+
+    with reading(location, journal) as store:
+        view = find_study(store, name)
+    numbers = [each.number for each in view.trials if each.state == "complete"] if trial is None else [trial]
+    if not numbers:
+        raise WorkloadError(f"{name}: {counted(view.counts, view.head)}; expected a complete trial to verify")
+    found: list[dict[str, Any]] = []
+    with (
+        _interruptible("Interrupted."),
+        _stdout_kept_for_json(as_json),
+        program(target or recorded_program(view.spec, name), name) as study,
+    ):
+        refuse_other_study(study, name, view.spec)
+        study.keep_in(location, journal)
+        for number in numbers:
+            found.append(_verify(study, number))
+            if not as_json:
+                click.echo(_told_verification(found[-1]))
+    if as_json:
+        _print_json(found)
+    if not all(each["same"] for each in found):
+        sys.exit(1)
+
+
+def _verify(study: Study, trial: int) -> dict[str, Any]:
+    result = study.verify(trial)[0]
+    return {"trial": trial, "stored": result.stored, "trained": result.trained, "same": result.holds}
+
+
+def _told_verification(found: dict[str, Any]) -> str:
+    from hoptree.ui.study_tables import short
+
+    if not found["stored"]:
+        return f"trial {found['trial']}: nothing to compare with: its state is gone or damaged"
+    prints = f"stored {short(found['stored'])}, trained again {short(found['trained'])}"
+    return f"trial {found['trial']}: {prints}: {'same bits' if found['same'] else 'differs'}"
+
+
+# --- what commands have in common -------------------------------------------------------------------------
+
+
+@contextmanager
+def _interruptible(message: str) -> Iterator[None]:
+    """End with a message where Ctrl-C would end with a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(message, err=True)
+        sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def _stdout_kept_for_json(as_json: bool) -> Iterator[None]:
+    """With --json, let what users' code prints go to stderr, here and in workers: stdout holds JSON alone."""
+    if not as_json:
+        yield
+        return
+    sys.stdout.flush()
+    ours = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(ours, 1)
+        os.close(ours)
+
+
+def _print_json(value: object) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+STUDY_COMMANDS: Final = (run_command, studies_command, show_command, best_command, verify_command)
