@@ -15,7 +15,13 @@ from hoptree.core.errors import (
     WorkloadError,
 )
 from hoptree.core.schedules import Schedule
+from hoptree.search.asha import ASHA
 from hoptree.search.grid import Grid
+from hoptree.search.hyperband import Hyperband
+from hoptree.search.median_stopping import MedianStopping
+from hoptree.search.optuna import Optuna
+from hoptree.search.pbt import PBT
+from hoptree.search.random import Random
 from hoptree.search.schedules import (
     constant,
     cosine,
@@ -27,6 +33,7 @@ from hoptree.search.schedules import (
     warmup,
 )
 from hoptree.search.space import SpaceError, choice, integer, log, uniform, where
+from hoptree.search.successive_halving import SuccessiveHalving
 from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
 
@@ -39,6 +46,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ASHA",
+    "PBT",
     "Cluster",
     "Crash",
     "Dataset",
@@ -46,9 +55,13 @@ __all__ = [
     "Functions",
     "Grid",
     "HoptreeError",
+    "Hyperband",
     "InvariantError",
+    "MedianStopping",
     "MissingExtraError",
+    "Optuna",
     "ProtocolError",
+    "Random",
     "RefusedError",
     "Results",
     "Schedule",
@@ -58,6 +71,7 @@ __all__ = [
     "StateLoss",
     "Study",
     "StudyChangedError",
+    "SuccessiveHalving",
     "Torch",
     "Trainer",
     "WorkerSpec",

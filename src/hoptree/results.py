@@ -152,11 +152,15 @@ class Results:
 
     @property
     def best(self) -> TrialResult:
-        """The complete trial with the best last report; NaN and failed trials come last."""
+        """The complete trial with the best last report, or the best that was stopped if none is complete.
+
+        Reports that are no numbers come last.
+        """
         complete = [trial for trial in self.trials if trial.state == "complete"]
-        if not complete:
+        found = complete or [trial for trial in self.trials if trial.state == "stopped" and trial.curve]
+        if not found:
             raise NoStateError("no trial is complete; see trials[…].error for what went wrong")
-        return min(complete, key=lambda trial: (self._goal.loss(trial.metrics), trial.number))
+        return min(found, key=lambda trial: (self._goal.loss(trial.metrics), trial.number))
 
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame, one row per trial."""

@@ -23,7 +23,12 @@ from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 
 LOSS = Goal("loss", maximize=False)
-SPACE = {"lr": log(1e-4, 1.0), "momentum": uniform(0.0, 1.0), "dropout": uniform(0.0, 0.8), "depth": choice(1, 2, 3, 4)}
+SPACE = {
+    "lr": log(1e-4, 1.0),
+    "momentum": uniform(0.0, 1.0),
+    "dropout": uniform(0.0, 0.8),
+    "depth": choice(1, 2, 3, 4),
+}
 NOISE = 0.01
 
 
@@ -97,7 +102,9 @@ def reference(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     source = make_sampler("random", SPACE, seed)
     study = optuna.create_study(
-        sampler=sampler(seed) if sampler else None, pruner=pruner or optuna.pruners.NopPruner(), study_name=f"{seed}"
+        sampler=sampler(seed) if sampler else None,
+        pruner=pruner or optuna.pruners.NopPruner(),
+        study_name=f"{seed}",
     )
     spent = 0
     whole: list[tuple[float, dict[str, Any]]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from random import Random as Generator
 from typing import Any
 
@@ -69,7 +70,7 @@ def test_in_every_bracket_the_best_go_on(procedure, losses: Table, order):
         members = set(range(first, first + rungs[0].trials))
         first += rungs[0].trials
         everyone = set(members)
-        for below, above in zip(rungs, rungs[1:], strict=False):
+        for below, above in pairwise(rungs):
             ranked = sorted(losses.rank(trial, below.epochs) for trial in members)
             members = {trial for loss, trial in ranked[: above.trials] if loss < math.inf}
             assert told.reached(above.epochs) & everyone == members

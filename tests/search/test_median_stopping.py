@@ -48,11 +48,11 @@ def test_who_is_worse_than_the_median_is_stopped_and_nobody_else(procedure, loss
             continue
         curve = curves.setdefault(trial, {})
         curve[epoch] = LOSS.loss({"loss": value})
-        others = [bar(other, epoch, procedure.average) for n, other in curves.items() if n != trial and epoch in other]
-        if procedure.grace <= epoch < procedure.epochs and len(others) >= procedure.startup:
-            if min(curve.values()) > median(others):
-                stopped.add(trial)
-                del curves[trial]
+        others = [other for number, other in curves.items() if number != trial and epoch in other]
+        judged = procedure.grace <= epoch < procedure.epochs and len(others) >= procedure.startup
+        if judged and min(curve.values()) > median(bar(other, epoch, procedure.average) for other in others):
+            stopped.add(trial)
+            del curves[trial]
     assert {trial for trial, ending in told.endings.items() if ending == "stopped"} == stopped
     assert len(told.grants) == procedure.trials
     assert told.epochs <= procedure.trials * procedure.epochs
@@ -65,7 +65,9 @@ def bar(curve: dict[int, float], epoch: int, average: bool) -> float:
 
 
 def test_the_better_half_is_left_alone():
-    told = Told(search(MedianStopping(40, 6, concurrent=1)), lambda trial, _: float(trial % 20), Generator(0)).play()
+    told = Told(
+        search(MedianStopping(40, 6, concurrent=1)), lambda trial, _: float(trial % 20), Generator(0)
+    ).play()
     assert told.endings[0] == told.endings[20] == "complete"
     assert told.endings[39] == "stopped"
     assert told.done[39] == 1

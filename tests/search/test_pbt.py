@@ -128,3 +128,14 @@ def test_bad_settings_are_refused(settings_, message):
 def test_a_name_that_is_not_searched_cannot_change():
     with pytest.raises(HoptreeError, match="change: 'rate' is not searched; expected some of lr, width"):
         search(PBT(4, 4, 1, change=["rate"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(PROCEDURES, tables, orders)
+def test_no_trial_is_the_same_as_another(procedure, losses, order):
+    """The same config from the same state would train to the same bits: it would be a wasted member."""
+    told = Told(search(procedure), losses, order).play()
+    for batch in told.batches[1:]:
+        begun = [(d.source, sorted(d.config.items())) for d in batch if isinstance(d, Branch)]
+        going_on = [(d.trial, sorted(told.configs[d.trial].items())) for d in batch if isinstance(d, Extend)]
+        assert all((begun + going_on).count(each) == 1 for each in begun)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -37,7 +37,7 @@ LEARNER = Optuna("tpe", options={"n_startup_trials": 4})
 
 
 class TestGrid(ProcedureContract):
-    space = {"lr": choice(0.1, 0.2, 0.3), "width": choice(8, 16)}
+    space: ClassVar = {"lr": choice(0.1, 0.2, 0.3), "width": choice(8, 16)}
     synchronous = True
     most_epochs = 6 * 3
 
@@ -105,7 +105,7 @@ class TestPBT(ProcedureContract):
 
 
 class TestPBTOnPartsAndSchedules(ProcedureContract):
-    space = {
+    space: ClassVar = {
         "optimizer": choice({"name": "sgd", "momentum": uniform(0.0, 1.0)}, {"name": "adam"}),
         "lr": multistep(log(1e-3, 1.0), at=[3], gamma=0.1),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random as Generator
 from typing import Any
 
@@ -40,7 +41,7 @@ def search(procedure: SuccessiveHalving) -> Any:
 def test_the_best_of_every_rung_go_on_and_nobody_else(procedure, losses: Table, order):
     told = Told(search(procedure), losses, order).play()
     members = set(range(procedure.trials))
-    for below, above in zip(procedure.rungs, procedure.rungs[1:], strict=False):
+    for below, above in pairwise(procedure.rungs):
         ranked = sorted(losses.rank(trial, below.epochs) for trial in members)
         best = {trial for loss, trial in ranked[: above.trials] if loss < float("inf")}
         assert told.reached(above.epochs) == best
@@ -99,9 +100,7 @@ def test_losers_let_their_states_go_when_the_rung_closes():
 
 def test_a_smaller_space_makes_a_smaller_bracket():
     procedure = SuccessiveHalving(27, max_epochs=9)
-    told = Told(
-        procedure.search({"width": choice(*range(7))}, LOSS, 0), lambda t, _: float(t), Generator(0)
-    ).play()
+    told = Told(procedure.search({"width": choice(*range(7))}, LOSS, 0), lambda t, _: float(t), Generator(0)).play()
     assert [len(told.reached(epoch)) for epoch in (1, 3, 9)] == [7, 2, 1]
 
 

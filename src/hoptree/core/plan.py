@@ -162,7 +162,7 @@ class Trial:
 
     __slots__ = (
         "alone", "barrier", "ending", "every", "final", "history", "number", "open", "pinned", "reached", "reason",
-        "root", "study", "until", "wanting",
+        "root", "study", "tree", "until", "wanting",
     )  # fmt: skip
 
     def __init__(self, number: int, history: History, root: str, study: str, every: int) -> None:
@@ -172,6 +172,7 @@ class Trial:
         self.study = study
         self.every = every
         self.alone = False
+        self.tree = number  # alone: the trial whose tree this is
         self.barrier = False
         self.until = 0
         self.reached = 0
@@ -194,8 +195,8 @@ class Trial:
 
     @property
     def lane(self) -> str:
-        """The tree in which it is trained: the one that all share, or its own."""
-        return f"{self.study}/{self.number}" if self.alone else ""
+        """The tree in which it is trained: the one that all share, its own, or that of who it branched from."""
+        return f"{self.study}/{self.tree}" if self.alone else ""
 
     def __repr__(self) -> str:
         return f"trial {self.number}"

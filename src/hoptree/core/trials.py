@@ -72,7 +72,7 @@ class Trials:
                 return
             raise ProtocolError(f"trial {event.trial} was asked for before with another history")
         trial = Trial(event.trial, phases, source.root, source.study, event.every)
-        trial.alone = source.alone
+        trial.alone, trial.tree = source.alone, source.tree
         trial.barrier = source.barrier
         self._begin(trial, event.until, event.known)
 

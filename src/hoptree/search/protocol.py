@@ -57,15 +57,13 @@ class Goal(msgspec.Struct, frozen=True):
     maximize: bool
 
     def loss(self, metrics: Metrics) -> float:
-        """Return how bad metrics are: lower is better, and infinite for what is missing or no number.
+        """Return how bad metrics are: lower is better, and infinite for what is missing or no finite number.
 
         >>> Goal("accuracy", maximize=True).loss({"accuracy": 0.9})
         -0.9
         """
         value = metrics.get(self.metric, math.nan)
-        if math.isnan(value):
-            return math.inf
-        return -value if self.maximize else value
+        return math.inf if not math.isfinite(value) else -value if self.maximize else value
 
 
 class Search(Protocol):
