@@ -39,6 +39,7 @@ from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec,
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
+    from hoptree.group import run
     from hoptree.results import Results
     from hoptree.study import Study
     from hoptree.trainers import Functions, Torch, Trainer, accuracy
@@ -90,6 +91,7 @@ __all__ = [
     "multistep",
     "optimize",
     "piecewise",
+    "run",
     "simulate",
     "uniform",
     "warmup",
@@ -105,6 +107,7 @@ _LATER = {
     "Torch": "hoptree.trainers",
     "Trainer": "hoptree.trainers",
     "accuracy": "hoptree.trainers",
+    "run": "hoptree.group",
 }
 
 

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from hoptree.backends.protocol import Backend
 from hoptree.core.actions import Action, EndTrial, Report
 from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Event
-from hoptree.search.tuner import Tuner
 
 Watch: TypeAlias = Callable[[Event, float, bool, list[Action]], None]
+
+
+class Asks(Protocol):
+    """Who asks for training: a tuner, or several."""
+
+    def start(self) -> Sequence[Event]:
+        """Return what is asked for first."""
+        ...
+
+    def tell(self, news: Report | EndTrial) -> Sequence[Event]:
+        """Take news in and return what is asked for then."""
+        ...
 
 
 def drive(
     engine: Engine,
     backend: Backend,
-    tuner: Tuner,
+    tuner: Asks,
     watches: Sequence[Watch] = (),
     first: Sequence[Event] | None = None,
     look_up: Callable[[Event], Event] | None = None,

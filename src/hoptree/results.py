@@ -69,8 +69,10 @@ class TrialResult:
     when they are asked for: the same bits come out.
     """
 
-    def __init__(self, trial: Trial, record: Record, states: StateStore, soloist: Soloist | None) -> None:
-        self.number = trial.number
+    def __init__(
+        self, number: int, trial: Trial, record: Record, states: StateStore, soloist: Soloist | None
+    ) -> None:
+        self.number = number
         self.config: Config = dict(trial.history[-1].config)
         self.state = trial.ending or "running"
         self.curve: dict[int, Metrics] = record.curves.get(trial.number, {})

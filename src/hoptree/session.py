@@ -16,11 +16,10 @@ from hoptree.core.actions import Action, EndTrial, Report
 from hoptree.core.events import Event, StateLost, TrialAsked, TrialBranched, TrialExtended, WorkerLost
 from hoptree.core.lineage import digest, history, segments
 from hoptree.core.schedules import Config, Scalar
-from hoptree.drive import drive
+from hoptree.drive import Asks, drive
 from hoptree.library import Library
 from hoptree.record import Record
 from hoptree.results import Savings
-from hoptree.search.tuner import Tuner
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
@@ -34,7 +33,7 @@ _TRIED = 4  # configs of which one has to pass rehearsal
 class Session:
     """Brings a study from where its journal ends to where no trial is left."""
 
-    def __init__(self, store: Store, lease: Lease, record: Record, tuner: Tuner, library: Library) -> None:
+    def __init__(self, store: Store, lease: Lease, record: Record, tuner: Asks, library: Library) -> None:
         self._store = store
         self._lease = lease
         self._tuner = tuner
@@ -43,7 +42,14 @@ class Session:
         self._backend: LocalBackend | None = None
 
     def run(
-        self, trainer: Trainer, data: Dataset, *, goal: str, seed: int, workers: int, unit_limit: float | None
+        self,
+        trainer: Trainer,
+        data: Dataset,
+        *,
+        goals: list[str],
+        seed: int,
+        workers: int,
+        unit_limit: float | None,
     ) -> Savings:
         """Train what is missing; an interrupt lets what runs end, and the study goes on another time."""
         self._store.states.clean()
@@ -63,7 +69,7 @@ class Session:
                 slots=slots,
                 books=self._library,
                 begun=self.record.now,
-                rehearsal=(self._first_configs(owed), goal),
+                rehearsal=(self._first_configs(owed), goals),
                 unit_limit=unit_limit,
                 alive=self._lease.renew,
             )
@@ -77,7 +83,7 @@ class Session:
 
     def _fold(self) -> list[Event]:
         """Rebuild engine and search from the journal; return what the search asked for and is not in it."""
-        owed = self._tuner.start()
+        owed = list(self._tuner.start())
         for event, actions in self.record.replay(self._store.journal.read(self._lease.study)):
             if owed and _request(event) == owed[0]:
                 owed.pop(0)

@@ -10,8 +10,8 @@ from pathlib import Path
 from hoptree.core.actions import RunUnit
 from hoptree.core.events import StateLost, UnitFinished
 from hoptree.record import Record
+from hoptree.spec import StudySpec
 from hoptree.store import Store
-from hoptree.study import StudySpec
 
 
 def descendants(driver: int) -> list[int]:

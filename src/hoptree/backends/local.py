@@ -84,7 +84,7 @@ class LocalBackend:
     """Runs units in processes of their own; a worker that dies is replaced.
 
     ``slots`` are folders for states on the way, the fastest first; what an earlier driver left there is found
-    again. ``rehearsal`` are configs to try before anything is trained, with the metric that must come out.
+    again. ``rehearsal`` are configs to try before anything is trained, with the metrics that must come out.
     ``unit_limit`` are the seconds after which a unit is taken for hung. ``alive`` is called while nothing happens.
     """
 
@@ -100,7 +100,7 @@ class LocalBackend:
         slots: Sequence[Path],
         books: Books,
         begun: float = 0.0,
-        rehearsal: tuple[Sequence[dict[str, Scalar]], str] | None = None,
+        rehearsal: tuple[Sequence[dict[str, Scalar]], Sequence[str]] | None = None,
         unit_limit: float | None = None,
         alive: Callable[[], None] = lambda: None,
     ) -> None:
@@ -354,16 +354,18 @@ class LocalBackend:
             return []
         return [WorkerJoined(process.name, tuple(range(self._dataset.partitions)))]
 
-    def _check_rehearsal(self, goal: str, metrics: Sequence[str], reasons: Sequence[str]) -> None:
+    def _check_rehearsal(self, goals: Sequence[str], metrics: Sequence[str], reasons: Sequence[str]) -> None:
         if reasons:
             others = f"\n({len(reasons) - 1} other configs failed as well)" if len(reasons) > 1 else ""
             raise RefusedError(f"nothing was trained, since no config that was tried can be:\n{reasons[0]}{others}")
         if not metrics:
             raise RefusedError(
-                f"data: there is no validation data to compute {goal!r} on; build the dataset with valid=0.2"
+                f"data: there is no validation data to compute {goals[0]!r} on; build the dataset with valid=0.2"
             )
-        if goal not in metrics:
-            raise RefusedError(f"{goal!r} is to be optimized, but the trainer reports {', '.join(metrics)} only")
+        names = ", ".join(metrics)
+        for goal in goals:
+            if goal not in metrics:
+                raise RefusedError(f"{goal!r} is to be optimized, but the trainer reports {names} only")
 
     def _trained(self, process: Process, run: int, stored: Stored, seconds: float) -> list[Event]:
         action = self._runs[run]

@@ -13,7 +13,10 @@ from hoptree.search.protocol import Branch, Decision, Extend, Search, Stop, Trai
 
 @final
 class Tuner:
-    """Asks the engine for what a search decides; the search sees its own trial numbers, from 0."""
+    """Asks the engine for what a search decides; the search sees its own trial numbers, from 0.
+
+    In the engine they are ``first``, ``first + step`` and so on, so that several tuners do not meet.
+    """
 
     def __init__(
         self,
@@ -22,6 +25,7 @@ class Tuner:
         study: str = "",
         root: str = "",
         first: int = 0,
+        step: int = 1,
         share: bool = True,
         barrier: bool = False,
     ) -> None:
@@ -29,6 +33,7 @@ class Tuner:
         self._study = study
         self._root = root
         self._first = first
+        self._step = step
         self._count = 0
         self._share = share
         self._barrier = barrier
@@ -39,7 +44,7 @@ class Tuner:
 
     def tell(self, news: Report | EndTrial) -> list[Event]:
         """Pass news on and return what the search asks for then."""
-        number = news.trial - self._first
+        number = (news.trial - self._first) // self._step
         if isinstance(news, Report):
             own: Report | EndTrial = Report(number, news.epoch, news.metrics)
         else:
@@ -63,14 +68,30 @@ class Tuner:
                     )
                 case Branch(source, at, config, until, every):
                     items = config_items(config)
-                    yield TrialBranched(self._number(), source + self._first, at, items, until, every)
+                    yield TrialBranched(self._number(), self._first + source * self._step, at, items, until, every)
                 case Extend(trial, until):
-                    yield TrialExtended(trial + self._first, until)
+                    yield TrialExtended(self._first + trial * self._step, until)
                 case Stop(trial):
-                    yield TrialStopped(trial + self._first)
+                    yield TrialStopped(self._first + trial * self._step)
                 case _:
                     assert_never(decision)
 
     def _number(self) -> int:
         self._count += 1
-        return self._first + self._count - 1
+        return self._first + (self._count - 1) * self._step
+
+
+@final
+class Tuners:
+    """Several tuners in one engine: the n-th of m has every m-th trial, from n on."""
+
+    def __init__(self, tuners: Sequence[Tuner]) -> None:
+        self._tuners = list(tuners)
+
+    def start(self) -> list[Event]:
+        """Return what all of them ask for first."""
+        return [event for tuner in self._tuners for event in tuner.start()]
+
+    def tell(self, news: Report | EndTrial) -> list[Event]:
+        """Pass news on to whose trial it is."""
+        return self._tuners[news.trial % len(self._tuners)].tell(news)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from hoptree.core.errors import HoptreeError, StudyChangedError
 
 if TYPE_CHECKING:
-    from hoptree.study import Study, StudySpec
+    from hoptree.spec import StudySpec
+from hoptree.study import Study
 
 MODULE = "__program__"  # not __main__: what stands under that name is not to run
 _TRAINED_WITH = ("trainer", "data", "seed")  # what bits depend on; the rest only says which trials there are

@@ -15,6 +15,7 @@ from hoptree.core.events import UnitFinished
 from hoptree.core.schedules import Schedule
 from hoptree.record import Record
 from hoptree.results import Results, Savings, TrialResult
+from hoptree.spec import StudySpec
 from hoptree.store import (
     StateDamagedError,
     StateMissingError,
@@ -24,7 +25,6 @@ from hoptree.store import (
     StudyRecord,
     fingerprint,
 )
-from hoptree.study import StudySpec
 
 _NAMED = 20  # studies that a message lists
 
@@ -93,7 +93,9 @@ class StudyView:
         for event, _ in self.record.replay(store.journal.read(known.name)):
             units += isinstance(event, UnitFinished)
         self.savings = Savings.count(self.record.engine, units, bytes_hopped=0)
-        self.trials = [TrialResult(trial, self.record, store.states, None) for trial in self.record.trials]
+        self.trials = [
+            TrialResult(trial.number, trial, self.record, store.states, None) for trial in self.record.trials
+        ]
         self.results = Results(self.trials, self.spec.goal, self.savings)
 
     @property

@@ -1,0 +1,134 @@
+"""A group: studies that are driven together, by one engine, with one journal and one pool of workers."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, final
+
+import msgspec
+
+from hoptree.core.errors import WorkloadError
+from hoptree.library import Library
+from hoptree.record import Record
+from hoptree.results import Results
+from hoptree.search.tuner import Tuner, Tuners
+from hoptree.session import Session
+from hoptree.spec import StudySpec, agree
+
+if TYPE_CHECKING:
+    from hoptree.store import Lease, Store
+    from hoptree.study import Study
+
+_ALIKE = ("trainer", "data", "seed", "share", "settings")  # what lineages start from, and how they are trained
+
+
+def run(
+    studies: Sequence[Study],
+    workers: int | None = None,
+    *,
+    accept_changes: bool = False,
+    unit_limit: float | None = None,
+) -> list[Results]:
+    """Train several studies at once, and return the results of each.
+
+    What they have in common is trained once. They must have trainer, data, seed and store in common, and may
+    differ in space, search and goal. The savings are those of all of them together.
+    """
+    return Group(studies).run(workers, accept_changes=accept_changes, unit_limit=unit_limit)
+
+
+@final
+class Group:
+    """One study, or several that have in common what lineages start from."""
+
+    def __init__(self, studies: Sequence[Study]) -> None:
+        if not studies:
+            raise WorkloadError("studies: none given; expected at least one")
+        self._studies = list(studies)
+        self._first = studies[0]
+        names = [study.name for study in studies]
+        self.name = "+".join(names)
+        if len(set(names)) < len(names):
+            raise WorkloadError(f"studies: the names {names} are not all different; give each its own")
+        for study in studies[1:]:
+            if study.store != self._first.store:
+                raise WorkloadError(
+                    f"studies: {study.name!r} is kept in {study.store}, {names[0]!r} in {self._first.store}; "
+                    "expected one store for all"
+                )
+            for field in _ALIKE:
+                if getattr(study.spec, field) != getattr(self._first.spec, field):
+                    raise WorkloadError(
+                        f"studies: {study.name!r} has another {field} than {names[0]!r}, so they have nothing to "
+                        "share; run them one after the other"
+                    )
+
+    def run(self, workers: int | None, *, accept_changes: bool, unit_limit: float | None) -> list[Results]:
+        """Train what is missing; see ``Study.run``."""
+        trainer, data = self._first.trainer, self._first.data
+        count = max(1, (os.cpu_count() or 1) // trainer.threads) if workers is None else workers
+        if count < 1:
+            raise WorkloadError(f"workers: {workers}; expected at least 1")
+        if unit_limit is not None and not 0 < unit_limit < math.inf:
+            raise WorkloadError(f"unit_limit: {unit_limit}; expected seconds above 0")
+        with ExitStack() as stack:
+            store = stack.enter_context(self._first.open_store())
+            lease = self._lease(store, stack)
+            data.check()
+            spec = agree(store, self.name, self._spec(), accept_changes)
+            record = Record(spec.settings)
+            keep = max(study.keep for study in self._studies)
+            session = Session(store, lease, record, self._tuners(spec.root), Library(store, self.name, keep))
+            store.catalog.set_status(self.name, "running")
+            try:
+                savings = session.run(
+                    trainer,
+                    data,
+                    goals=[study.goal.metric for study in self._studies],
+                    seed=self._first.seed,
+                    workers=count,
+                    unit_limit=unit_limit,
+                )
+            except Exception:
+                store.catalog.set_status(self.name, "failed" if record.engine.trials else "created")
+                raise
+            store.catalog.set_status(self.name, "stopped" if record.engine.live else "finished")
+            return [study.outcome(store, record, savings) for study in self._studies]
+
+    def _lease(self, store: Store, stack: ExitStack) -> Lease:
+        """Become the driver of the group and of all its members; always in the same order, so nobody is stuck."""
+        names = {self.name, *(study.name for study in self._studies)}
+        leases = {name: stack.enter_context(store.lease(name)) for name in sorted(names)}
+        return leases[self.name]
+
+    def _tuners(self, root: str) -> Tuners:
+        searches = [(study, search) for study in self._studies for search in study.searches()]
+        return Tuners(
+            [
+                Tuner(
+                    search,
+                    study=study.name,
+                    root=root,
+                    first=number,
+                    step=len(searches),
+                    share=study.share,
+                )
+                for number, (study, search) in enumerate(searches)
+            ]
+        )
+
+    def _spec(self) -> StudySpec:
+        specs = [study.spec for study in self._studies]
+        if len(specs) == 1:
+            return specs[0]
+        names = [study.name for study in self._studies]
+        each = list(zip(names, specs, strict=True))
+        space = {
+            part: [[f"{name}: {line[0]}", *line[1:]] for name, spec in each for line in spec.space[part]]
+            for part in ("names", "where")
+        }
+        search = "; ".join(f"{name}: {spec.search}, {spec.goal}" for name, spec in each)
+        return msgspec.structs.replace(specs[0], space=space, search=search, members=names)
