@@ -19,6 +19,7 @@ from hoptree.session import Session
 from hoptree.spec import StudySpec, agree
 
 if TYPE_CHECKING:
+    from hoptree.forecast import Forecast
     from hoptree.store import Lease, Store
     from hoptree.study import Study
 
@@ -69,9 +70,7 @@ class Group:
     def run(self, workers: int | None, *, accept_changes: bool, unit_limit: float | None) -> list[Results]:
         """Train what is missing; see ``Study.run``."""
         trainer, data = self._first.trainer, self._first.data
-        count = max(1, (os.cpu_count() or 1) // trainer.threads) if workers is None else workers
-        if count < 1:
-            raise WorkloadError(f"workers: {workers}; expected at least 1")
+        count = self._count(workers)
         if unit_limit is not None and not 0 < unit_limit < math.inf:
             raise WorkloadError(f"unit_limit: {unit_limit}; expected seconds above 0")
         with ExitStack() as stack:
@@ -97,6 +96,28 @@ class Group:
                 raise
             store.catalog.set_status(self.name, "stopped" if record.engine.live else "finished")
             return [study.outcome(store, record, savings) for study in self._studies]
+
+    def explain(self, workers: int | None) -> Forecast:
+        """Return what training from the beginning would take; see ``Study.explain``."""
+        from hoptree.forecast import forecast, pilot, some_configs
+
+        trainer, data = self._first.trainer, self._first.data
+        spec = self._spec()
+        pilots = [pilot(trainer, data, values) for values in some_configs(self._tuners(spec.root).start())]
+        return forecast(
+            self._tuners(spec.root),
+            spec.settings,
+            pilots,
+            goal=self._first.goal.metric,
+            workers=self._count(workers),
+        )
+
+    def _count(self, workers: int | None) -> int:
+        threads = self._first.trainer.threads
+        count = max(1, (os.cpu_count() or 1) // threads) if workers is None else workers
+        if count < 1:
+            raise WorkloadError(f"workers: {workers}; expected at least 1")
+        return count
 
     def _lease(self, store: Store, stack: ExitStack) -> Lease:
         """Become the driver of the group and of all its members; always in the same order, so nobody is stuck."""

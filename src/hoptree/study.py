@@ -22,6 +22,7 @@ from hoptree.store.ledger import parse_size
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
+    from hoptree.forecast import Forecast
     from hoptree.store import Store
     from hoptree.trainers.base import Trainer
 
@@ -98,6 +99,16 @@ class Study:
         from hoptree.group import Group
 
         return Group([self]).run(workers, accept_changes=accept_changes, unit_limit=unit_limit)[0]
+
+    def explain(self, workers: int | None = None) -> Forecast:
+        """Return what the study would ask for, train and take from the beginning, before anything is spent.
+
+        A few batches of some configs are trained in this process to learn what a unit takes; then the same
+        searches and the same engine run in a simulation.
+        """
+        from hoptree.group import Group
+
+        return Group([self]).explain(workers)
 
     def results(self) -> Results:
         """Return what the store holds of this study, without training anything."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hoptree.core.events import (
     Event,
+    Known,
     StateEvaluated,
     TrialAsked,
     TrialBranched,
@@ -28,11 +29,15 @@ FINITE = st.floats(-1e300, 1e300)  # schedules refuse numbers whose sums would o
 VALUES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | FINITE | TEXTS | numeric(FINITE) | numeric()
 CONFIGS = st.dictionaries(TEXTS.filter(bool), VALUES, min_size=1, max_size=4).map(config_items)
 
+KNOWN_METRICS = st.dictionaries(TEXTS, FINITE | st.sampled_from(["nan", "inf", "-inf"]), max_size=3)
+KNOWN_REPORTS = st.lists(st.tuples(COUNTS, KNOWN_METRICS), max_size=3).map(tuple)
+
 SPECIAL = {
     "config": CONFIGS,
     "metrics": st.dictionaries(TEXTS, st.floats(allow_nan=False), max_size=4),
     "partitions": st.lists(COUNTS, max_size=4).map(tuple),
     "fault": st.sampled_from(["user", "system"]),
+    "known": st.none() | st.builds(Known, states=st.lists(COUNTS).map(tuple), reports=KNOWN_REPORTS),
 }
 PLAIN = {int: COUNTS, str: TEXTS, bool: st.booleans(), float: FINITE}
 

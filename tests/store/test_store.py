@@ -22,6 +22,7 @@ from hoptree.store import (
     StudyMissingError,
     StudyRecord,
 )
+from hoptree.store.database import FORMAT
 from hoptree.store.tables import STORE, STUDIES
 
 SPEC = {"trainer": "ab12", "space": {"lr": [0.1, 1, True, None]}, "seed": 2**64, "limit": math.inf, "name": "ü\0"}
@@ -35,7 +36,7 @@ def test_everything_is_found_again(open_store):
         store.journal.append("digits", [(0.5, False, TrialStopped(3))], token=lease.token)
     store.close()
     again = open_store(create=False)
-    assert again.catalog.find("digits") == StudyRecord("digits", 1_000_000.0, 1, SPEC, "created")
+    assert again.catalog.find("digits") == StudyRecord("digits", 1_000_000.0, FORMAT, SPEC, "created")
     assert again.states.get("0abc")[1] == {"epoch": 1}
     assert list(again.journal.read("digits")) == [(1, 0.5, False, TrialStopped(3))]
     assert again.lease("digits").token == 2
@@ -73,7 +74,7 @@ def test_the_catalog_refuses_by_name(store):
 
 @pytest.mark.parametrize(
     ("found", "message"),
-    [(0, "older than format 1.*open it with the Hoptree that wrote it"), (2, "newer.*upgrade")],
+    [(0, "older than format .*open it with the Hoptree that wrote it"), (FORMAT + 1, "newer.*upgrade")],
 )
 def test_a_store_of_another_format_is_refused_and_left_alone(store, open_store, found, message):
     with store.journal._database.writing() as connection:
@@ -86,9 +87,9 @@ def test_a_store_of_another_format_is_refused_and_left_alone(store, open_store, 
 def test_a_study_of_another_format_is_listed_and_refused(store):
     store.catalog.register("digits", SPEC)
     with store.journal._database.writing() as connection:
-        connection.execute(update(STUDIES).values(format=2))
-    assert [study.format for study in store.catalog.all()] == [2]
-    with pytest.raises(StoreVersionError, match=r"digits in .*: stored in format 2"):
+        connection.execute(update(STUDIES).values(format=FORMAT + 1))
+    assert [study.format for study in store.catalog.all()] == [FORMAT + 1]
+    with pytest.raises(StoreVersionError, match=rf"digits in .*: stored in format {FORMAT + 1}"):
         store.catalog.find("digits")
 
 

@@ -12,7 +12,7 @@ Fault: TypeAlias = Literal["user", "system"]
 Metrics: TypeAlias = dict[str, float]
 
 
-class _Event(msgspec.Struct, frozen=True, gc=False, tag=True):
+class _Event(msgspec.Struct, frozen=True, gc=False, tag=True, omit_defaults=True):
     pass
 
 

@@ -8,7 +8,7 @@
 ...     size = store.states.put("0a1b", {"w": np.ones(3)}, {"epoch": 2})
 ...     last = store.journal.append("digits", [(0.5, False, TrialExtended(3, until=10))], token=lease.token)
 ...     store.states.get("0a1b"), [tuple(entry) for entry in store.journal.read("digits")]
-(({'w': array([1., 1., 1.])}, {'epoch': 2}), [(1, 0.5, False, TrialExtended(trial=3, until=10))])
+(({'w': array([1., 1., 1.])}, {'epoch': 2}), [(1, 0.5, False, TrialExtended(trial=3, until=10, known=None))])
 >>> folder.cleanup()
 """
 
