@@ -14,6 +14,8 @@ from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.record import Record
+from hoptree.report.tables import size
+from hoptree.report.traffic import Traffic
 from hoptree.search.protocol import Goal
 from hoptree.solo import Soloist
 
@@ -39,9 +41,10 @@ class Savings(msgspec.Struct, frozen=True):
     epochs_reused: float
     merge_rate: float
     bytes_hopped: int
+    state_bytes: int = 0  # of the largest state that was made now
 
     @classmethod
-    def count(cls, engine: Engine, units: int, bytes_hopped: int) -> Savings:
+    def count(cls, engine: Engine, units: int, bytes_hopped: int, state_bytes: int = 0) -> Savings:
         """Return what trials asked for against the units that were trained for them now."""
         partitions = engine.settings.partitions
         work = engine.plan.work(engine.trials.values())
@@ -52,12 +55,13 @@ class Savings(msgspec.Struct, frozen=True):
             epochs_reused=max(0, engine.plan.work(engine.trials.values(), done=True).unique - units) / partitions,
             merge_rate=work.merge_rate,
             bytes_hopped=bytes_hopped,
+            state_bytes=state_bytes,
         )
 
     def __str__(self) -> str:
         return (
             f"{self.epochs_asked:g} epochs asked, {self.epochs_trained:g} trained, {self.epochs_shared:g} shared, "
-            f"{self.epochs_reused:g} reused (merge rate {self.merge_rate:.2f})"
+            f"{self.epochs_reused:g} reused (merge rate {self.merge_rate:.2f}); {size(self.bytes_hopped)} hopped"
         )
 
 
@@ -147,9 +151,12 @@ class TrialResult:
 class Results:
     """All trials of a study."""
 
-    def __init__(self, trials: Sequence[TrialResult], goal: Goal, savings: Savings) -> None:
+    def __init__(
+        self, trials: Sequence[TrialResult], goal: Goal, savings: Savings, traffic: Traffic | None = None
+    ) -> None:
         self.trials = list(trials)
         self.savings = savings
+        self.traffic = traffic  # what was moved, and what other ways would have; None: nothing was trained
         self._goal = goal
 
     @property

@@ -139,8 +139,9 @@ class Session:
 
     def _savings(self) -> Savings:
         backend = self._backend
-        units, hopped = (0, 0) if backend is None else (backend.units, backend.bytes_hopped)
-        return Savings.count(self.record.engine, units, hopped)
+        if backend is None:
+            return Savings.count(self.record.engine, units=0, bytes_hopped=0)
+        return Savings.count(self.record.engine, backend.units, backend.bytes_hopped, backend.state_bytes)
 
 
 def slots_of(store: Path, study: str) -> list[Path]:

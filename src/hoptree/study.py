@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import digest
 from hoptree.core.settings import Order, Settings
 from hoptree.record import Record
+from hoptree.report.traffic import Traffic
 from hoptree.results import Results, Savings, TrialResult
 from hoptree.search.protocol import Goal, Procedure, Search
 from hoptree.search.space import Space, describe
@@ -183,7 +185,22 @@ class Study:
         soloist = self._soloist(record)
         own = [trial for trial in record.trials if trial.study == self.name]
         trials = [TrialResult(number, trial, record, store.states, soloist) for number, trial in enumerate(own)]
-        return Results(trials, self.goal, savings)
+        return Results(trials, self.goal, savings, self._traffic(trials, savings))
+
+    def _traffic(self, trials: Sequence[TrialResult], savings: Savings) -> Traffic | None:
+        if not savings.state_bytes:
+            return None
+        sizes = [value for trial in trials if isinstance(value := trial.config.get("batch_size"), int)]
+        batch = statistics.mean(sizes) if sizes else 1
+        return Traffic.count(
+            savings.bytes_hopped,
+            epochs=savings.epochs_trained,
+            models=len(trials),
+            partitions=self.data.partitions,
+            state=savings.state_bytes,
+            data=sum(file.bytes for file in self.data.manifest.train),
+            batches=self.data.rows / self.data.partitions / batch,
+        )
 
     def _soloist(self, record: Record) -> Soloist:
         return Soloist(record, self.trainer, self.data, self.seed)

@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hoptree as ht
@@ -175,3 +176,37 @@ def test_a_unit_that_nobody_needs_any_more_is_given_up(tmp_path: Path) -> None:
     """A trial that fails in the middle of another's ahead-of-time work must not stall it."""
     results = study(tmp_path, "fine", "raise", nap=0.05).run(workers=2)
     assert [trial.state for trial in results.trials] == ["complete", "failed"]
+
+
+def digits_like(folder: Path, **options: Any) -> ht.Study:
+    """A torch study whose mistakes are the user's own."""
+    from torch import nn
+
+    settings: dict[str, Any] = {"space": {"lr": 0.1, "width": 8}, "trainer": None}
+    settings.update(options)
+    if settings["trainer"] is None:
+        settings["trainer"] = ht.Torch(
+            lambda hp: nn.Linear(hp["width"], 3), loss=nn.functional.cross_entropy, optimizer="sgd"
+        )
+    rows = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    data = ht.Dataset.from_arrays(x=rows, y=np.arange(64) % 3, partitions=2, valid=0.25, to=folder / "torch-data")
+    return study(folder, data=data, **settings)
+
+
+def test_shapes_that_do_not_fit_are_refused_with_the_shapes(tmp_path: Path) -> None:
+    with pytest.raises(ht.RefusedError, match=r"nothing was trained(.|\n)*\b4\b(.|\n)*\b8\b"):
+        digits_like(tmp_path).run(workers=1)
+    assert nothing_was_begun(tmp_path)
+
+
+def test_a_value_that_the_space_lacks_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ht.RefusedError, match="width"):
+        digits_like(tmp_path, space={"lr": 0.1}).run(workers=1)
+    assert nothing_was_begun(tmp_path)
+
+
+def test_an_unknown_optimizer_is_refused_by_name() -> None:
+    from torch import nn
+
+    with pytest.raises(ht.HoptreeError, match="optimizer: 'adamant'"):
+        ht.Torch(lambda hp: nn.Linear(4, 3), loss=nn.functional.cross_entropy, optimizer="adamant")

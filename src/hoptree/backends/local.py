@@ -136,6 +136,7 @@ class LocalBackend:
         self._left = find_states(self._slots)
         self._shelf = Shelf(states, books, self._free)
         self.bytes_hopped = 0
+        self.state_bytes = 0
         self.units = 0
 
     # --- the backend's four calls -----------------------------------------------------------------------
@@ -374,6 +375,7 @@ class LocalBackend:
         self._shelf.put((action.node, action.unit + 1), stored)
         self.units += 1
         self._longest = max(self._longest, seconds)
+        self.state_bytes = max(self.state_bytes, stored.size)
         process.since = time.monotonic()
         if not action.evaluate:
             self._over(process, run)

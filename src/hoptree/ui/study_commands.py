@@ -106,6 +106,28 @@ def _told_outcome(outcome: dict[str, Any], results: Results) -> str:
 # --- looking ----------------------------------------------------------------------------------------------
 
 
+@click.command(name="explain")
+@click.argument("target", metavar="FILE[:NAME]")
+@click.option("--workers", type=int, help="Worker processes.  [default: one per core]")
+@click.option("--json", "as_json", is_flag=True, help="Print it for programs.")
+def explain_command(target: str, workers: int | None, as_json: bool) -> None:
+    """Tell what a study would train and how long it would take, before anything is spent.
+
+    A few batches of some configs are trained to learn what a unit takes; the rest is a simulation with the same
+    search and the same engine.
+
+    Example: hoptree explain digits.py --workers 4
+    """
+    from hoptree.ui.programs import program
+
+    with _stdout_kept_for_json(as_json), program(target) as study:
+        forecast = study.explain(workers)
+    if as_json:
+        _print_json(msgspec.to_builtins(forecast))
+    else:
+        click.echo(str(forecast))
+
+
 @click.command(name="studies")
 @_of_a_store
 def studies_command(location: str, journal: str | None, as_json: bool) -> None:
@@ -289,4 +311,4 @@ def _print_json(value: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
-STUDY_COMMANDS: Final = (run_command, studies_command, show_command, best_command, verify_command)
+STUDY_COMMANDS: Final = (run_command, explain_command, studies_command, show_command, best_command, verify_command)

@@ -1,0 +1,39 @@
+"""What the ways to train many models would move over a network: table 2 of the Cerebro paper."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    """Bytes that were moved, and those that other ways would have moved for the same training.
+
+    Task parallelism copies the data to every worker, or reads it over the network in every epoch; bulk synchronous
+    parallelism exchanges models once per partition, a parameter server and all-reduce with every batch.
+    """
+
+    hopped: int
+    model_hopper: int
+    task_parallelism: int
+    remote_reads: int
+    bulk_synchronous: int
+    parameter_server: int
+    all_reduce: int
+
+    @classmethod
+    def count(
+        cls, hopped: int, *, epochs: float, models: int, partitions: int, state: int, data: int, batches: float
+    ) -> Traffic:
+        """Return the bytes for ``epochs`` of all models together; ``batches`` are those of one partition."""
+        synchronous = 2 * epochs * partitions * state
+        return cls(
+            hopped=hopped,
+            model_hopper=round(epochs * partitions * state + models * state),
+            task_parallelism=round(partitions * data + models * state),
+            remote_reads=round(epochs * data + models * state),
+            bulk_synchronous=round(synchronous),
+            parameter_server=round(synchronous * math.ceil(batches)),
+            all_reduce=round(synchronous * math.ceil(batches) / 2),
+        )
