@@ -194,7 +194,7 @@ def digits_like(folder: Path, **options: Any) -> ht.Study:
 
 
 def test_shapes_that_do_not_fit_are_refused_with_the_shapes(tmp_path: Path) -> None:
-    with pytest.raises(ht.RefusedError, match=r"nothing was trained(.|\n)*\b4\b(.|\n)*\b8\b"):
+    with pytest.raises(ht.RefusedError, match=r"nothing was trained(.|\n)*(8x4 and 8x3)"):
         digits_like(tmp_path).run(workers=1)
     assert nothing_was_begun(tmp_path)
 
