@@ -49,7 +49,8 @@ def worker(tmp_path: Path, states: StateStore) -> Iterator[Process]:
     )
     assert isinstance(process.receive(), Hello)
     yield process
-    process.end(at_once=True)
+    process.ask_to_end(at_once=True)
+    process.end()
 
 
 def train(run: int, unit: int = 0, source: Source | None = None, evaluate: bool = False, **values: Any) -> Train:

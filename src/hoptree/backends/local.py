@@ -196,7 +196,9 @@ class LocalBackend:
         """End all workers, and save what is to be saved; only a failure leaves the slots, for the next driver."""
         try:
             for process in self._processes.values():
-                process.end(at_once=bool(process.queue) or process.rehearsing or self._interrupts > 1)
+                process.ask_to_end(at_once=bool(process.queue) or process.rehearsing or self._interrupts > 1)
+            for process in self._processes.values():
+                process.end()
             self._processes.clear()
             if self._interrupts == 1:
                 self._shelf.save_all()

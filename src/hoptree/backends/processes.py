@@ -59,11 +59,14 @@ class Process:
         """End it at once."""
         self._process.kill()
 
-    def end(self, at_once: bool, patience: float = 5.0) -> None:
-        """Let it end, or end it."""
+    def ask_to_end(self, at_once: bool) -> None:
+        """Let it end, or end it; ``end`` waits for that."""
         self.send(Quit())
         if at_once:
             self.kill()
+
+    def end(self, patience: float = 5.0) -> None:
+        """Wait until it has ended, or end it."""
         try:
             self._process.wait(patience)
         except subprocess.TimeoutExpired:
