@@ -1,4 +1,4 @@
-"""A study as a program of its own that prints what came of it: ``plain_study.py FOLDER NAP SIZE``."""
+"""A study as a program of its own that prints what came of it: ``plain_study.py FOLDER NAP SIZE [SEARCH]``."""
 
 import json
 import sys
@@ -8,9 +8,13 @@ import hoptree as ht
 from tests.system.plain import Plain, study
 
 
-def main(folder: Path, nap: float, size: int) -> None:
+def main(folder: Path, nap: float, size: int, search: str) -> None:
     space = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[2], gamma=0.5)), "nap": nap}
-    results = study(folder, trainer=Plain(size), space=space, epochs=4).run(workers=2)
+    options = {}
+    if search == "pbt":
+        space["lr"] = ht.log(0.01, 1.0)
+        options["search"] = ht.PBT(population=8, epochs=6, interval=2)
+    results = study(folder, trainer=Plain(size), space=space, epochs=4, **options).run(workers=2)
     complete = [trial for trial in results.trials if trial.state == "complete"]
     print(
         json.dumps(
@@ -24,4 +28,4 @@ def main(folder: Path, nap: float, size: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), *(sys.argv[4:] or ["grid"]))

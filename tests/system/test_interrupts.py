@@ -23,8 +23,10 @@ from tests.system.processes import alive, descendants, units_done_twice
 ROOT = Path(__file__).parents[2]
 
 
-def start(folder: Path, nap: float = 0.0, size: int = 16, **options: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.system.plain_study", str(folder), str(nap), str(size)]
+def start(
+    folder: Path, nap: float = 0.0, size: int = 16, search: str = "grid", **options: Any
+) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.system.plain_study", str(folder), str(nap), str(size), search]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes, **options)
 
@@ -81,6 +83,23 @@ def test_killed_at_ten_random_moments_and_resumed(tmp_path: Path, reference: dic
     assert units_done_twice(tmp_path / "store", "plain") == 0
     assert alive(workers) == []
     assert leftovers(tmp_path) == []
+
+
+def test_population_based_training_killed_twice_and_resumed(tmp_path: Path) -> None:
+    unharmed, hurt = tmp_path / "unharmed", tmp_path / "hurt"
+    unharmed.mkdir()
+    hurt.mkdir()
+    for units in (10, 40):
+        process = start(hurt, nap=0.02, search="pbt")
+        wait_for(hurt, "UnitFinished", units)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    resumed = finish(start(hurt, nap=0.02, search="pbt"))
+    assert count(hurt, "TrialBranched") > 0
+    assert resumed["states"].count("complete") == 8
+    whole = finish(start(unharmed, nap=0.02, search="pbt"))
+    assert (resumed["states"], resumed["fingerprints"]) == (whole["states"], whole["fingerprints"])
+    assert units_done_twice(hurt / "store", "plain") == 0
 
 
 def test_an_interrupt_drains_and_loses_nothing(tmp_path: Path) -> None:
