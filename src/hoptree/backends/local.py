@@ -186,11 +186,11 @@ class LocalBackend:
             if self._interrupts and not self._draining:
                 self._draining = True
                 events += [WorkerDrained(name) for name, process in self._processes.items() if process.ready]
-                break
-            if self._draining and not any(process.queue for process in self._processes.values()):
+            elif self._draining and not any(process.queue for process in self._processes.values()):
                 raise DrainedError("stopped as asked; run again to go on")
-            events += self._listen(self._pause())
-            events += self._look_after()
+            else:
+                events += self._listen(self._pause())
+                events += self._look_after()
         return time.monotonic() + self._offset, events
 
     def stop(self, *, failed: bool) -> None:
