@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 import msgspec
 
 from hoptree.core.errors import WorkloadError
+from hoptree.desk import WISHED, Desk
 from hoptree.library import Library
 from hoptree.record import Record
 from hoptree.results import Results
@@ -80,7 +81,9 @@ class Group:
             spec = agree(store, self.name, self._spec(), accept_changes)
             record = Record(spec.settings)
             keep = max(study.keep for study in self._studies)
-            session = Session(store, lease, record, self._tuners(spec.root), Library(store, self.name, keep))
+            desk = Desk(store, record, [(study.name, study.share) for study in self._studies], spec.root)
+            library = Library(store, self.name, keep)
+            session = Session(store, lease, record, self._tuners(spec.root), library, desk)
             store.catalog.set_status(self.name, "running")
             try:
                 savings = session.run(
@@ -138,7 +141,8 @@ class Group:
                     share=study.share,
                 )
                 for number, (study, search) in enumerate(searches)
-            ]
+            ],
+            end=WISHED,
         )
 
     def _spec(self) -> StudySpec:

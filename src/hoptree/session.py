@@ -16,6 +16,7 @@ from hoptree.core.actions import Action, EndTrial, Report
 from hoptree.core.events import Event, StateLost, TrialAsked, TrialBranched, TrialExtended, WorkerLost
 from hoptree.core.lineage import digest, history, segments
 from hoptree.core.schedules import Config, Scalar
+from hoptree.desk import Desk
 from hoptree.drive import Asks, drive
 from hoptree.library import Library
 from hoptree.record import Record
@@ -33,11 +34,14 @@ _TRIED = 4  # configs of which one has to pass rehearsal
 class Session:
     """Brings a study from where its journal ends to where no trial is left."""
 
-    def __init__(self, store: Store, lease: Lease, record: Record, tuner: Asks, library: Library) -> None:
+    def __init__(
+        self, store: Store, lease: Lease, record: Record, tuner: Asks, library: Library, desk: Desk
+    ) -> None:
         self._store = store
         self._lease = lease
         self._tuner = tuner
         self._library = library
+        self._desk = desk
         self.record = record
         self._backend: LocalBackend | None = None
 
@@ -53,7 +57,7 @@ class Session:
     ) -> Savings:
         """Train what is missing; an interrupt lets what runs end, and the study goes on another time."""
         self._store.states.clean()
-        owed = self._fold()
+        owed = [*self._fold(), *self._desk.take()]
         slots = slots_of(self._store.folder, self._lease.study)
         engine = self.record.engine
         if not owed and not engine.live:
@@ -71,7 +75,7 @@ class Session:
                 begun=self.record.now,
                 rehearsal=(self._first_configs(owed), goals),
                 unit_limit=unit_limit,
-                alive=self._lease.renew,
+                alive=self._look_around,
             )
             first = [*self._reconcile(backend), *owed]
             watches = [self._save, self._append, self.record.note]
@@ -111,6 +115,11 @@ class Session:
         return [_beginning(dict(config)) for config in configs[::step][:_TRIED]]
 
     # --- while it runs ----------------------------------------------------------------------------------
+
+    def _look_around(self) -> list[Event]:
+        """Give a sign of life, and see whether somebody wishes for something."""
+        self._lease.renew()
+        return self._desk.take()
 
     def _look_up(self, event: Event) -> Event:
         return self._library.look_up(event, self.record.engine)

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, final
 import msgspec
 
 from hoptree.core.errors import WorkloadError
-from hoptree.core.lineage import digest
+from hoptree.core.lineage import config_items, digest
+from hoptree.core.plan import Trial
+from hoptree.core.schedules import Config
 from hoptree.core.settings import Order, Settings
+from hoptree.desk import shown_trial
 from hoptree.record import Record
 from hoptree.report.traffic import Traffic
 from hoptree.results import Results, Savings, TrialResult
@@ -21,6 +24,7 @@ from hoptree.search.space import Space, describe
 from hoptree.solo import Soloist
 from hoptree.spec import StudySpec
 from hoptree.store.ledger import parse_size
+from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Wish
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
@@ -149,6 +153,46 @@ class Study:
         if not several:
             raise WorkloadError("search: none given; expected a procedure such as Grid(epochs=10), or several")
         return [procedure.search(self.space, self.goal, self.seed) for procedure in several]
+
+    # --- changing one's mind ----------------------------------------------------------------------------
+
+    def add(self, config: Config, epochs: int, every: int = 1) -> None:
+        """Have another config trained: at once if the study runs, else when it runs again."""
+        self._wish(Add(config_items(config), self._epochs(epochs), every))
+
+    def clone(self, trial: int, at: int, config: Config, epochs: int, every: int = 1) -> None:
+        """Have a trial followed up to the epoch ``at``, and trained with another config from there on."""
+        source = self._shown(trial)
+        if not 0 < at <= source.until:
+            raise WorkloadError(f"at: epoch {at} of trial {trial}; expected 1 to {source.until}, as far as it goes")
+        if epochs <= at:
+            raise WorkloadError(f"epochs: {epochs}; expected more than the {at} before the branch")
+        self._wish(Clone(trial, at, config_items(config), epochs, every))
+
+    def extend(self, trial: int, epochs: int) -> None:
+        """Have a trial trained up to an epoch that it was not granted before."""
+        known = self._shown(trial)
+        if known.ending in ("stopped", "failed"):
+            raise WorkloadError(f"trial {trial}: it is {known.ending}; clone it from an epoch that it has reached")
+        self._wish(Prolong(trial, self._epochs(epochs)))
+
+    def stop(self, trial: int) -> None:
+        """Have a trial given up."""
+        self._shown(trial)
+        self._wish(GiveUp(trial))
+
+    def _wish(self, wish: Wish) -> None:
+        with self.open_store() as store:
+            store.wishes.make(self.name, wish)
+
+    def _shown(self, trial: int) -> Trial:
+        with self.open_store(create=False) as store:
+            return shown_trial(self._recorded(store), self.name, trial)
+
+    def _epochs(self, epochs: int) -> int:
+        if epochs < 1:
+            raise WorkloadError(f"epochs: {epochs}; expected at least 1")
+        return epochs
 
     @property
     def store(self) -> Path:

@@ -34,9 +34,9 @@ def test_user_code_that_fails_ends_its_trial_only(tmp_path: Path, act: str, reas
 
 
 def test_a_unit_that_hangs_is_ended_and_says_where_it_was(tmp_path: Path) -> None:
-    results = study(tmp_path, "fine", "hang").run(workers=1, unit_limit=1.0)
+    results = study(tmp_path, "fine", "hang").run(workers=1, unit_limit=3.0)
     assert [trial.state for trial in results.trials] == ["complete", "failed"]
-    assert "more than 1 s" in results.trials[1].error
+    assert "more than 3 s" in results.trials[1].error
     assert "in spin_for_ever" in results.trials[1].error
 
 

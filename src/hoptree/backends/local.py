@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 _CRASHES = 5  # workers in a row that die before they are ready
 _AT_RISK = 60.0  # seconds of training that a loss of power may cost a lineage, but for the epoch under way
-_HEARTBEAT = 15.0  # seconds between signs of life while nothing happens
+_HEARTBEAT = 2.0  # seconds between signs of life
 _REHEARSAL = 60.0  # seconds to start and to try a config; what takes longer is found out while training
 _LAST_WORDS = 3.0  # seconds in which a hung worker may say where it is
 _SHORTEST_HANG = 600.0  # seconds: no unit is taken for hung before, unless the user says so
@@ -85,7 +85,8 @@ class LocalBackend:
 
     ``slots`` are folders for states on the way, the fastest first; what an earlier driver left there is found
     again. ``rehearsal`` are configs to try before anything is trained, with the metrics that must come out.
-    ``unit_limit`` are the seconds after which a unit is taken for hung. ``alive`` is called while nothing happens.
+    ``unit_limit`` are the seconds after which a unit is taken for hung. ``alive`` is called every few seconds, for
+    signs of life and for events that come from elsewhere.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class LocalBackend:
         begun: float = 0.0,
         rehearsal: tuple[Sequence[dict[str, Scalar]], Sequence[str]] | None = None,
         unit_limit: float | None = None,
-        alive: Callable[[], None] = lambda: None,
+        alive: Callable[[], Sequence[Event]] = lambda: (),
     ) -> None:
         self._trainer = trainer
         self._dataset = dataset
@@ -185,11 +186,11 @@ class LocalBackend:
             if self._interrupts and not self._draining:
                 self._draining = True
                 events += [WorkerDrained(name) for name, process in self._processes.items() if process.ready]
-                break
-            if self._draining and not any(process.queue for process in self._processes.values()):
+            elif self._draining and not any(process.queue for process in self._processes.values()):
                 raise DrainedError("stopped as asked; run again to go on")
-            events += self._listen(self._pause())
-            self._look_after()
+            else:
+                events += self._listen(self._pause())
+                events += self._look_after()
         return time.monotonic() + self._offset, events
 
     def stop(self, *, failed: bool) -> None:
@@ -429,12 +430,13 @@ class LocalBackend:
         due = [self._deadline(process) for process in self._processes.values() if process.queue]
         return max(0.0, min([self._said + _HEARTBEAT, *due]) - time.monotonic())
 
-    def _look_after(self) -> None:
+    def _look_after(self) -> list[Event]:
         """Give a sign of life when it is due, and end what hangs."""
         now = time.monotonic()
+        events: list[Event] = []
         if now >= self._said + _HEARTBEAT:
             self._said = now
-            self._alive()
+            events += self._alive()
         for process in self._processes.values():
             if process.queue and now >= self._deadline(process):
                 if process.asked_where:
@@ -442,6 +444,7 @@ class LocalBackend:
                 else:
                     process.asked_where = True
                     process.send(Where())
+        return events
 
     def _interrupted(self, *_: object) -> None:
         self._interrupts += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import assert_never, final
 
@@ -85,13 +86,16 @@ class Tuner:
 class Tuners:
     """Several tuners in one engine: the n-th of m has every m-th trial, from n on."""
 
-    def __init__(self, tuners: Sequence[Tuner]) -> None:
+    def __init__(self, tuners: Sequence[Tuner], end: int = sys.maxsize) -> None:
         self._tuners = list(tuners)
+        self._end = end  # trials from this number on are others'
 
     def start(self) -> list[Event]:
         """Return what all of them ask for first."""
         return [event for tuner in self._tuners for event in tuner.start()]
 
     def tell(self, news: Report | EndTrial) -> list[Event]:
-        """Pass news on to whose trial it is."""
+        """Pass news on to whose trial it is; trials that no search asked for are nobody's."""
+        if news.trial >= self._end:
+            return []
         return self._tuners[news.trial % len(self._tuners)].tell(news)

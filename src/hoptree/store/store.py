@@ -16,6 +16,7 @@ from hoptree.store.lease import TIME_TO_LIVE, Lease, Leases
 from hoptree.store.ledger import Ledger
 from hoptree.store.reports import Reports
 from hoptree.store.states import StateStore
+from hoptree.store.wishes import Wishes
 
 
 @final
@@ -54,6 +55,7 @@ class Store:
         self.journal = Journal(self._database, clock)
         self.catalog = Catalog(self._database, clock)
         self.reports = Reports(self._database)
+        self.wishes = Wishes(self._database)
         self.ledger = Ledger(self._database, self.states, clock)
         self._leases = Leases(self._database, clock, time_to_live)
 

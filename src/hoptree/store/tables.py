@@ -63,6 +63,15 @@ REPORTS = Table(
     "hoptree_reports", METADATA, Column("key", Text, primary_key=True), Column("metrics", Text, nullable=False)
 )
 
+# What users ask of a study; whoever drives it takes it up.
+WISHES = Table(
+    "hoptree_wishes",
+    METADATA,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("study", Text, nullable=False),
+    Column("wish", Text, nullable=False),
+)
+
 # The ledger: what the states on disk have cost and how often they served, and which studies need them.
 STATES = Table(
     "hoptree_states",

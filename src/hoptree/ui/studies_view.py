@@ -94,7 +94,8 @@ class StudyView:
             units += isinstance(event, UnitFinished)
         self.savings = Savings.count(self.record.engine, units, bytes_hopped=0)
         self.trials = [
-            TrialResult(trial.number, trial, self.record, store.states, None) for trial in self.record.trials
+            TrialResult(number, trial, self.record, store.states, None)
+            for number, trial in enumerate(self.record.trials)
         ]
         self.results = Results(self.trials, self.spec.goal, self.savings)
 
@@ -149,7 +150,7 @@ class StudyView:
     def _key(self, trial: TrialResult) -> str | None:
         if not trial.epochs or trial.state == "running":
             return None
-        place = self.record.place(self.record.engine.trials[trial.number])
+        place = self.record.place(self.record.trials[trial.number])
         return None if place is None else place.node.state_key(place.unit)
 
 
