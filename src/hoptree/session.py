@@ -73,7 +73,7 @@ class Session:
                 slots=slots,
                 books=self._library,
                 begun=self.record.now,
-                rehearsal=(self._first_configs(owed), goals),
+                rehearsal=(configs, goals) if (configs := self._first_configs(owed)) else None,
                 unit_limit=unit_limit,
                 alive=self._look_around,
             )
