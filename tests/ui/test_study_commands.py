@@ -271,7 +271,7 @@ def test_run_tells_the_best_and_where_things_are(folder: Path, monkeypatch: pyte
         assert second.startswith(f"Best: trial {best['number']} (")
         assert rest == [
             f"Its fingerprint: {best['fingerprint']}",
-            "Work: 8 epochs asked, 0 trained, 2 shared, 6 reused (merge rate 1.33)",
+            "Work: 8 epochs asked, 0 trained, 2 shared, 6 reused (merge rate 1.33); 0 B hopped",
             f"States and journal: {folder / '.hoptree'}",
             "What failed, and why: hoptree show tiny",
         ]
