@@ -46,6 +46,7 @@ def main(workers: int, share: bool) -> None:
                 "asked": results.savings.epochs_asked,
                 "shared": results.savings.epochs_shared,
                 "reused": results.savings.epochs_reused,
+                "verified": [check.holds for check in study.verify()] if share else [],
             }
         )
     )

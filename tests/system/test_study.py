@@ -42,6 +42,7 @@ def test_prefixes_are_shared_and_a_finished_study_trains_nothing(tmp_path: Path,
     assert first["states"] == ["complete"] * 4
     assert (first["asked"], first["trained"], first["shared"]) == (24, 16, 8)
     assert first["accuracy"] > 0.9
+    assert first["verified"] == [True] * 4
     again = finish(start(tmp_path))
     assert again["trained"] == 0
     assert again["reused"] == 16

@@ -29,7 +29,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert (header.key, header.meta) == ("key", {"units": 3})
     assert arrays.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
-        assert arrays[name].dtype == array.dtype
+        assert (arrays[name].dtype, arrays[name].shape) == (array.dtype, array.shape)
         np.testing.assert_array_equal(arrays[name], array)
 
 

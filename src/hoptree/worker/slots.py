@@ -72,7 +72,8 @@ class SlotWriter:
         offset = 0
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         for name, array in contiguous.items():
-            fields.append(Field(name, array.dtype.str, array.shape, offset, array.nbytes))
+            shape = arrays[name].shape  # numpy makes a scalar contiguous by giving it a dimension
+            fields.append(Field(name, array.dtype.str, shape, offset, array.nbytes))
             offset += -(-array.nbytes // _ALIGN) * _ALIGN
         header = _ENCODE.encode(Header(key, tuple(fields), meta))
         begin = _begin(len(header))
