@@ -25,7 +25,7 @@ def workspace(folder: Path) -> Iterator[Path]:
     try:
         yield out
     finally:
-        from hoptree.session import slots_of
+        from hoptree.backends.local import slots_of
 
         for left in (out, memory_of(out), *slots_of(out / STORE, STUDY)):
             rmtree(left, ignore_errors=True)

@@ -38,6 +38,7 @@ from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
 
 if TYPE_CHECKING:
+    from hoptree.backends.ray_settings import Ray
     from hoptree.data import Dataset
     from hoptree.group import run
     from hoptree.results import Results
@@ -63,6 +64,7 @@ __all__ = [
     "Optuna",
     "ProtocolError",
     "Random",
+    "Ray",
     "RefusedError",
     "Results",
     "Schedule",
@@ -102,6 +104,7 @@ __all__ = [
 _LATER = {
     "Dataset": "hoptree.data",
     "Functions": "hoptree.trainers",
+    "Ray": "hoptree.backends.ray_settings",
     "Results": "hoptree.results",
     "Study": "hoptree.study",
     "Torch": "hoptree.trainers",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, final
 
 import msgspec
 
+from hoptree.backends.choice import Where, check_backend, make_pool, worker_count
 from hoptree.core.errors import WorkloadError
 from hoptree.desk import WISHED, Desk
 from hoptree.library import Library
@@ -31,6 +32,7 @@ def run(
     studies: Sequence[Study],
     workers: int | None = None,
     *,
+    backend: Where = "local",
     accept_changes: bool = False,
     unit_limit: float | None = None,
 ) -> list[Results]:
@@ -39,7 +41,7 @@ def run(
     What they have in common is trained once. They must have trainer, data, seed and store in common, and may
     differ in space, search and goal. The savings are those of all of them together.
     """
-    return Group(studies).run(workers, accept_changes=accept_changes, unit_limit=unit_limit)
+    return Group(studies).run(workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit)
 
 
 @final
@@ -68,10 +70,17 @@ class Group:
                         "share; run them one after the other"
                     )
 
-    def run(self, workers: int | None, *, accept_changes: bool, unit_limit: float | None) -> list[Results]:
+    def run(
+        self,
+        workers: int | None,
+        *,
+        backend: Where = "local",
+        accept_changes: bool,
+        unit_limit: float | None,
+    ) -> list[Results]:
         """Train what is missing; see ``Study.run``."""
         trainer, data = self._first.trainer, self._first.data
-        count = self._count(workers)
+        check_backend(backend, workers)
         if unit_limit is not None and not 0 < unit_limit < math.inf:
             raise WorkloadError(f"unit_limit: {unit_limit}; expected seconds above 0")
         with ExitStack() as stack:
@@ -87,11 +96,9 @@ class Group:
             store.catalog.set_status(self.name, "running")
             try:
                 savings = session.run(
-                    trainer,
-                    data,
+                    partial(make_pool, backend, workers, trainer, data, store.states, store.folder, self.name),
                     goals=[study.goal.metric for study in self._studies],
                     seed=self._first.seed,
-                    workers=count,
                     unit_limit=unit_limit,
                 )
             except Exception:
@@ -112,15 +119,8 @@ class Group:
             spec.settings,
             pilots,
             goal=self._first.goal.metric,
-            workers=self._count(workers),
+            workers=worker_count(workers, trainer.threads),
         )
-
-    def _count(self, workers: int | None) -> int:
-        threads = self._first.trainer.threads
-        count = max(1, (os.cpu_count() or 1) // threads) if workers is None else workers
-        if count < 1:
-            raise WorkloadError(f"workers: {workers}; expected at least 1")
-        return count
 
     def _lease(self, store: Store, stack: ExitStack) -> Lease:
         """Become the driver of the group and of all its members; always in the same order, so nobody is stuck."""

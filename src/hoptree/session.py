@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
-from tempfile import gettempdir
 from typing import TYPE_CHECKING, final
 
 import msgspec
 
-from hoptree.backends.local import DrainedError, LocalBackend, remove_slots
+from hoptree.backends.local import remove_slots, slots_of
+from hoptree.backends.member import Pool
+from hoptree.backends.pool import DrainedError, PoolBackend
 from hoptree.core.actions import Action, EndTrial, Report
 from hoptree.core.events import Event, StateLost, TrialAsked, TrialBranched, TrialExtended, WorkerLost
-from hoptree.core.lineage import digest, history, segments
+from hoptree.core.lineage import history, segments
 from hoptree.core.schedules import Config, Scalar
 from hoptree.desk import Desk
 from hoptree.drive import Asks, drive
@@ -23,9 +22,7 @@ from hoptree.record import Record
 from hoptree.results import Savings
 
 if TYPE_CHECKING:
-    from hoptree.data import Dataset
     from hoptree.store import Lease, Store
-    from hoptree.trainers.base import Trainer
 
 _TRIED = 4  # configs of which one has to pass rehearsal
 
@@ -43,34 +40,32 @@ class Session:
         self._library = library
         self._desk = desk
         self.record = record
-        self._backend: LocalBackend | None = None
+        self._backend: PoolBackend | None = None
 
     def run(
         self,
-        trainer: Trainer,
-        data: Dataset,
+        pool: Callable[[], Pool],
         *,
         goals: list[str],
         seed: int,
-        workers: int,
         unit_limit: float | None,
     ) -> Savings:
-        """Train what is missing; an interrupt lets what runs end, and the study goes on another time."""
+        """Train what is missing, on a pool that is made if anything is.
+
+        An interrupt lets what runs end, and the study goes on another time.
+        """
         self._store.states.clean()
         owed = [*self._fold(), *self._desk.take()]
-        slots = slots_of(self._store.folder, self._lease.study)
         engine = self.record.engine
         if not owed and not engine.live:
-            remove_slots(slots, all_of_them=True)  # a driver killed at the very end leaves them
+            # a driver killed at the very end leaves them
+            remove_slots(slots_of(self._store.folder, self._lease.study), all_of_them=True)
         else:
-            backend = self._backend = LocalBackend(
-                trainer,
-                data,
+            backend = self._backend = PoolBackend(
+                pool(),
                 self._store.states,
                 engine.plan,
-                workers=workers,
                 seed=seed,
-                slots=slots,
                 books=self._library,
                 begun=self.record.now,
                 rehearsal=(configs, goals) if (configs := self._first_configs(owed)) else None,
@@ -96,7 +91,7 @@ class Session:
                     owed.extend(self._tuner.tell(action))
         return owed
 
-    def _reconcile(self, backend: LocalBackend) -> Iterator[Event]:
+    def _reconcile(self, backend: PoolBackend) -> Iterator[Event]:
         """Tell the engine what has not outlived the last driver: its workers, and states that are nowhere."""
         engine = self.record.engine
         for name in list(engine.workers.by_name):
@@ -151,18 +146,6 @@ class Session:
         if backend is None:
             return Savings.count(self.record.engine, units=0, bytes_hopped=0)
         return Savings.count(self.record.engine, backend.units, backend.bytes_hopped, backend.state_bytes)
-
-
-def slots_of(store: Path, study: str) -> list[Path]:
-    """Return the folders of a study's slots, the fastest first.
-
-    They are the same for every driver, so that what a killed one left is found: in shared memory, and beside the
-    store for what does not fit there.
-    """
-    name = f"hoptree-{os.getuid()}-{digest(store, study)}"
-    memory = Path("/dev/shm")  # noqa: S108 the name is ours alone by user, store and study
-    home = memory if memory.is_dir() else Path(gettempdir())
-    return [home / name, store / f"slots-{digest(study)}"]
 
 
 def _request(event: Event) -> Event:

@@ -27,6 +27,7 @@ from hoptree.store.ledger import parse_size
 from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Wish
 
 if TYPE_CHECKING:
+    from hoptree.backends.choice import Where
     from hoptree.data import Dataset
     from hoptree.forecast import Forecast
     from hoptree.store import Store
@@ -94,17 +95,25 @@ class Study:
         self.searches()  # refuses what cannot be searched, before anything runs
 
     def run(
-        self, workers: int | None = None, *, accept_changes: bool = False, unit_limit: float | None = None
+        self,
+        workers: int | None = None,
+        *,
+        backend: Where = "local",
+        accept_changes: bool = False,
+        unit_limit: float | None = None,
     ) -> Results:
         """Train what is missing, and return what was found; a finished study trains nothing.
 
-        ``workers`` defaults to cores over the trainer's threads. Code or data that differ from what the store
-        holds under this name are refused, unless ``accept_changes``. ``unit_limit`` are the seconds after which
-        a unit is taken for hung and its trial fails (by default 20 times the longest so far, and 10 minutes).
+        ``workers`` defaults to cores over the trainer's threads. ``backend`` says where: "local" (processes of
+        this machine), "ray" (the cluster at ``RAY_ADDRESS``, or one that is started), or ``ht.Ray(…)``.
+
+        Code or data that differ from what the store holds under this name are refused, unless
+        ``accept_changes``. ``unit_limit`` are the seconds after which a unit is taken for hung and its trial
+        fails (by default 20 times the longest so far, and 10 minutes).
         """
         from hoptree.group import Group
 
-        return Group([self]).run(workers, accept_changes=accept_changes, unit_limit=unit_limit)[0]
+        return Group([self]).run(workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit)[0]
 
     def explain(self, workers: int | None = None) -> Forecast:
         """Return what the study would ask for, train and take from the beginning, before anything is spent.

@@ -11,7 +11,7 @@ import pytest
 
 from hoptree.backends.shelf import Shelf, Stored
 from hoptree.store import StateStore, StoreFullError
-from hoptree.worker.slots import SlotWriter
+from hoptree.worker.slots import SlotReader, SlotWriter
 
 
 class Fixture:
@@ -21,7 +21,18 @@ class Fixture:
         (folder / "slots").mkdir()
         self.writer = SlotWriter([folder / "slots"], "me")
         self.books: list[str] = []
-        self.shelf = Shelf(self.states, self, lambda stored: self.freed.append(stored.key))
+        self.reader = SlotReader()
+        self.shelf = Shelf(self.states, self, self)
+
+    def left(self) -> dict[str, str]:
+        return {}
+
+    def write(self, stored: Stored) -> None:
+        header, arrays = self.reader.read(stored.slot)
+        self.states.put(stored.key, arrays, header.meta)
+
+    def free(self, stored: Stored) -> None:
+        self.freed.append(stored.key)
 
     def saved(self, key: str, size: int, seconds: float) -> None:
         self.books.append(key)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hoptree import HoptreeError
-from hoptree.session import slots_of
+from hoptree.backends.local import slots_of
 from hoptree.store import Store
 from tests.system.processes import alive, descendants, units_done_twice
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc
 
+from hoptree.backends.local import slots_of
 from hoptree.data import Dataset
-from hoptree.session import slots_of
 from tests.data.room import GIB, room
 
 FEATURES = 1024

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import hoptree as ht
-from hoptree.session import slots_of
+from hoptree.backends.local import slots_of
 from tests.system.processes import descendants, units_done_twice
 
 PROGRAM = Path(__file__).with_name("digits_study.py")

@@ -136,4 +136,4 @@ def test_a_trainer_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
     process = Process("w", make_setup("w", 1, b"no pickle", data.path, tmp_path, [tmp_path]))
     assert isinstance(process.receive(), Refused)
     assert process.receive() is None
-    assert str(process.bury()) == "died with exit code 1"
+    assert process.bury().how == "died with exit code 1"

@@ -8,29 +8,22 @@ import signal
 import socket
 import subprocess
 import sys
-from collections import deque
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, final
 
-from hoptree.core.events import Fault
+from hoptree.backends.member import Death, Member
 from hoptree.worker.__main__ import SetUp
 from hoptree.worker.messages import Command, News, Quit, decode_news, encode
 
 
 @final
-class Process:
-    """One worker process; ``queue`` holds the run it is at and what comes next."""
+class Process(Member):
+    """One worker process of this machine."""
 
     def __init__(self, name: str, setup: SetUp) -> None:
-        self.name = name
-        self.rehearsing = False
-        self.ready = False
-        self.queue: deque[int] = deque()
-        self.since = 0.0  # when it began with what it is at
-        self.asked_where = False
-        self.stack = ""  # where in the user's code it was when it took too long
+        super().__init__(name)
         self._kills = _oom_kills()
         ours, theirs = socket.socketpair()
         self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
@@ -82,28 +75,11 @@ class Process:
             self.kill()
             code = self._process.wait()
         self.channel.close()
-        return Death(code, starved=code == -signal.SIGKILL and _oom_kills() > self._kills)
-
-
-@final
-class Death:
-    """How a worker ended, and whose doing it was."""
-
-    def __init__(self, code: int, starved: bool) -> None:
-        self._code = code
-        self._starved = starved
-
-    @property
-    def fault(self) -> Fault:
-        """Whose fault it was: the code's that it ran, unless a signal came from outside."""
-        outside = not self._starved and -self._code in (signal.SIGKILL, signal.SIGTERM)
-        return "system" if outside else "user"
-
-    def __str__(self) -> str:
-        if self._starved:
-            return "ran out of memory and was ended by the system"
-        how = signal.Signals(-self._code).name if self._code < 0 else f"exit code {self._code}"
-        return f"died with {how}"
+        if code == -signal.SIGKILL and _oom_kills() > self._kills:
+            return Death("ran out of memory and was ended by the system", "user")
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        outside = -code in (signal.SIGKILL, signal.SIGTERM)  # the code that it ran cannot have done that
+        return Death(f"died with {how}", "system" if outside else "user")
 
 
 def make_setup(name: str, threads: int, trainer: bytes, dataset: Path, states: Path, slots: list[Path]) -> SetUp:

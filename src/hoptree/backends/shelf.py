@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, final
 
 import msgspec
 
-from hoptree.worker.slots import SlotReader
-
 if TYPE_CHECKING:
     from hoptree.store.states import StateStore
 
@@ -44,6 +42,22 @@ class Books(Protocol):
         ...
 
 
+class Hops(Protocol):
+    """How states get from one worker to the next, and where they lie on the way."""
+
+    def left(self) -> dict[str, str]:
+        """Return where states lie that an earlier driver left, by key."""
+        ...
+
+    def write(self, stored: Stored) -> None:
+        """Copy a state to the store; called by the thread that saves."""
+        ...
+
+    def free(self, stored: Stored) -> None:
+        """Let the place where a state lies be used again."""
+        ...
+
+
 @final
 class Shelf:
     """Knows the states of a study; saves some of them behind the driver's back, so that training never waits.
@@ -51,12 +65,12 @@ class Shelf:
     A slot is freed when its state is dropped, but not while it is being read by the thread that saves.
     """
 
-    def __init__(self, states: StateStore, books: Books, free: Callable[[Stored], None]) -> None:
+    def __init__(self, states: StateStore, books: Books, hops: Hops) -> None:
         self._states = states
         self._books = books
-        self._free = free
+        self._free = hops.free
         self._stored: dict[Spot, Stored] = {}
-        self._saver = _Saver(states)
+        self._saver = _Saver(hops.write)
 
     @property
     def doorbell(self) -> socket.socket:
@@ -143,11 +157,10 @@ _Result: TypeAlias = tuple[Spot, Stored, Exception | None]
 
 @final
 class _Saver:
-    """A thread that copies states from slots to the store, one at a time."""
+    """A thread that has states copied to the store, one at a time."""
 
-    def __init__(self, states: StateStore) -> None:
-        self._states = states
-        self._reader = SlotReader()
+    def __init__(self, write: Callable[[Stored], None]) -> None:
+        self._write = write
         self._jobs: queue.SimpleQueue[tuple[Spot, Stored] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[_Result] = queue.SimpleQueue()
         self.doorbell, self._button = socket.socketpair()
@@ -189,9 +202,7 @@ class _Saver:
             spot, stored = job
             error: Exception | None = None
             try:
-                header, arrays = self._reader.read(stored.slot)
-                assert header.key == stored.key
-                self._states.put(stored.key, arrays, header.meta)
+                self._write(stored)
             except Exception as caught:
                 error = caught
             self._done.put((spot, stored, error))

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hoptree.worker.memory import keep_memory
+
 if TYPE_CHECKING:
     from hoptree.worker.loop import Loop
-
-
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # parameters of mallopt, from malloc.h
 
 
 class SetUp(msgspec.Struct, frozen=True):
@@ -39,7 +38,7 @@ def main(descriptor: int) -> None:
     channel: Connection[Any, Any] = Connection(descriptor)
     setup = msgspec.msgpack.decode(channel.recv_bytes(), type=SetUp)
     _die_with(setup.driver)
-    _keep_memory()
+    keep_memory()
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[variable] = str(setup.threads)
     os.chdir(setup.folder)
@@ -50,7 +49,7 @@ def main(descriptor: int) -> None:
     try:
         loop = _loop(channel, setup)
     except Exception as error:
-        channel.send_bytes(encode(Refused(user_traceback(error))))
+        channel.send_bytes(encode(Refused(f"trainer: a worker cannot load it:\n{user_traceback(error)}")))
         sys.exit(1)
     loop.serve()
     sys.stdout.flush()
@@ -76,19 +75,6 @@ def _die_with(driver: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
     if os.getppid() != driver:
         os._exit(0)
-
-
-def _keep_memory() -> None:
-    """Let freed memory serve the next batch: given back to the system, it costs page faults at every step.
-
-    Tensors of a batch are freed and made again a thousand times; with the C library's defaults that took up to a
-    tenth of a unit's time. Half a GiB at most is held back.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, 1 << 30) or mallopt(_MMAP_THRESHOLD, 1 << 25)  # older ones take no more than this
-        mallopt(_TRIM_THRESHOLD, 1 << 29)
-        mallopt(_TOP_PAD, 1 << 26)
 
 
 if __name__ == "__main__":

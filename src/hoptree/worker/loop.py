@@ -13,40 +13,37 @@ import queue
 import signal
 import sys
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never, final
+from typing import TYPE_CHECKING, assert_never, final
 
 from hoptree.worker.messages import (
     Command,
-    Failed,
     Forget,
     Forgotten,
     FreeSlot,
     Full,
     Hello,
     Here,
+    Hold,
     Judge,
-    Judged,
     News,
     Quit,
     Rehearse,
-    Rehearsed,
     Train,
     Trained,
     Where,
     decode_command,
     encode,
 )
-from hoptree.worker.models import Models, StateGoneError
+from hoptree.worker.models import Models
+from hoptree.worker.runner import Runner, failure
 from hoptree.worker.slots import NoRoomError, SlotWriter
-from hoptree.worker.tracebacks import user_stack, user_traceback
+from hoptree.worker.tracebacks import user_stack
 
 if TYPE_CHECKING:
-    from hoptree.core.schedules import Scalar
     from hoptree.data import Dataset
     from hoptree.store.states import StateStore
     from hoptree.trainers.base import Trainer
@@ -67,11 +64,10 @@ class Loop:
     ) -> None:
         self._channel = channel
         self._speaking = threading.Lock()
-        self._trainer = trainer
-        self._dataset = dataset
-        self._valid = dataset.valid()
+        self._partitions = dataset.partitions
         self._writer = SlotWriter(slots, name)
         self._models = Models(trainer, states, self._writer)
+        self._runner = Runner(trainer, dataset, self._models)
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._forgotten: set[int] = set()
         self._interruptible = -1  # the run that may be given up at this moment
@@ -80,7 +76,7 @@ class Loop:
         """Announce the worker and carry out commands, one at a time."""
         signal.signal(signal.SIGUSR1, self._interrupted)
         threading.Thread(target=self._listen, name="commands", daemon=True).start()
-        self._say(Hello(os.getpid()))
+        self._say(Hello(os.getpid(), tuple(range(self._partitions))))
         while True:
             command = self._commands.get()
             match command:
@@ -89,11 +85,11 @@ class Loop:
                 case FreeSlot(slot):
                     self._writer.free(slot)
                 case Rehearse(configs):
-                    self._say(self._rehearse(configs))
+                    self._say(self._runner.rehearse(configs, partition=0))
                 case Quit():
                     return
-                case Forget() | Where():
-                    pass  # the listener has seen to it
+                case Forget() | Where() | Hold():
+                    pass  # the listener has seen to it; all partitions are here
                 case _:
                     assert_never(command)
 
@@ -134,60 +130,22 @@ class Loop:
             if isinstance(command, Train):
                 self._train(command)
             else:
-                self._judge(command)
+                self._say(self._runner.judge(command))
         except _GivenUp:
             self._say(Forgotten(run))
-        except StateGoneError as error:
-            self._say(Failed(run, str(error), "system", lost=True))
         except NoRoomError as error:
             self._say(Full(str(error.strerror)))
-        except MemoryError as error:
-            self._say(Failed(run, f"out of memory\n{user_traceback(error)}", "user"))
         except Exception as error:
-            self._say(Failed(run, user_traceback(error), "user"))
+            self._say(failure(run, error))
         self._forgotten.discard(run)
 
-    def _rehearse(self, configs: Sequence[Mapping[str, Scalar]]) -> Rehearsed:
-        from hoptree.trainers.rehearsal import rehearse
-
-        reasons: list[str] = []
-        for config in configs:
-            try:
-                names = rehearse(self._trainer, config, self._dataset.partition(0), self._valid)
-            except Exception as error:
-                reasons.append(user_traceback(error))
-            else:
-                return Rehearsed(list(names), [])
-        return Rehearsed([], reasons)
-
     def _train(self, command: Train) -> None:
-        from hoptree.trainers.base import UnitSpec
-
-        action, partitions = command.action, self._dataset.partitions
-        resident = self._models.restore(command.origin, command.source)
-        unit = UnitSpec(action.values, action.unit, partitions, action.partition, action.seed, command.shuffle_seed)
-        data = self._dataset.partition(action.partition)
-        began = time.perf_counter()
-        resident.key = ""
-        with self._may_be_given_up(action.run):
-            self._trainer.train(resident.model, data, unit)
-        state = self._trainer.dump(resident.model)
-        slot = self._writer.write(command.target, state.arrays, state.meta)
-        resident.key = command.target
-        resident.size = sum(array.nbytes for array in state.arrays.values())
-        self._say(Trained(action.run, slot, resident.size, time.perf_counter() - began))
-        if action.evaluate:
-            self._evaluate(action.run, resident.model, action.values.at((action.unit + 1) / partitions))
-
-    def _judge(self, command: Judge) -> None:
-        resident = self._models.restore(command.origin, command.source)
-        self._evaluate(command.action.run, resident.model, command.origin.values)
-
-    def _evaluate(self, run: int, model: Any, values: Mapping[str, Scalar]) -> None:
-        from hoptree.trainers.numbers import as_number
-
-        metrics = {} if self._valid is None else self._trainer.evaluate(model, self._valid, values)
-        self._say(Judged(run, {name: as_number(name, value) for name, value in metrics.items()}))
+        made = self._runner.train(command, self._may_be_given_up)
+        slot = self._writer.write(command.target, made.state.arrays, made.state.meta)
+        seconds = self._runner.handed_on(made, command.target)
+        self._say(Trained(command.action.run, slot, made.size, seconds))
+        if command.action.evaluate:
+            self._say(self._runner.evaluate(command, made.resident))
 
     @contextmanager
     def _may_be_given_up(self, run: int) -> Iterator[None]:

@@ -69,14 +69,27 @@ class FreeSlot(_Message, frozen=True):
     slot: str
 
 
+class Hold(_Message, frozen=True):
+    """Have these partitions from now on, and no others."""
+
+    partitions: tuple[int, ...]
+
+
 class Quit(_Message, frozen=True):
     """End as soon as nothing runs."""
 
 
 class Hello(_Message, frozen=True):
-    """A worker is ready: its data is mapped and its trainer loaded."""
+    """A worker is ready: its trainer is loaded, and it has the partitions that it was to have."""
 
     pid: int
+    partitions: tuple[int, ...]
+
+
+class Holding(_Message, frozen=True):
+    """A worker has other partitions now."""
+
+    partitions: tuple[int, ...]
 
 
 class Refused(_Message, frozen=True):
@@ -138,8 +151,8 @@ class Here(_Message, frozen=True):
     stack: str
 
 
-Command: TypeAlias = Rehearse | Train | Judge | Forget | Where | FreeSlot | Quit
-News: TypeAlias = Hello | Refused | Rehearsed | Trained | Judged | Failed | Full | Forgotten | Here
+Command: TypeAlias = Rehearse | Train | Judge | Forget | Where | FreeSlot | Hold | Quit
+News: TypeAlias = Hello | Holding | Refused | Rehearsed | Trained | Judged | Failed | Full | Forgotten | Here
 
 _encoder = msgspec.msgpack.Encoder()
 encode = _encoder.encode

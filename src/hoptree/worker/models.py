@@ -38,10 +38,10 @@ class Resident:
 class Models:
     """Gives the loop a model with a given state in it."""
 
-    def __init__(self, trainer: Trainer, states: StateStore, writer: SlotWriter) -> None:
+    def __init__(self, trainer: Trainer, states: StateStore, writer: SlotWriter | None = None) -> None:
         self._trainer = trainer
         self._states = states
-        self._writer = writer
+        self._writer = writer  # None: states come and go without slots
         self._reader = SlotReader()
         self._resident: OrderedDict[object, Resident] = OrderedDict()
         self._fetched: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
@@ -51,8 +51,12 @@ class Models:
         with suppress(StoreError, OSError):
             if source.slot:
                 self._reader.map(source.slot)
-            elif source.key in self._states and not self._writer.find(source.key):
+            elif source.key in self._states and not self._written(source.key):
                 self._fetched[source.key] = self._states.get(source.key)
+
+    def give(self, key: str, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+        """Have a state that somebody has brought, for the next time it is asked for."""
+        self._fetched = {key: state}
 
     def restore(self, origin: Origin, source: Source | None) -> Resident:
         """Return a resident model with a state in it; without a source, the untrained model."""
@@ -78,8 +82,11 @@ class Models:
         ):
             self._resident.popitem(last=False)
 
+    def _written(self, key: str) -> str:
+        return self._writer.find(key) if self._writer is not None else ""
+
     def _fetch(self, source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
-        slot = source.slot or self._writer.find(source.key)
+        slot = source.slot or self._written(source.key)
         if slot:
             with suppress(OSError, ValueError):
                 header, arrays = self._reader.read(slot)

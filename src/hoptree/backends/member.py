@@ -1,0 +1,75 @@
+"""Workers as a backend sees them, and the waist between the backend and where they come from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from hoptree.backends.shelf import Hops
+from hoptree.core.events import Fault
+from hoptree.worker.messages import Command, News
+
+
+class Death(msgspec.Struct, frozen=True):
+    """How a worker ended, and whose fault it was: None for a machine that went away, which costs no retry.
+
+    ``known`` is False where nobody can tell the user's code from the system: a unit at which workers die again
+    and again is then taken for the culprit.
+    """
+
+    how: str
+    fault: Fault | None
+    known: bool = True
+
+
+class Member(ABC):
+    """A worker with what its backend notes about it; ``queue`` holds the run it is at and what comes next."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rehearsing = False
+        self.ready = False
+        self.partitions: tuple[int, ...] = ()
+        self.queue: deque[int] = deque()
+        self.since = 0.0  # when it began with what it is at
+        self.asked_where = False
+        self.stack = ""  # where in the user's code it was when it took too long
+
+    @abstractmethod
+    def send(self, command: Command) -> None:
+        """Say something; one that is gone is noticed when its news are read."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End it at once."""
+
+    @abstractmethod
+    def bury(self) -> Death:
+        """Return how a worker ended that is gone."""
+
+
+Tidings: TypeAlias = Sequence[tuple[Member, News | None]]  # None: the worker is gone
+
+
+class Pool(Hops, Protocol):
+    """Where workers come from, and how they are heard; how states hop between them is the other half."""
+
+    def recruit(self, members: Mapping[str, Member]) -> Sequence[Member]:
+        """Start the workers that should be there and are not, and return them; called again and again."""
+        ...
+
+    def sources(self) -> Sequence[Any]:
+        """Return what to wait for: each can be read when there may be news."""
+        ...
+
+    def news(self, ready: Sequence[Any]) -> Tidings:
+        """Return what has come from the sources that can be read."""
+        ...
+
+    def close(self, members: Sequence[Member], *, at_once: bool, failed: bool) -> None:
+        """Let all workers end, and wait for that; what another driver could go on from stays after a failure."""
+        ...

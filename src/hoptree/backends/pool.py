@@ -1,0 +1,448 @@
+"""The pool backend: carries actions out on warm workers, whatever kind they are.
+
+A *pool* says where workers come from, how they are spoken to and how states hop between them: processes on this
+machine with slots in shared memory (``local.py``), actors on a Ray cluster with its object store (``ray_pool.py``).
+All else is here once: rehearsing, giving units out, noticing deaths and hung units, saving behind, interrupts.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any, assert_never, final
+
+from hoptree.backends.member import Member, Pool
+from hoptree.backends.protocol import Task
+from hoptree.backends.shelf import Books, Shelf, Spot, Stored
+from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit
+from hoptree.core.errors import HoptreeError, RefusedError
+from hoptree.core.events import (
+    Event,
+    StateEvaluated,
+    StateKept,
+    StateLost,
+    StateReleased,
+    UnitCancelled,
+    UnitFailed,
+    UnitFinished,
+    WorkerDrained,
+    WorkerJoined,
+    WorkerLost,
+)
+from hoptree.core.lineage import seed_of, shuffle_seed
+from hoptree.core.plan import Plan, State
+from hoptree.store.errors import StoreFullError
+from hoptree.worker.messages import (
+    Command,
+    Failed,
+    Forget,
+    Forgotten,
+    Full,
+    Hello,
+    Here,
+    Holding,
+    Judge,
+    Judged,
+    News,
+    Origin,
+    Refused,
+    Rehearse,
+    Rehearsed,
+    Source,
+    Train,
+    Trained,
+    Where,
+)
+
+if TYPE_CHECKING:
+    from hoptree.core.schedules import Scalar
+    from hoptree.store.states import StateStore
+
+_CRASHES = 5  # workers in a row that die before they are ready
+_DEADLY = 3  # workers that died at one unit, nobody knows why: the unit is the reason
+_AT_RISK = 60.0  # seconds of training that a loss of power may cost a lineage, but for the epoch under way
+_HEARTBEAT = 2.0  # seconds between signs of life
+_REHEARSAL = 60.0  # seconds to start and to try a config; what takes longer is found out while training
+_LAST_WORDS = 3.0  # seconds in which a hung worker may say where it is
+_SHORTEST_HANG = 600.0  # seconds: no unit is taken for hung before, unless the user says so
+_LONGEST_RATIO = 20.0  # … nor before it has taken this many times as long as the longest so far
+
+log = logging.getLogger("hoptree")
+
+
+class DrainedError(HoptreeError):
+    """The user asked to stop, and everything that ran has ended."""
+
+
+@final
+class PoolBackend:
+    """Runs units on the workers of a pool; one that dies is replaced.
+
+    ``rehearsal`` are configs to try before anything is trained, with the metrics that must come out.
+    ``unit_limit`` are the seconds after which a unit is taken for hung. ``alive`` is called every few seconds, for
+    signs of life and for events that come from elsewhere.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        states: StateStore,
+        plan: Plan,
+        *,
+        seed: int,
+        books: Books,
+        begun: float = 0.0,
+        rehearsal: tuple[Sequence[dict[str, Scalar]], Sequence[str]] | None = None,
+        unit_limit: float | None = None,
+        alive: Callable[[], Sequence[Event]] = lambda: (),
+    ) -> None:
+        self._pool = pool
+        self._states = states
+        self._plan = plan
+        self._seed = seed
+        self._books = books
+        self._offset = begun - time.monotonic()
+        self._rehearsal = rehearsal
+        self._unit_limit = unit_limit
+        self._alive = alive
+        self._said = time.monotonic()
+        self._members: dict[str, Member] = {}
+        self._stillborn = 0
+        self._longest = 0.0
+        self._origins: dict[int, Origin] = {}
+        self._runs: dict[int, RunUnit | Evaluate] = {}
+        self._deaths: Counter[tuple[int, int]] = Counter()  # of workers at a unit, nobody knows why
+        self._at_risk: dict[int, float] = {}  # by node: seconds of training since something was saved
+        self._kept: dict[int, int] = {}  # by node: the unit after which its state is kept
+        self._pending: list[Event] = []
+        self._interrupts = 0
+        self._draining = False
+        self._old_handler: Any = None
+        self._shelf = Shelf(states, books, pool)
+        self._left = pool.left()
+        self.bytes_hopped = 0
+        self.state_bytes = 0
+        self.units = 0
+
+    # --- the backend's four calls -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the workers; each joins when it is ready. Nothing is trained that fails in rehearsal."""
+        if threading.current_thread() is threading.main_thread():
+            self._old_handler = signal.signal(signal.SIGINT, self._interrupted)
+        self._recruit()
+        patience = time.monotonic() + _REHEARSAL
+        while self._rehearsal is not None:
+            if self._interrupts:
+                raise DrainedError("stopped as asked, before anything was trained")
+            self._pending += self._listen(max(0.0, patience - time.monotonic()))
+            if time.monotonic() > patience:
+                self._rehearsal = None
+                for member in self._members.values():
+                    if member.rehearsing:
+                        member.kill()
+
+    def submit(self, action: Task) -> None:
+        """Pass an action on to its worker."""
+        match action:
+            case RunUnit():
+                self._give(action, self._train(action))
+            case Evaluate():
+                stored = self._shelf.find((action.node, action.unit))
+                slot = stored.slot if stored is not None else ""
+                self._give(action, Judge(action, self._origin(action.node), Source(action.key, slot)))
+            case CancelUnit(run, worker):
+                if worker in self._members:
+                    self._members[worker].send(Forget(run))
+            case DropState(node, unit):
+                if self._shelf.find((node, unit)) is None:  # found in the store, and never brought here
+                    self._books.dropped(self._plan.nodes[node].state_key(unit))
+                self._shelf.drop((node, unit))
+            case _:
+                assert_never(action)
+
+    def wait(self) -> tuple[float, list[Event]]:
+        """Wait for news from any worker."""
+        events, self._pending = self._pending, []
+        while not events:
+            if self._interrupts and not self._draining:
+                self._draining = True
+                events += [WorkerDrained(name) for name, member in self._members.items() if member.ready]
+            elif self._draining and not any(member.queue for member in self._members.values()):
+                raise DrainedError("stopped as asked; run again to go on")
+            else:
+                events += self._listen(self._pause())
+                events += self._look_after()
+        return time.monotonic() + self._offset, events
+
+    def stop(self, *, failed: bool) -> None:
+        """End all workers, and save what is to be saved; only a failure leaves what the next driver could find."""
+        try:
+            for member in self._members.values():
+                if member.queue or member.rehearsing or self._interrupts > 1:
+                    member.kill()
+            if self._interrupts == 1:
+                self._shelf.save_all()
+            self._shelf.close()
+        finally:
+            members = list(self._members.values())
+            self._members.clear()
+            self._pool.close(members, at_once=self._interrupts > 1, failed=failed and not self._interrupts)
+            if self._old_handler is not None:
+                signal.signal(signal.SIGINT, self._old_handler)
+                self._old_handler = None
+
+    # --- states -----------------------------------------------------------------------------------------
+
+    def adopt(self, state: State) -> bool:
+        """Know a state that an earlier run left in a slot or in the store; return whether it is there."""
+        key = state.key
+        slot = self._left.get(key, "")
+        if not slot and key not in self._states:
+            return False
+        self._shelf.put((state.node.id, state.unit), Stored(key, slot, "", 0, saved=key in self._states))
+        if state.kept:
+            self._kept[state.node.id] = max(state.unit, self._kept.get(state.node.id, 0))
+        return True
+
+    def save(self, node: int, unit: int) -> None:
+        """Have a state written to the store, behind; it is there when the backend has stopped."""
+        self._shelf.save((node, unit), self._at_risk.get(node, 0.0))
+
+    def _keep(self, action: RunUnit, seconds: float) -> list[Event]:
+        """Have a state kept if a lineage has trained for long since something of it was saved."""
+        node, unit = action.node, action.unit + 1
+        parent = self._plan.nodes[node].parent
+        before = self._at_risk.get(parent.id, 0.0) if parent is not None else 0.0
+        self._at_risk[node] = self._at_risk.get(node, before) + seconds
+        if unit % self._plan.partitions or self._at_risk[node] < _AT_RISK:
+            return []
+        self._shelf.save((node, unit), self._at_risk[node])
+        self._at_risk[node] = 0.0
+        return [StateKept(node, unit)]
+
+    def _saved(self) -> list[Event]:
+        """Release the states whose place one that has been saved takes."""
+        events: list[Event] = []
+        for node, unit in self._shelf.saved():
+            older = self._kept.get(node, 0)
+            if older < unit:
+                self._kept[node] = unit
+                if older:
+                    events.append(StateReleased(node, older))
+        return events
+
+    def _train(self, action: RunUnit) -> Train:
+        source: Source | None = None
+        if action.unit:
+            stored = self._shelf.find((action.source, action.unit))
+            if stored is None:  # to be made by the run ahead of it, on the same worker
+                source = Source(self._plan.nodes[action.source].state_key(action.unit))
+            else:
+                source = Source(stored.key, stored.slot)
+                if stored.owner != action.worker:
+                    self.bytes_hopped += stored.size
+        target = self._plan.nodes[action.node].state_key(action.unit + 1)
+        shuffle = shuffle_seed(self._seed, action.epoch, action.partition)
+        return Train(action, self._origin(action.node), source, target, shuffle)
+
+    def _origin(self, number: int) -> Origin:
+        found = self._origins.get(number)
+        if found is None:
+            origin = self._plan.nodes[number].origin
+            found = self._origins[number] = Origin(origin.values.at(0.0), seed_of(origin.key, "build"))
+        return found
+
+    # --- workers ----------------------------------------------------------------------------------------
+
+    def _give(self, action: RunUnit | Evaluate, command: Command) -> None:
+        self._runs[action.run] = action
+        member = self._members.get(action.worker)
+        if member is not None:
+            if not member.queue:
+                member.since = time.monotonic()
+            member.queue.append(action.run)
+            member.send(command)
+
+    def _recruit(self) -> None:
+        for member in self._pool.recruit(self._members):
+            self._members[member.name] = member
+
+    def _listen(self, seconds: float) -> list[Event]:
+        """Return what has come from workers and from the shelf, or nothing after some seconds."""
+        ready = wait([self._shelf.doorbell, *self._pool.sources()], timeout=seconds)
+        events: list[Event] = []
+        if self._shelf.doorbell in ready:
+            events += self._saved()
+        for member, news in self._pool.news(ready):
+            if member.name in self._members:
+                events += self._died(member) if news is None else self._take(member, news)
+        return events
+
+    def _take(self, member: Member, news: News) -> list[Event]:
+        name = member.name
+        match news:
+            case Hello(partitions=partitions):
+                self._stillborn = 0
+                member.partitions = partitions
+                if self._rehearsal is None:
+                    return self._join(member)
+                member.rehearsing = True
+                member.send(Rehearse(list(self._rehearsal[0])))
+                return []
+            case Holding(partitions):
+                member.partitions = partitions
+                return self._join(member) if member.ready else []
+            case Refused(reason):
+                raise RefusedError(reason)
+            case Rehearsed(metrics, reasons):
+                member.rehearsing = False
+                if self._rehearsal is not None:
+                    self._check_rehearsal(self._rehearsal[1], metrics, reasons)
+                    self._rehearsal = None
+                return self._join(member)
+            case Trained(run, slot, size, seconds):
+                return self._trained(member, run, Stored("", slot, name, size), seconds)
+            case Judged(run, metrics):
+                self._over(member, run)
+                return [StateEvaluated(run, name, metrics)]
+            case Failed(run, reason, fault, lost):
+                action = self._over(member, run)
+                spot = _source(action) if lost else None
+                if spot is not None:
+                    self._shelf.lose(spot)
+                gone: list[Event] = [] if spot is None else [StateLost(*spot)]
+                return [*gone, UnitFailed(run, name, reason, fault)]
+            case Full(reason):
+                raise StoreFullError(f"{reason}; free some space and run again: nothing is lost but what ran")
+            case Forgotten(run):
+                self._over(member, run)
+                return [UnitCancelled(run, name)]
+            case Here(stack):
+                member.stack = stack
+                member.kill()
+                return []
+            case _:
+                assert_never(news)
+
+    def _join(self, member: Member) -> list[Event]:
+        member.ready = True
+        if self._draining:
+            return []
+        return [WorkerJoined(member.name, member.partitions)]
+
+    def _check_rehearsal(self, goals: Sequence[str], metrics: Sequence[str], reasons: Sequence[str]) -> None:
+        if reasons:
+            others = f"\n({len(reasons) - 1} other configs failed as well)" if len(reasons) > 1 else ""
+            raise RefusedError(f"nothing was trained, since no config that was tried can be:\n{reasons[0]}{others}")
+        if not metrics:
+            raise RefusedError(
+                f"data: there is no validation data to compute {goals[0]!r} on; build the dataset with valid=0.2"
+            )
+        names = ", ".join(metrics)
+        for goal in goals:
+            if goal not in metrics:
+                raise RefusedError(f"{goal!r} is to be optimized, but the trainer reports {names} only")
+
+    def _trained(self, member: Member, run: int, stored: Stored, seconds: float) -> list[Event]:
+        action = self._runs[run]
+        assert isinstance(action, RunUnit)
+        stored.key = self._plan.nodes[action.node].state_key(action.unit + 1)
+        self._shelf.put((action.node, action.unit + 1), stored)
+        self.units += 1
+        self._longest = max(self._longest, seconds)
+        self.state_bytes = max(self.state_bytes, stored.size)
+        member.since = time.monotonic()
+        if not action.evaluate:
+            self._over(member, run)
+        return [UnitFinished(run, member.name), *self._keep(action, seconds)]
+
+    def _over(self, member: Member, run: int) -> RunUnit | Evaluate | None:
+        member.since = time.monotonic()
+        if run in member.queue:
+            member.queue.remove(run)
+        return self._runs.pop(run, None)
+
+    def _died(self, member: Member) -> list[Event]:
+        """Replace a worker that is gone; what it ran was its doing unless somebody killed it from outside."""
+        death = member.bury()
+        del self._members[member.name]
+        events: list[Event] = []
+        fault = death.fault
+        if member.queue and member.asked_where:
+            reason = f"it ran for more than {self._limit():.0f} s and was taken for hung\n{member.stack}".rstrip()
+            events.append(UnitFailed(member.queue[0], member.name, reason, "user"))
+        elif member.queue and fault is not None:
+            if not death.known and self._deadly(self._runs[member.queue[0]]):
+                fault = "user"
+            events.append(UnitFailed(member.queue[0], member.name, f"the worker {death.how}", fault))
+        for run in member.queue:
+            self._runs.pop(run, None)
+        if member.ready:
+            events.append(WorkerLost(member.name))
+        elif member.rehearsing:
+            self._rehearsal = None  # it took the worker down with it: that is found out trial by trial
+        elif fault is not None:
+            self._stillborn += 1
+            if self._stillborn >= _CRASHES:
+                raise HoptreeError(f"workers: {_CRASHES} in a row {death.how} before they were ready")
+        if not self._draining:
+            self._recruit()
+        return events
+
+    def _deadly(self, action: RunUnit | Evaluate) -> bool:
+        """Return whether workers have died at this unit so often that it must be its doing."""
+        self._deaths[action.node, action.unit] += 1
+        return self._deaths[action.node, action.unit] >= _DEADLY
+
+    # --- time -------------------------------------------------------------------------------------------
+
+    def _limit(self) -> float:
+        """Return the seconds after which a unit is taken for hung."""
+        if self._unit_limit is not None:
+            return self._unit_limit
+        return max(_SHORTEST_HANG, _LONGEST_RATIO * self._longest)
+
+    def _deadline(self, member: Member) -> float:
+        return member.since + self._limit() + (_LAST_WORDS if member.asked_where else 0.0)
+
+    def _pause(self) -> float:
+        """Return for how long nothing has to be looked after."""
+        due = [self._deadline(member) for member in self._members.values() if member.queue]
+        return max(0.0, min([self._said + _HEARTBEAT, *due]) - time.monotonic())
+
+    def _look_after(self) -> list[Event]:
+        """Give a sign of life when it is due, and end what hangs."""
+        now = time.monotonic()
+        events: list[Event] = []
+        if now >= self._said + _HEARTBEAT:
+            self._said = now
+            events += self._alive()
+            if not self._draining:
+                self._recruit()
+        for member in self._members.values():
+            if member.queue and now >= self._deadline(member):
+                if member.asked_where:
+                    member.kill()
+                else:
+                    member.asked_where = True
+                    member.send(Where())
+        return events
+
+    def _interrupted(self, *_: object) -> None:
+        self._interrupts += 1
+        if self._interrupts > 1:
+            raise KeyboardInterrupt
+        self._shelf.ring()
+        log.warning("stopping when the units that run are done; interrupt again to stop at once")
+
+
+def _source(action: RunUnit | Evaluate | None) -> Spot | None:
+    if isinstance(action, RunUnit):
+        return action.source, action.unit
+    return None if action is None else (action.node, action.unit)

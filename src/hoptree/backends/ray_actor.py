@@ -1,0 +1,262 @@
+"""A worker as a Ray actor: the same runner as in a process, its states passed and returned as arrays.
+
+Calls run in groups of threads: units one after another in the first, what may not wait for them (control) and what
+should not hold them up (saving) beside it. A state comes as an argument that Ray has brought near before the call
+begins, while the one before it still trains; it is read without a copy and loaded into the resident model. The
+state after a unit is returned, so that the driver owns it and it outlives this worker.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO, TypeAlias
+
+import msgspec
+import ray
+
+from hoptree.worker.memory import keep_memory
+from hoptree.worker.messages import (
+    Forgotten,
+    Hello,
+    Here,
+    Hold,
+    Holding,
+    Judge,
+    Refused,
+    Rehearse,
+    Train,
+    Trained,
+    decode_command,
+    encode,
+)
+from hoptree.worker.tracebacks import user_stack, user_traceback
+
+GROUPS = {"control": 3, "save": 1}
+
+State: TypeAlias = tuple[dict[str, Any], dict[str, Any]]  # arrays, and the JSON beside them
+
+
+class ActorSetUp(msgspec.Struct, frozen=True):
+    """What an actor is told before anything else."""
+
+    node: str
+    threads: int
+    paths: list[str]
+    folder: str
+    dataset: str
+    fingerprint: str
+    copy: bool
+    partitions: tuple[int, ...]
+    states: str
+    sign: str  # a file in the store, which shows that the store is the driver's
+
+
+class RayWorker:
+    """Serves one driver; made into an actor class by ``ray.remote`` with its resources."""
+
+    def __init__(self) -> None:
+        self._forgotten: set[int] = set()
+        self._thread = 0
+        self._resident: Any = None
+        self._output = _Output()
+
+    # --- units, one after another -----------------------------------------------------------------------
+
+    def begin(self, setup: bytes, trainer: bytes) -> bytes:
+        """Get ready, or say why that cannot be."""
+        known = msgspec.msgpack.decode(setup, type=ActorSetUp)
+        try:
+            self._set_up(known, trainer)
+        except Exception as error:
+            name = f"node {ray.util.get_node_ip_address()}"
+            missing = isinstance(error, ModuleNotFoundError)
+            fix = "; install it there, or name a runtime_env in ht.Ray(…)" if missing else ""
+            reason = str(error) if _is_ours(error) or missing else user_traceback(error)
+            return encode(Refused(f"{name}: {reason}{fix}"))
+        return encode(Hello(os.getpid(), self._depot.partitions))
+
+    def rehearse(self, command: bytes) -> bytes:
+        """Try configs on a few examples."""
+        wanted = decode_command(command)
+        assert isinstance(wanted, Rehearse)
+        return encode(self._runner.rehearse(wanted.configs, self._depot.partitions[0]))
+
+    def hold(self, command: bytes) -> bytes:
+        """Have other partitions."""
+        wanted = decode_command(command)
+        assert isinstance(wanted, Hold)
+        self._depot.hold(wanted.partitions)
+        return encode(Holding(self._depot.partitions))
+
+    @ray.method(num_returns=2)
+    def train(self, command: bytes, state: State | None) -> tuple[bytes, State | None]:
+        """Run a unit; return what came of it, and the state after it."""
+        from hoptree.worker.runner import failure, undisturbed
+
+        wanted = decode_command(command)
+        assert isinstance(wanted, Train)
+        run = wanted.action.run
+        self._resident = None
+        self._thread = threading.get_ident()
+        try:
+            if run in self._forgotten:
+                return encode(Forgotten(run)), None
+            if state is not None and wanted.source is not None:
+                self._models.give(wanted.source.key, state)
+            made = self._runner.train(wanted, undisturbed)
+            seconds = self._runner.handed_on(made, wanted.target)
+        except Exception as error:
+            return encode(failure(run, error)), None
+        finally:
+            self._forgotten.discard(run)
+        self._resident = made.resident
+        return encode(Trained(run, "", made.size, seconds)), (made.state.arrays, made.state.meta)
+
+    def evaluate(self, command: bytes) -> bytes:
+        """Return the metrics of what the call before this one trained; nothing if it did not."""
+        from hoptree.worker.runner import failure
+
+        wanted = decode_command(command)
+        assert isinstance(wanted, Train)
+        if self._resident is None or self._resident.key != wanted.target:
+            return b""
+        try:
+            return encode(self._runner.evaluate(wanted, self._resident))
+        except Exception as error:
+            return encode(failure(wanted.action.run, error))
+
+    def judge(self, command: bytes, state: State | None) -> bytes:
+        """Return the metrics of a stored state."""
+        from hoptree.worker.runner import failure
+
+        wanted = decode_command(command)
+        assert isinstance(wanted, Judge)
+        run = wanted.action.run
+        try:
+            if run in self._forgotten:
+                return encode(Forgotten(run))
+            if state is not None:
+                self._models.give(wanted.source.key, state)
+            return encode(self._runner.judge(wanted))
+        except Exception as error:
+            return encode(failure(run, error))
+        finally:
+            self._forgotten.discard(run)
+
+    def leave(self) -> list[str]:
+        """Put everything in order; return what was printed and not heard yet."""
+        with suppress(AttributeError):  # it never began
+            self._depot.close()
+        return self._output.rest()
+
+    # --- beside them --------------------------------------------------------------------------------------
+
+    @ray.method(concurrency_group="control")
+    def listen(self) -> list[str]:
+        """Return lines that were printed, when there are some; a call that fails says that the worker is gone."""
+        return self._output.wait()
+
+    @ray.method(concurrency_group="control")
+    def forget(self, run: int) -> None:
+        """Give up a run that has not begun; one that has will end, and nobody minds."""
+        self._forgotten.add(run)
+
+    @ray.method(concurrency_group="control")
+    def where(self) -> bytes:
+        """Say where in the user's code the unit under way is."""
+        frame = sys._current_frames().get(self._thread)
+        return encode(Here(user_stack(frame) if frame is not None else ""))
+
+    @ray.method(concurrency_group="save")
+    def save(self, key: str, state: State) -> None:
+        """Write a state to the store."""
+        self._states.put(key, *state)
+
+    def _set_up(self, setup: ActorSetUp, trainer: bytes) -> None:
+        for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            os.environ[variable] = str(setup.threads)
+        keep_memory()
+        with suppress(OSError):  # another machine may not have that folder
+            os.chdir(setup.folder)
+        sys.path += [path for path in setup.paths if path not in sys.path]
+        self._output.open()
+        import cloudpickle
+
+        from hoptree.store.states import StateStore
+        from hoptree.worker.depot import Depot
+        from hoptree.worker.models import Models
+        from hoptree.worker.runner import Runner
+
+        if not (Path(setup.states) / setup.sign).exists():
+            from hoptree.store.errors import StoreError
+
+            raise StoreError(
+                f"store: {setup.states} is not the driver's there; keep the store in a folder that all nodes see "
+                "under one name, for example Study(…, store='/shared/hoptree')"
+            )
+        self._states = StateStore(setup.states)
+        self._depot = Depot(setup.dataset, setup.fingerprint, setup.node, copy=setup.copy)
+        self._depot.hold(setup.partitions)
+        loaded = cloudpickle.loads(trainer)
+        self._models = Models(loaded, self._states)
+        self._runner = Runner(loaded, self._depot.dataset(), self._models)
+
+
+class _Output:
+    """What the user's code prints: kept for the driver, and in Ray's own log as well."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._some = threading.Condition()
+
+    def open(self) -> None:
+        """Hear what is printed from now on."""
+        sys.stdout = _Tee(sys.stdout, self)
+        sys.stderr = _Tee(sys.stderr, self)
+
+    def add(self, lines: Sequence[str]) -> None:
+        with self._some:
+            self._lines += lines
+            self._some.notify_all()
+
+    def wait(self) -> list[str]:
+        with self._some:
+            self._some.wait_for(lambda: self._lines)
+            return self._take()
+
+    def rest(self) -> list[str]:
+        with self._some:
+            return self._take()
+
+    def _take(self) -> list[str]:
+        lines, self._lines = self._lines, []
+        return lines
+
+
+class _Tee:
+    """A stream that passes on what is written, and gives whole lines to somebody."""
+
+    def __init__(self, stream: TextIO, output: _Output) -> None:
+        self._stream = stream
+        self._output = output
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        if lines:
+            self._output.add(lines)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _is_ours(error: Exception) -> bool:
+    from hoptree.core.errors import HoptreeError
+
+    return isinstance(error, HoptreeError)

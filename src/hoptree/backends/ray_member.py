@@ -1,0 +1,203 @@
+"""A Ray actor as the driver sees it: commands become calls, and finished calls become news, in order."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import deque
+from collections.abc import Callable, MutableMapping
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeAlias, assert_never, final
+
+import msgspec
+import ray
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    ActorUnschedulableError,
+    ObjectLostError,
+    RayError,
+    RaySystemError,
+)
+
+from hoptree.backends.member import Death, Member
+from hoptree.worker.messages import (
+    Command,
+    Failed,
+    Forget,
+    FreeSlot,
+    Hold,
+    Judge,
+    News,
+    Quit,
+    Rehearse,
+    Source,
+    Train,
+    Trained,
+    Where,
+    decode_news,
+    encode,
+)
+
+log = logging.getLogger("hoptree")
+
+References: TypeAlias = MutableMapping[str, Any]  # states on the way: names to references, which the driver owns
+
+
+class _Call(NamedTuple):
+    """A call under way: the run that it is for (-1: none), and the state that it will give, under a name."""
+
+    answer: Future[bytes]
+    run: int = -1
+    slot: str = ""
+    state: Any = None
+
+
+@final
+class RayMember(Member):
+    """One actor; ``ring`` is called, from Ray's threads, whenever there may be news."""
+
+    def __init__(
+        self, name: str, node: str, actor: Any, states: References, ring: Callable[[str], None], *, echo: bool
+    ) -> None:
+        super().__init__(name)
+        self.node = node
+        self.actor = actor
+        self._states = states
+        self._ring = ring
+        self._echo = echo
+        self._calls: deque[_Call] = deque()
+        self._beside: list[Future[bytes]] = []  # answers that come out of turn
+        self._error: BaseException | None = None
+        self._told = False
+        self._lines: Future[list[str]] = self._watch(actor.listen.remote())
+
+    def begin(self, setup: bytes, trainer: Any) -> None:
+        """Have it get ready."""
+        self._expect(self.actor.begin.remote(setup, trainer))
+
+    def send(self, command: Command) -> None:
+        """Turn a command into a call; what it comes to is heard later."""
+        match command:
+            case Train(action=action, source=source):
+                state = self._states.get(source.slot) if source is not None else None
+                data = encode(_without_slot(command))
+                news, made = self.actor.train.remote(data, state)
+                self._expect(news, action.run, f"{self.name}/{action.run}", made)
+                if action.evaluate:
+                    self._expect(self.actor.evaluate.remote(data), action.run)
+            case Judge(action=action, source=source):
+                state = self._states.get(source.slot)
+                self._expect(self.actor.judge.remote(encode(_without_slot(command)), state), action.run)
+            case Rehearse():
+                self._expect(self.actor.rehearse.remote(encode(command)))
+            case Hold():
+                self._expect(self.actor.hold.remote(encode(command)))
+            case Forget(run):
+                self.actor.forget.remote(run)
+            case Where():
+                self._beside.append(self._watch(self.actor.where.remote()))
+            case FreeSlot(slot):
+                self._states.pop(slot, None)
+            case Quit():
+                pass
+            case _:
+                assert_never(command)
+
+    def kill(self) -> None:
+        """End it at once."""
+        ray.kill(self.actor, no_restart=True)
+
+    def news(self) -> list[News | None]:
+        """Return what has come since this was asked last; None, once, when it is gone."""
+        found: list[News | None] = []
+        self._hear()
+        while self._calls and self._calls[0].answer.done():
+            news = self._read(self._calls.popleft())
+            if news is not None:
+                found.append(news)
+        for answer in [answer for answer in self._beside if answer.done()]:
+            self._beside.remove(answer)
+            if answer.exception() is None:
+                found.append(decode_news(answer.result()))
+        if self._error is not None and not self._told:
+            self._told = True
+            found.append(None)
+        return found
+
+    def bury(self) -> Death:
+        """Return how it ended; a machine that went away is nobody's fault."""
+        error = self._error
+        text = str(error)
+        if isinstance(error, ActorUnschedulableError) or ("node" in text.lower() and "died" in text.lower()):
+            alive = any(node["NodeID"] == self.node and node["Alive"] for node in ray.nodes())
+            if not alive or "its node has died" in text or isinstance(error, ActorUnschedulableError):
+                return Death("was on a node that is gone", None)
+        if "memory" in text.lower() and "killed" in text.lower() and "monitor" in text.lower():
+            return Death("ran out of memory and was ended by Ray", "user")
+        return Death("died unexpectedly", "system", known=False)
+
+    @property
+    def creation_error(self) -> str:
+        """Why the actor could not be made at all, in Ray's words; "" if it was."""
+        text = str(self._error) if isinstance(self._error, ActorDiedError) else ""
+        return text if "creation task" in text else ""
+
+    # --- calls ------------------------------------------------------------------------------------------
+
+    def _expect(self, reference: Any, run: int = -1, slot: str = "", state: Any = None) -> None:
+        self._calls.append(_Call(self._watch(reference), run, slot, state))
+
+    def _watch(self, reference: Any) -> Future[Any]:
+        answer: Future[Any] = reference.future()
+        answer.add_done_callback(lambda _: self._ring(self.name))
+        return answer
+
+    def _hear(self) -> None:
+        """Print what the user's code has printed there; a call that fails is how an end is noticed."""
+        while self._error is None and self._lines.done():
+            error = self._lines.exception()
+            if error is None:
+                self.tell(self._lines.result())
+                self._lines = self._watch(self.actor.listen.remote())
+            else:
+                self._error = error
+
+    def tell(self, lines: list[str]) -> None:
+        """Print lines as if a process of this machine had printed them."""
+        if self._echo and lines:
+            sys.stdout.write("\n".join([*lines, ""]))
+            sys.stdout.flush()
+
+    def _read(self, call: _Call) -> News | None:
+        error = call.answer.exception()
+        match error:
+            case None:
+                return self._answered(call)
+            case ObjectLostError():
+                return Failed(call.run, f"a state is gone with its node: {error}", "system", lost=True)
+            case ActorDiedError() | ActorUnavailableError() | ActorUnschedulableError():
+                self._error = self._error or error
+                return None
+            case RaySystemError() | RayError():
+                return Failed(call.run, f"{type(error).__name__}: {error}", "system") if call.run >= 0 else None
+            case _:
+                raise error
+
+    def _answered(self, call: _Call) -> News | None:
+        data = call.answer.result()
+        if not data:
+            return None
+        news: News = decode_news(data)
+        if isinstance(news, Trained):
+            self._states[call.slot] = call.state
+            return msgspec.structs.replace(news, slot=call.slot)
+        return news
+
+
+def _without_slot(command: Train | Judge) -> Train | Judge:
+    """Return a command for a worker that is given the state itself."""
+    source = command.source
+    if source is None or not source.slot:
+        return command
+    return msgspec.structs.replace(command, source=Source(source.key))

@@ -1,0 +1,304 @@
+"""The Ray pool: actors on the nodes of a cluster, each near the partitions that its node holds.
+
+Nodes may come and go. Each gets as many workers as it has room for, and its share of the partitions. Placement is
+computed again whenever the nodes change: what nobody holds any more is brought from the dataset's files, and what
+another node has taken over is given up.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import msgspec
+import ray
+from ray.exceptions import RayActorError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from hoptree.backends.member import Member, Tidings
+from hoptree.backends.placement import place, share
+from hoptree.backends.ray_actor import GROUPS, ActorSetUp, RayWorker
+from hoptree.backends.ray_cluster import RayCluster, RayNode
+from hoptree.backends.ray_member import RayMember
+from hoptree.backends.sending import send_off
+from hoptree.backends.shelf import Stored
+from hoptree.core.errors import RefusedError
+from hoptree.report.tables import size
+from hoptree.worker.messages import Hello, Hold, Holding, News, Refused
+
+if TYPE_CHECKING:
+    from hoptree.backends.ray_settings import Ray
+    from hoptree.data import Dataset
+    from hoptree.store.states import StateStore
+    from hoptree.trainers.base import Trainer
+
+_ROLL_CALL = 30.0  # seconds in which the first workers are to say that they can work, before anything is trained
+_FAREWELL = 5.0  # seconds in which workers may put things in order
+
+log = logging.getLogger("hoptree")
+
+
+@final
+class RayPool:
+    """Workers on a Ray cluster, and states in its object store, which the driver owns."""
+
+    def __init__(self, settings: Ray, trainer: Trainer, dataset: Dataset, states: StateStore) -> None:
+        self._settings = settings
+        self._trainer = trainer
+        self._dataset = dataset
+        self._states = states
+        pickled = send_off(trainer)
+        self._cluster = RayCluster(settings, trainer.threads)
+        self._worker = settings.resources_per_worker or self._usual_worker()
+        self._sign = f"driver-{secrets.token_hex(8)}"
+        self._session = self._sign[-4:]
+        self._spawned = 0
+        self._members: dict[str, RayMember] = {}
+        self._unfit: set[str] = set()  # nodes that cannot work with what they were given
+        self._held: dict[str, tuple[int, ...]] = {}  # by node: what its workers have, or were told to have
+        self._giving_up: set[str] = set()  # nodes whose workers know that they hold less, but have not let go yet
+        self._references: dict[str, Any] = {}
+        self._early: list[tuple[Member, News | None]] = []  # news from before everybody has said hello
+        self._silent: set[str] = set()
+        self._deadline = 0.0
+        self._rung: deque[str] = deque()
+        self._doorbell, self._button = socket.socketpair()
+        self._doorbell.setblocking(False)
+        self._button.setblocking(False)
+        try:
+            self._check(self._nodes())
+            self._states.folder.mkdir(parents=True, exist_ok=True)
+            (self._states.folder / self._sign).touch()
+            self._pickled: Any = ray.put(pickled)
+            options = {name: amount for name, amount in self._worker.items() if name not in ("CPU", "GPU")}
+            remote: Any = ray.remote  # its types know no concurrency groups
+            self._actor = remote(
+                num_cpus=self._worker.get("CPU", 0),
+                num_gpus=self._worker.get("GPU", 0),
+                resources=options or None,
+                max_restarts=0,
+                concurrency_groups=GROUPS,
+            )(RayWorker)
+        except BaseException:
+            self._leave()
+            raise
+
+    # --- workers ----------------------------------------------------------------------------------------
+
+    def recruit(self, members: Mapping[str, Member]) -> Sequence[Member]:
+        """Start workers where there is room, and see to it that their nodes hold the right partitions."""
+        self._members = {name: member for name, member in self._members.items() if name in members}
+        nodes = self._nodes()
+        alive = {node.id for node in nodes}
+        self._held = {node: held for node, held in self._held.items() if node in alive}
+        wanted = share(self._settings.workers, {node.id: node.room(self._worker) for node in nodes})
+        wanted = {node: count for node, count in wanted.items() if count}
+        if not wanted:
+            return []
+        known = {node: frozenset(held) for node, held in self._held.items()}
+        target = place(self._dataset.partitions, wanted, self._settings.replicas, known)
+        here = Counter(member.node for member in self._members.values())
+        self._hold(target)
+        fresh = [self._spawn(node) for node, count in wanted.items() for _ in range(count - here[node])]
+        if fresh and not self._deadline:
+            self._deadline = time.monotonic() + _ROLL_CALL
+            self._silent = {member.name for member in fresh}
+        return fresh
+
+    def sources(self) -> Sequence[Any]:
+        """Return the doorbell that Ray's threads ring."""
+        return [self._doorbell]
+
+    def news(self, ready: Sequence[Any]) -> Tidings:
+        """Return what finished calls have brought."""
+        found: list[tuple[Member, News | None]] = []
+        if self._doorbell in ready:
+            with suppress(BlockingIOError):
+                while self._doorbell.recv(4096):  # what comes after this rings again
+                    pass
+            while self._rung:
+                member = self._members.get(self._rung.popleft())
+                if member is not None:
+                    found += [(member, news) for news in member.news()]
+        return self._roll_call(found)
+
+    def close(self, members: Sequence[Member], *, at_once: bool, failed: bool) -> None:
+        """End all actors, let all references go, and leave the cluster as it was."""
+        actors = [member for member in members if isinstance(member, RayMember)]
+        try:
+            self._part(actors, at_once)
+        finally:
+            self._members.clear()
+            self._leave()
+
+    # --- states -----------------------------------------------------------------------------------------
+
+    def left(self) -> dict[str, str]:
+        """Return nothing: states in the object store end with the driver that owned them."""
+        return {}
+
+    def write(self, stored: Stored) -> None:
+        """Have a state written to the store by a worker that has it near, else by another, else by ourselves."""
+        reference = self._references[stored.slot]
+        members = list(self._members.values())
+        members.sort(key=lambda member: member.name != stored.owner)
+        for member in members[:2]:
+            with suppress(RayActorError):
+                ray.get(member.actor.save.remote(stored.key, reference))
+                return
+        arrays, meta = ray.get(reference)
+        self._states.put(stored.key, arrays, meta)
+
+    def free(self, stored: Stored) -> None:
+        """Let a reference go; the object store frees its memory when the last one is gone."""
+        self._references.pop(stored.slot, None)
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    def _usual_worker(self) -> dict[str, float]:
+        """Return what a worker takes by default: a GPU if the cluster has any, and the trainer's threads."""
+        threads = float(self._trainer.threads)
+        has_gpu = any(node.resources.get("GPU") for node in self._cluster.nodes())
+        return {"GPU": 1.0, "CPU": threads} if has_gpu else {"CPU": threads}
+
+    def _nodes(self) -> list[RayNode]:
+        return [node for node in self._cluster.nodes() if node.id not in self._unfit]
+
+    def _check(self, nodes: Sequence[RayNode]) -> None:
+        """Refuse what the cluster can never satisfy, and say what is missing."""
+        room = {node.id: node.room(self._worker) for node in nodes}
+        has = "; ".join(str(node) for node in nodes)
+        takes = ", ".join(f"{amount:g} {name}" for name, amount in self._worker.items())
+        total, asked = sum(room.values()), self._settings.workers
+        if not self._settings.autoscale and (not total or (asked is not None and asked > total)):
+            raise RefusedError(
+                f"workers: {asked or 1} asked for, each with {takes}, but the cluster has room for {total}: {has}; "
+                "ask for fewer, add nodes, or let resources_per_worker be less"
+            )
+        holders = sum(count > 0 for count in share(asked, room).values())
+        if not self._settings.autoscale and self._settings.replicas > holders:
+            raise RefusedError(
+                f"replicas: {self._settings.replicas} on {holders} nodes with workers; expected at most one on each"
+            )
+
+    def _spawn(self, node: str) -> RayMember:
+        name = f"{self._session}-{node[:6]}-{self._spawned}"
+        self._spawned += 1
+        actor = self._actor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote()
+        member = RayMember(name, node, actor, self._references, self._rings, echo=self._cluster.quiet)
+        setup = ActorSetUp(
+            node=node,
+            threads=self._trainer.threads,
+            paths=[path for path in sys.path if path],
+            folder=str(Path.cwd()),
+            dataset=str(self._dataset.path),
+            fingerprint=self._dataset.fingerprint,
+            copy=self._copies(node),
+            partitions=self._held[node],
+            states=str(self._states.folder.absolute()),
+            sign=self._sign,
+        )
+        member.begin(msgspec.msgpack.encode(setup), self._pickled)
+        self._members[name] = member
+        return member
+
+    def _copies(self, node: str) -> bool:
+        if self._settings.copy is not None:
+            return self._settings.copy
+        ours = {self._cluster.address.rpartition(":")[0], ray.util.get_node_ip_address(), "127.0.0.1"}
+        return all(known.address not in ours for known in self._cluster.nodes() if known.id == node)
+
+    def _hold(self, target: Mapping[str, tuple[int, ...]]) -> None:
+        """Tell nodes to hold what they lack at once, and to give up the rest when others have it for certain."""
+        settled = set(target) <= {member.node for member in self._members.values()} and all(
+            member.ready and set(target[member.node]) <= set(member.partitions)
+            for member in self._members.values()
+            if member.node in target
+        )
+        for node in self._giving_up:  # by now nothing is on its way there that needs what it gives up
+            self._tell(node, Hold(self._held[node]))
+        self._giving_up.clear()
+        for node, partitions in target.items():
+            before = set(self._held.get(node, ()))
+            after = set(partitions) if settled else before | set(partitions)
+            if after == before:
+                continue
+            self._held[node] = tuple(sorted(after))
+            log.info("node %s holds partitions %s, %s", node[:6], self._held[node], size(self._bytes(node)))
+            if after - before:
+                self._tell(node, Hold(self._held[node]))
+            else:
+                self._giving_up.add(node)
+                mine = [member for member in self._members.values() if member.node == node]
+                self._early += [(member, Holding(self._held[node])) for member in mine]
+                self._rings("")
+
+    def _tell(self, node: str, command: Hold) -> None:
+        for member in self._members.values():
+            if member.node == node:
+                member.send(command)
+
+    def _bytes(self, node: str) -> int:
+        return sum(self._dataset.manifest.train[partition].bytes for partition in self._held[node])
+
+    def _rings(self, name: str) -> None:
+        self._rung.append(name)
+        with suppress(BlockingIOError, OSError):  # full of rings that nobody has heard yet, or closed
+            self._button.send(b"!")
+
+    def _roll_call(self, found: list[tuple[Member, News | None]]) -> Tidings:
+        """Hold the first news back until everybody has said hello: who cannot work is refused before training."""
+        later: list[tuple[Member, News | None]] = []
+        for member, news in found:
+            if isinstance(member, RayMember) and news is None and member.creation_error and not self._passed:
+                raise RefusedError(
+                    f"node {member.node[:6]}: a worker cannot start there; Hoptree and what the trainer needs must "
+                    f"be installed on every node, or named in ht.Ray(runtime_env=…):\n{member.creation_error}"
+                )
+            if isinstance(news, Hello | Refused) or news is None:
+                self._silent.discard(member.name)
+            if isinstance(news, Refused) and isinstance(member, RayMember) and self._passed:
+                log.warning("not used: %s", news.reason)
+                self._unfit.add(member.node)
+                member.kill()
+                continue
+            later.append((member, news))
+        self._early += later
+        if not self._passed:
+            return []
+        early, self._early = self._early, []
+        return early
+
+    @property
+    def _passed(self) -> bool:
+        return not self._silent or time.monotonic() > self._deadline
+
+    def _part(self, actors: Sequence[RayMember], at_once: bool) -> None:
+        if not at_once:
+            farewells = {member.actor.leave.remote(): member for member in actors}
+            done, _ = (
+                ray.wait(list(farewells), num_returns=len(farewells), timeout=_FAREWELL) if farewells else ([], [])
+            )
+            for reference in done:
+                with suppress(RayError):
+                    farewells[reference].tell(ray.get(reference))
+        for member in actors:
+            member.kill()
+
+    def _leave(self) -> None:
+        self._references.clear()
+        self._pickled = None
+        with suppress(OSError):
+            os.unlink(self._states.folder / self._sign)
+        self._doorbell.close()
+        self._button.close()
+        self._cluster.close()

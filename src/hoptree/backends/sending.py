@@ -1,0 +1,25 @@
+"""A trainer on its way to workers: pickled once, over private channels only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hoptree.core.errors import RefusedError
+
+if TYPE_CHECKING:
+    from hoptree.trainers.base import Trainer
+
+
+def send_off(trainer: Trainer) -> bytes:
+    """Return a trainer as it is sent to workers; refuse one that holds what cannot be."""
+    import cloudpickle
+
+    try:
+        data: bytes = cloudpickle.dumps(trainer)
+    except Exception as error:
+        raise RefusedError(
+            f"trainer: it cannot be sent to a worker ({type(error).__name__}: {error}); its functions may use "
+            "modules, constants and arrays, but no open files, locks, connections or generators: make those inside "
+            "the function"
+        ) from error
+    return data

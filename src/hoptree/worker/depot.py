@@ -1,0 +1,145 @@
+"""The depot: the partitions that a node holds, on a disk of its own, shared by its workers.
+
+A node copies its partitions once from the dataset's folder, never the whole dataset. Every worker of the node has
+the depot locked for sharing while it lives; the last one to leave removes it, and what a killed one left behind is
+removed by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, final
+
+from hoptree.data.errors import DataError
+from hoptree.data.manifest import DataFile, Manifest, checksum, read_manifest
+
+if TYPE_CHECKING:
+    from hoptree.data import Dataset
+
+_LOCK = "lock"
+
+
+@final
+class Depot:
+    """The data of one node; without ``copy`` the dataset's own files are used, and only the partitions differ."""
+
+    def __init__(self, source: str, fingerprint: str, node: str, *, copy: bool) -> None:
+        self._source = Path(source)
+        self._manifest = _read(self._source, fingerprint)
+        self._copies = copy
+        self._lock = -1
+        self.partitions: tuple[int, ...] = ()
+        if copy:
+            home = _home()
+            _remove_abandoned(home)
+            self.folder = home / f"{fingerprint[:16]}-{node[:16]}"
+            self._lock = _share(self.folder)
+        else:
+            self.folder = self._source
+
+    @property
+    def bytes(self) -> int:
+        """How much of the data it holds, without validation data."""
+        return sum(self._manifest.train[partition].bytes for partition in self.partitions)
+
+    def dataset(self) -> Dataset:
+        """Return the dataset as it is here: only the partitions that are held can be read."""
+        from hoptree.data import Dataset
+
+        return Dataset(self.folder, self._manifest)
+
+    def hold(self, partitions: Iterable[int]) -> None:
+        """Have these partitions, and the validation data; what is here and not among them goes."""
+        wanted = tuple(sorted(partitions))
+        if self._copies:
+            files = [self._manifest.train[partition] for partition in wanted]
+            for file in [*files, self._manifest.valid] if self._manifest.valid is not None else files:
+                self._bring(file)
+            for gone in set(self.partitions) - set(wanted):
+                (self.folder / self._manifest.train[gone].name).unlink(missing_ok=True)
+        self.partitions = wanted
+
+    def close(self) -> None:
+        """Leave; the last worker of the node takes the depot with it."""
+        if self._lock >= 0:
+            _remove_if_last(self.folder, self._lock)
+            os.close(self._lock)
+            self._lock = -1
+
+    def _bring(self, file: DataFile) -> None:
+        """Copy a file once, whichever worker of the node comes first; a copy is compared with its checksum."""
+        target = self.folder / file.name
+        with _alone(self.folder / f"{file.name}.lock"):
+            if target.exists():
+                return
+            aside = target.with_suffix(".partial")
+            shutil.copyfile(self._source / file.name, aside)
+            if checksum(aside) != file.checksum:
+                raise DataError(
+                    f"{self._source / file.name}: its bytes do not fit the manifest's checksum; build it again"
+                )
+            aside.replace(target)
+
+
+def _read(source: Path, fingerprint: str) -> Manifest:
+    try:
+        manifest = read_manifest(source)
+    except (OSError, DataError) as error:
+        raise DataError(
+            f"data: {source} is not there for this node ({error}); build the dataset in a folder that all nodes "
+            "see under one name, for example Dataset.from_arrays(…, to='/shared/digits')"
+        ) from None
+    if manifest.fingerprint != fingerprint:
+        raise DataError(
+            f"data: {source} holds another dataset on this node ({manifest.fingerprint}, expected {fingerprint}); "
+            "use a folder that all nodes share"
+        )
+    return manifest
+
+
+def _home() -> Path:
+    return Path(gettempdir()) / f"hoptree-depots-{os.getuid()}"
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _share(folder: Path) -> int:
+    """Lock a depot for as long as we live; one that is removed between opening and locking is made again."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if os.fstat(lock).st_nlink:
+                return lock
+            os.close(lock)
+
+
+def _remove_if_last(folder: Path, lock: int) -> None:
+    with suppress(OSError):  # somebody else is still here
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_abandoned(home: Path) -> None:
+    for folder in home.iterdir() if home.is_dir() else ():
+        with suppress(OSError):
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                _remove_if_last(folder, lock)
+            finally:
+                os.close(lock)
