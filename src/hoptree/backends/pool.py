@@ -377,17 +377,18 @@ class PoolBackend:
         if member.queue and member.asked_where:
             reason = f"it ran for more than {self._limit():.0f} s and was taken for hung\n{member.stack}".rstrip()
             events.append(UnitFailed(member.queue[0], member.name, reason, "user"))
-        elif member.queue and fault is not None:
+        elif member.queue:
             if not death.known and self._deadly(self._runs[member.queue[0]]):
                 fault = "user"
-            events.append(UnitFailed(member.queue[0], member.name, f"the worker {death.how}", fault))
+            if fault is not None:
+                events.append(UnitFailed(member.queue[0], member.name, f"the worker {death.how}", fault))
         for run in member.queue:
             self._runs.pop(run, None)
         if member.ready:
             events.append(WorkerLost(member.name))
         elif member.rehearsing:
             self._rehearsal = None  # it took the worker down with it: that is found out trial by trial
-        elif fault is not None:
+        elif fault is not None or not death.known:
             self._stillborn += 1
             if self._stillborn >= _CRASHES:
                 raise HoptreeError(f"workers: {_CRASHES} in a row {death.how} before they were ready")

@@ -127,15 +127,12 @@ class RayMember(Member):
 
     def bury(self) -> Death:
         """Return how it ended; a machine that went away is nobody's fault."""
-        error = self._error
-        text = str(error)
-        if isinstance(error, ActorUnschedulableError) or ("node" in text.lower() and "died" in text.lower()):
-            alive = any(node["NodeID"] == self.node and node["Alive"] for node in ray.nodes())
-            if not alive or "its node has died" in text or isinstance(error, ActorUnschedulableError):
-                return Death("was on a node that is gone", None)
-        if "memory" in text.lower() and "killed" in text.lower() and "monitor" in text.lower():
+        text = str(self._error)
+        if isinstance(self._error, ActorUnschedulableError) or "its node has died" in text:
+            return Death("was on a node that is gone", None)
+        if "memory monitor" in text.lower() or "out-of-memory" in text.lower():
             return Death("ran out of memory and was ended by Ray", "user")
-        return Death("died unexpectedly", "system", known=False)
+        return Death("died unexpectedly", None, known=False)  # its code or its machine: Ray does not tell
 
     @property
     def creation_error(self) -> str:

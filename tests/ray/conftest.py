@@ -1,0 +1,75 @@
+"""A real Ray cluster of several nodes on this machine, with its door closed, started once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import hoptree as ht
+
+
+class Nodes:
+    """The cluster of a test: a head that trains nothing, and nodes that come and go."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+        self.here: list[Any] = []
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    def add(self, count: int = 1, cpus: int = 1) -> None:
+        for _ in range(count):
+            self.here.append(self._cluster.add_node(num_cpus=cpus, object_store_memory=100 * 1024**2))
+
+    def remove(self, index: int = 0) -> None:
+        """Kill a node: its processes end with signal 9, and nobody is told."""
+        self._cluster.remove_node(self.here.pop(index), allow_graceful=False)
+
+    def clear(self) -> None:
+        while self.here:
+            self.remove()
+        self._cluster.wait_for_nodes()
+
+    def where(self, **settings: Any) -> ht.Ray:
+        return ht.Ray(address=self.address, **settings)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    os.environ["RAY_AUTH_MODE"] = "token"
+    import ray
+    from ray.cluster_utils import Cluster
+
+    system = {"health_check_period_ms": 500, "health_check_failure_threshold": 4, "health_check_timeout_ms": 2000}
+    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": system}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+    del os.environ["RAY_AUTH_MODE"]
+
+
+@pytest.fixture
+def nodes(cluster: Any) -> Iterator[Nodes]:
+    found = Nodes(cluster)
+    yield found
+    found.clear()
+
+
+@pytest.fixture
+def look(cluster: Any) -> Iterator[Callable[[], Any]]:
+    """Look into the cluster from outside, as another job: what actors are alive, and where."""
+    import ray
+    from ray._private.state import actors
+
+    def alive() -> list[dict[str, Any]]:
+        return [actor for actor in actors().values() if actor["State"] != "DEAD"]
+
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    yield alive
+    ray.shutdown()

@@ -1,0 +1,181 @@
+"""Studies on a real Ray cluster of several nodes: the same bits as on one machine, whatever happens to the nodes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hoptree as ht
+from hoptree.core.events import WorkerJoined
+from hoptree.record import Record
+from hoptree.spec import StudySpec
+from hoptree.store import Store
+from tests.ray.conftest import Nodes
+from tests.system.plain import Plain, dataset, study
+from tests.system.processes import units_done_twice
+from tests.system.sabotage import Sabotage
+
+
+class Slow(Plain):
+    """Takes its time: the bits are those of ``Plain``."""
+
+    def __init__(self, nap: float, size: int = 16) -> None:
+        super().__init__(size)
+        self.nap = nap
+
+    def train(self, model: Any, data: Any, unit: Any) -> None:
+        time.sleep(self.nap)
+        super().train(model, data, unit)
+
+
+def some_study(folder: Path, happens: dict[int, Callable[[], None]] | None = None, **options: Any) -> ht.Study:
+    folder.mkdir(exist_ok=True)
+    search = Sabotage(ht.Grid(epochs=3), happens or {})
+    space = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[1], gamma=0.5))}
+    settings = {"data": dataset(folder, partitions=4), "search": search, "space": space, **options}
+    return study(folder, **settings)
+
+
+def prints(results: ht.Results) -> list[str]:
+    assert [trial.state for trial in results.trials] == ["complete"] * len(results.trials)
+    return [trial.fingerprint for trial in results.trials]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return prints(some_study(tmp_path_factory.mktemp("local") / "s").run(workers=1))
+
+
+def joined(folder: Path) -> list[WorkerJoined]:
+    with Store(folder / "store", create=False) as store:
+        known = store.catalog.find("plain")
+        assert known is not None
+        record = Record(StudySpec.read(known.spec).settings)
+        events = [event for event, _ in record.replay(store.journal.read("plain"))]
+    return [event for event in events if isinstance(event, WorkerJoined)]
+
+
+def test_bits_do_not_depend_on_nodes_and_each_holds_its_share(
+    tmp_path: Path, nodes: Nodes, expected: list[str]
+) -> None:
+    nodes.add(2)
+    results = some_study(tmp_path / "s").run(backend=nodes.where())
+    assert prints(results) == expected
+    held = [event.partitions for event in joined(tmp_path / "s")]
+    assert sorted(map(len, held)) == [2, 2]
+    assert sorted(sum(held, ())) == [0, 1, 2, 3]
+    assert units_done_twice(tmp_path / "s" / "store", "plain") == 0
+    assert prints(some_study(tmp_path / "s").run(backend=nodes.where())) == expected  # nothing left to train
+
+
+def test_nodes_of_different_size_are_all_used(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
+    nodes.add(1, cpus=1)
+    nodes.add(1, cpus=3)
+    assert prints(some_study(tmp_path / "s").run(backend=nodes.where(copy=True))) == expected
+    held = sorted(len(event.partitions) for event in joined(tmp_path / "s"))
+    assert held == [1, 3, 3, 3]
+
+
+def test_a_node_that_is_removed_costs_no_result(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
+    nodes.add(3)
+    results = some_study(tmp_path / "s", {2: nodes.remove}, trainer=Slow(0.02)).run(backend=nodes.where(copy=True))
+    assert prints(results) == expected
+    assert units_done_twice(tmp_path / "s" / "store", "plain") == 0
+
+
+def test_a_node_that_comes_takes_its_share(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
+    nodes.add(1)
+    slow = some_study(tmp_path / "s", {1: nodes.add}, trainer=Slow(0.4))
+    assert prints(slow.run(backend=nodes.where())) == expected
+    assert len({event.worker for event in joined(tmp_path / "s")}) == 2
+    assert joined(tmp_path / "s")[0].partitions == (0, 1, 2, 3)
+    assert len(joined(tmp_path / "s")[-1].partitions) == 2
+
+
+def test_with_replicas_two_of_four_nodes_may_go(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
+    nodes.add(4)
+
+    def remove_two() -> None:
+        nodes.remove(0)
+        nodes.remove(0)
+
+    results = some_study(tmp_path / "s", {3: remove_two}, trainer=Slow(0.02)).run(backend=nodes.where(replicas=2))
+    assert prints(results) == expected
+    assert units_done_twice(tmp_path / "s" / "store", "plain") == 0
+    assert sum(len(event.partitions) for event in joined(tmp_path / "s")[:4]) == 8
+
+
+def test_an_actor_that_is_killed_costs_no_result(
+    tmp_path: Path, nodes: Nodes, expected: list[str], look: Callable[[], Any]
+) -> None:
+    nodes.add(2)
+
+    def kill() -> None:
+        os.kill(look()[0]["Pid"], 9)
+
+    results = some_study(tmp_path / "s", {2: kill, 4: kill}, trainer=Slow(0.02)).run(backend="ray")
+    assert prints(results) == expected
+    assert units_done_twice(tmp_path / "s" / "store", "plain") == 0
+
+
+def test_states_that_go_with_their_node_are_trained_again(tmp_path: Path, nodes: Nodes) -> None:
+    nodes.add(3)
+    large = {"trainer": Slow(0.02, size=60_000)}  # too large to be passed on in messages: they lie on their node
+    expected = prints(some_study(tmp_path / "l", **large).run(workers=1))
+    results = some_study(tmp_path / "s", {2: nodes.remove, 5: nodes.remove}, **large).run(backend=nodes.where())
+    assert prints(results) == expected
+    assert units_done_twice(tmp_path / "s" / "store", "plain") == 0
+
+
+@pytest.mark.parametrize(
+    ("act", "reasons"),
+    [
+        ("raise", ["ValueError: lone \\ud800 surrogate", "in misbehave"]),
+        ("exit", ["the worker died unexpectedly"]),
+        ("hang", ["more than 3 s", "in spin_for_ever"]),
+    ],
+)
+def test_user_code_that_fails_ends_its_trial_only(
+    tmp_path: Path, nodes: Nodes, act: str, reasons: list[str]
+) -> None:
+    nodes.add(2)
+    results = study(tmp_path, "fine", act).run(backend=nodes.where(), unit_limit=3.0)
+    assert [trial.state for trial in results.trials] == ["complete", "failed"]
+    for reason in reasons:
+        assert reason in results.trials[1].error
+
+
+def test_nothing_is_left_in_the_cluster(tmp_path: Path, nodes: Nodes, look: Callable[[], Any]) -> None:
+    import gc
+
+    from ray._private.worker import global_worker
+
+    nodes.add(2)
+    some_study(tmp_path / "s", trainer=Plain(60_000)).run(backend="ray")
+    gc.collect()
+    assert look() == []
+    assert global_worker.core_worker.get_all_reference_counts() == {}
+    assert not any(path.name.startswith("driver-") for path in (tmp_path / "s" / "store").rglob("*"))
+
+
+def test_what_workers_print_is_heard(
+    tmp_path: Path, nodes: Nodes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes.add(1)
+    study(tmp_path, trainer=Talkative()).run(backend=nodes.where())
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("unit")]
+    assert said == [f"unit {number}" for number in range(4)]
+
+
+class Talkative(Plain):
+    fingerprint = "talkative"
+
+    def train(self, model: Any, data: Any, unit: Any) -> None:
+        if unit.partitions > 1:
+            print(f"unit {unit.unit}")
+        super().train(model, data, unit)

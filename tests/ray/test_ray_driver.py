@@ -1,0 +1,78 @@
+"""Drivers on a Ray cluster as programs of their own: killed, resumed, interrupted, and clusters that we start."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ray.conftest import Nodes
+from tests.system.processes import units_done_twice
+
+ROOT = Path(__file__).parents[2]
+
+
+def program(folder: Path, backend: str, workers: int = 2, **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(ROOT / "tests" / "ray" / "driver.py"), str(folder), backend, str(workers)]
+    paths = f"{ROOT / 'src'}:{ROOT}"
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=folder, env={**os.environ, "PYTHONPATH": paths, **environment}
+    )
+
+
+def outcome(process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, out
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    found = outcome(program(tmp_path_factory.mktemp("local"), "local", 1))["fingerprints"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_a_cluster_is_started_and_stopped(tmp_path: Path, expected: list[str]) -> None:
+    found = outcome(program(tmp_path, "ray", 2, RAY_AUTH_MODE="disabled"))
+    assert found["fingerprints"] == expected
+    assert found["mode"] == "token"  # while it ran
+    assert found["left"] is False
+    assert "token" not in found["after"]
+
+
+def test_a_driver_that_is_killed_is_resumed(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
+    nodes.add(2)
+    here = {"RAY_ADDRESS": nodes.address}
+    process = program(tmp_path, "ray", 2, **here)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "report 4" in line:
+            process.send_signal(signal.SIGKILL)
+            break
+    process.communicate(timeout=120)
+    found = outcome(program(tmp_path, "ray", 2, **here))
+    assert found["fingerprints"] == expected
+    assert 0 < found["trained"] < 9
+    assert units_done_twice(tmp_path / "store", "plain") == 0
+
+
+def test_an_interrupt_saves_what_runs(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
+    nodes.add(2)
+    here = {"RAY_ADDRESS": nodes.address}
+    process = program(tmp_path, "ray", 2, **here)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "report 4" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    process.communicate(timeout=120)
+    assert outcome(program(tmp_path, "local", 1))["fingerprints"] == expected  # on another backend, too
+    assert units_done_twice(tmp_path / "store", "plain") == 0
