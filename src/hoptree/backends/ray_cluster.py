@@ -77,11 +77,11 @@ class RayCluster:
         if self._joined or self._started:
             ray.shutdown()
             self._joined = self._started = False
-        _set_authentication(self._mode)
+        set_authentication(self._mode)
 
     def _start(self, settings: Ray, threads: int) -> None:
         """Start a cluster on this machine that asks everyone for a token: Ray may listen on the network."""
-        _set_authentication("token")
+        set_authentication("token")
         cores = max(os.cpu_count() or 1, (settings.workers or 1) * threads)
         self._started = True
         _init(settings, address="local", num_cpus=cores, include_dashboard=settings.dashboard)
@@ -143,7 +143,7 @@ def _has_authentication() -> bool:
     return bool(module.get_authentication_mode() == module.AuthenticationMode.TOKEN)
 
 
-def _set_authentication(mode: str | None) -> None:
+def set_authentication(mode: str | None) -> None:
     """Set how processes of a cluster know each other; Ray reads the variable once, when it is imported."""
     from ray import _raylet
 

@@ -1,4 +1,4 @@
-"""Studies on a real Ray cluster of several nodes: the same bits as on one machine, whatever happens to the nodes."""
+"""Studies on a real Ray cluster of several nodes: the same bits as on one machine, whatever happens there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hoptree.core.events import WorkerJoined
 from hoptree.record import Record
 from hoptree.spec import StudySpec
 from hoptree.store import Store
-from tests.ray.conftest import Nodes
+from tests.clusters.conftest import Nodes
 from tests.system.plain import Plain, dataset, study
 from tests.system.processes import units_done_twice
 from tests.system.sabotage import Sabotage
@@ -163,9 +163,7 @@ def test_nothing_is_left_in_the_cluster(tmp_path: Path, nodes: Nodes, look: Call
     assert not any(path.name.startswith("driver-") for path in (tmp_path / "s" / "store").rglob("*"))
 
 
-def test_what_workers_print_is_heard(
-    tmp_path: Path, nodes: Nodes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_workers_print_is_heard(tmp_path: Path, nodes: Nodes, capsys: pytest.CaptureFixture[str]) -> None:
     nodes.add(1)
     study(tmp_path, trainer=Talkative()).run(backend=nodes.where())
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("unit")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,6 +30,13 @@ class Nodes:
         """Kill a node: its processes end with signal 9, and nobody is told."""
         self._cluster.remove_node(self.here.pop(index), allow_graceful=False)
 
+    def wait_for(self, count: int) -> None:
+        """Wait until so many nodes are alive, the head among them."""
+        end = time.monotonic() + 60
+        while sum(node["Alive"] for node in self._cluster.global_state.node_table()) != count:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
     def clear(self) -> None:
         while self.here:
             self.remove()
@@ -41,17 +48,19 @@ class Nodes:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    os.environ["RAY_AUTH_MODE"] = "token"
     import ray
     from ray.cluster_utils import Cluster
 
+    from hoptree.backends.ray_cluster import set_authentication
+
+    set_authentication("token")
     system = {"health_check_period_ms": 500, "health_check_failure_threshold": 4, "health_check_timeout_ms": 2000}
     head = {"num_cpus": 0, "include_dashboard": False, "_system_config": system}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster
     ray.shutdown()
     cluster.shutdown()
-    del os.environ["RAY_AUTH_MODE"]
+    set_authentication(None)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import hoptree as ht
-from tests.ray.test_ray import Slow
+from tests.clusters.test_ray import Slow
 from tests.system.plain import dataset, study
 from tests.system.sabotage import Sabotage
 

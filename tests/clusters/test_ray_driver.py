@@ -12,17 +12,21 @@ from typing import Any
 
 import pytest
 
-from tests.ray.conftest import Nodes
+from tests.clusters.conftest import Nodes
 from tests.system.processes import units_done_twice
 
 ROOT = Path(__file__).parents[2]
 
 
 def program(folder: Path, backend: str, workers: int = 2, **environment: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(ROOT / "tests" / "ray" / "driver.py"), str(folder), backend, str(workers)]
+    command = [sys.executable, str(ROOT / "tests" / "clusters" / "driver.py"), str(folder), backend, str(workers)]
     paths = f"{ROOT / 'src'}:{ROOT}"
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=folder, env={**os.environ, "PYTHONPATH": paths, **environment}
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths, **environment},
     )
 
 

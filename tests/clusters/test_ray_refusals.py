@@ -1,0 +1,154 @@
+"""What no cluster can do is refused before anything is trained, and says how to mend it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hoptree as ht
+from hoptree.store import Store
+from tests.clusters.conftest import Nodes
+from tests.system.plain import dataset, study
+
+
+def test_no_cluster_at_the_address(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(ht.RefusedError, match=f"no Ray cluster at {address}.*ray start --head"):
+        study(tmp_path).run(backend=ht.Ray(address=address))
+    with pytest.raises(ht.RefusedError, match="'there'; expected HOST:PORT"):
+        study(tmp_path).run(backend=ht.Ray(address="there"))
+    assert nothing_was_trained(tmp_path)
+
+
+IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
+    ({"workers": 3}, "workers: 3 asked for, each with 1 CPU, but the cluster has room for 2"),
+    ({"resources_per_worker": {"GPU": 1}}, "1 asked for, each with 1 GPU, but the cluster has room for 0"),
+    ({"resources_per_worker": {"CPU": 2}}, "each with 2 CPU, but the cluster has room for 0"),
+    ({"replicas": 3}, "replicas: 3 on 2 nodes with workers"),
+    ({"workers": 1, "replicas": 2}, "replicas: 2 on 1 nodes with workers"),
+]
+
+
+def test_what_the_cluster_can_never_satisfy(tmp_path: Path, nodes: Nodes) -> None:
+    nodes.add(2)
+    for settings, message in IMPOSSIBLE:
+        with pytest.raises(ht.RefusedError, match=message):
+            study(tmp_path).run(backend=nodes.where(**settings))
+    assert nothing_was_trained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"workers": 0}, "workers: 0; expected at least 1"),
+        ({"replicas": 0}, "replicas: 0; expected at least 1"),
+        ({"resources_per_worker": {"CPU": 0}}, "CPU is 0; expected a number above 0"),
+        ({"autoscale": True}, "autoscale=True: give workers="),
+    ],
+)
+def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ht.WorkloadError, match=message):
+        ht.Ray(**settings)
+
+
+def test_a_backend_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ht.WorkloadError, match="backend: 'rya'; expected 'local', 'ray' or ht.Ray"):
+        study(tmp_path).run(backend="rya")
+    with pytest.raises(ht.WorkloadError, match="workers: 2, but ht.Ray"):
+        study(tmp_path).run(workers=2, backend=ht.Ray(workers=1))
+
+
+def test_a_cluster_of_another_version(tmp_path: Path, nodes: Nodes) -> None:
+    """The version that the cluster says it has is another one; Ray itself refuses that."""
+    from ray._private.ray_constants import KV_NAMESPACE_CLUSTER
+    from ray._raylet import GcsClient
+
+    client = GcsClient(address=nodes.address)
+    before = client.internal_kv_get(b"CLUSTER_METADATA", KV_NAMESPACE_CLUSTER)
+    another = json.dumps({**json.loads(before), "ray_version": "2.0.0"}).encode()
+    client.internal_kv_put(b"CLUSTER_METADATA", another, True, KV_NAMESPACE_CLUSTER)
+    try:
+        with pytest.raises(ht.RefusedError, match="runs other versions than this program"):
+            study(tmp_path).run(backend=nodes.where())
+    finally:
+        client.internal_kv_put(b"CLUSTER_METADATA", before, True, KV_NAMESPACE_CLUSTER)
+    assert nothing_was_trained(tmp_path)
+
+
+@pytest.fixture
+def without(nodes: Nodes) -> Iterator[Callable[[Path], None]]:
+    """Start a node that does not see a folder: for it another, empty one lies there."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(hidden: Path) -> None:
+        ray = Path(sys.executable).parent / "ray"
+        node = f"{ray} start --address={nodes.address} --num-cpus=1 --block"
+        script = f"mount -t tmpfs none {shlex.quote(str(hidden))} && exec {node}"
+        command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+        started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        nodes.wait_for(2)
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait()
+    nodes.wait_for(1)
+
+
+def test_a_store_that_workers_cannot_reach(tmp_path: Path, nodes: Nodes, without: Callable[[Path], None]) -> None:
+    (tmp_path / "store").mkdir()
+    without(tmp_path / "store")
+    with pytest.raises(ht.RefusedError, match=r"node .*: store: .*keep the store in a folder that all nodes see"):
+        study(tmp_path).run(backend=nodes.where())
+    assert nothing_was_trained(tmp_path)
+
+
+def test_data_that_only_the_driver_has(tmp_path: Path, nodes: Nodes, without: Callable[[Path], None]) -> None:
+    data = dataset(tmp_path)
+    without(tmp_path / "data")
+    with pytest.raises(ht.RefusedError, match=r"node .*: data: .*build the dataset in a folder that all nodes"):
+        study(tmp_path, data=data).run(backend=nodes.where())
+    assert nothing_was_trained(tmp_path)
+
+
+def test_a_module_that_a_node_does_not_have(tmp_path: Path, nodes: Nodes) -> None:
+    nodes.add(1)
+    with pytest.raises(ht.RefusedError, match="node .*: No module named 'nowhere'; install it there"):
+        study(tmp_path, trainer=Needy()).run(backend=nodes.where())
+    assert nothing_was_trained(tmp_path)
+
+
+class Needy(ht.Trainer):
+    """A trainer that cannot be loaded where a module is missing."""
+
+    fingerprint = "needy"
+
+    def __reduce__(self) -> Any:
+        return _load, ()
+
+    def build(self, values: Any, seed: int) -> Any: ...
+    def train(self, model: Any, data: Any, unit: Any) -> None: ...
+    def evaluate(self, model: Any, data: Any, values: Any) -> Any: ...
+    def dump(self, model: Any) -> Any: ...
+    def load(self, model: Any, state: Any) -> None: ...
+
+
+def _load() -> Any:
+    import nowhere  # type: ignore[import-not-found]
+
+    return nowhere
+
+
+def nothing_was_trained(folder: Path) -> bool:
+    with Store(folder / "store", create=False) as store:
+        return not store.journal.last("plain")
