@@ -20,6 +20,7 @@ from hoptree.desk import shown_trial
 from hoptree.record import Record
 from hoptree.report.traffic import Traffic
 from hoptree.results import Results, Savings, TrialResult
+from hoptree.search.naming import lasting_text
 from hoptree.search.protocol import Goal, Procedure, Search
 from hoptree.search.space import Space, describe
 from hoptree.solo import Soloist
@@ -95,6 +96,7 @@ class Study:
         self.keep = parse_size(keep)
         self.settings = Settings(data.partitions, order, retries=0)  # units are pure: what raised raises again
         self.searches()  # refuses what cannot be searched, before anything runs
+        lasting_text(search)  # and what could not be recognised when the study goes on
 
     def run(
         self,
@@ -293,7 +295,7 @@ class Study:
             trainer=self.trainer.fingerprint,
             data=self.data.fingerprint,
             space=describe(self.space),
-            search=repr(self.search),
+            search=lasting_text(self.search),
             goal=self.goal,
             seed=self.seed,
             share=self.share,

@@ -92,6 +92,7 @@ def agrees(url: str, results: ht.Results) -> None:
         detail = told(address, f"studies/{summary['study_id']}")
     assert detail["name"] == "digits"
     assert detail["directions"] == ["maximize"]
+    assert detail["objective_names"] == ["accuracy"]
     assert detail["has_intermediate_values"]
     assert [trial["number"] for trial in detail["trials"]] == [trial.number for trial in results.trials]
     states = {"complete": "Complete", "stopped": "Pruned", "failed": "Fail"}
