@@ -13,6 +13,7 @@ import msgspec
 from hoptree.backends.choice import Where, check_backend, make_pool, worker_count
 from hoptree.core.errors import WorkloadError
 from hoptree.desk import WISHED, Desk
+from hoptree.drive import Watch
 from hoptree.library import Library
 from hoptree.record import Record
 from hoptree.results import Results
@@ -35,13 +36,16 @@ def run(
     backend: Where = "local",
     accept_changes: bool = False,
     unit_limit: float | None = None,
+    mirror: str | None = None,
 ) -> list[Results]:
     """Train several studies at once, and return the results of each.
 
     What they have in common is trained once. They must have trainer, data, seed and store in common, and may
-    differ in space, search and goal. The savings are those of all of them together.
+    differ in space, search and goal. The savings are those of all of them together. ``mirror`` is the URL of an
+    Optuna storage that follows each of them, see ``Study.mirror``.
     """
-    return Group(studies).run(workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit)
+    group = Group(studies)
+    return group.run(workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit, mirror=mirror)
 
 
 @final
@@ -77,6 +81,7 @@ class Group:
         backend: Where = "local",
         accept_changes: bool,
         unit_limit: float | None,
+        mirror: str | None = None,
     ) -> list[Results]:
         """Train what is missing; see ``Study.run``."""
         trainer, data = self._first.trainer, self._first.data
@@ -93,6 +98,7 @@ class Group:
             desk = Desk(store, record, [(study.name, study.share) for study in self._studies], spec.root)
             library = Library(store, self.name, keep)
             session = Session(store, lease, record, self._tuners(spec.root), library, desk)
+            watches = self._mirrors(mirror, record, stack) if mirror is not None else []
             store.catalog.set_status(self.name, "running")
             try:
                 savings = session.run(
@@ -100,12 +106,22 @@ class Group:
                     goals=[study.goal.metric for study in self._studies],
                     seed=self._first.seed,
                     unit_limit=unit_limit,
+                    watches=watches,
                 )
             except Exception:
                 store.catalog.set_status(self.name, "failed" if record.engine.trials else "created")
                 raise
             store.catalog.set_status(self.name, "stopped" if record.engine.live else "finished")
             return [study.outcome(store, record, savings) for study in self._studies]
+
+    def _mirrors(self, url: str, record: Record, stack: ExitStack) -> list[Watch]:
+        """Have every study followed in an Optuna storage; a storage that cannot be opened is refused here."""
+        from hoptree.mirror import LiveMirror
+
+        return [
+            stack.enter_context(LiveMirror(study.open_mirror(url), record, study.name)).watch
+            for study in self._studies
+        ]
 
     def explain(self, workers: int | None) -> Forecast:
         """Return what training from the beginning would take; see ``Study.explain``."""

@@ -16,7 +16,7 @@ from hoptree.core.events import Event, StateLost, TrialAsked, TrialBranched, Tri
 from hoptree.core.lineage import history, segments
 from hoptree.core.schedules import Config, Scalar
 from hoptree.desk import Desk
-from hoptree.drive import Asks, drive
+from hoptree.drive import Asks, Watch, drive
 from hoptree.library import Library
 from hoptree.record import Record
 from hoptree.results import Savings
@@ -49,10 +49,12 @@ class Session:
         goals: list[str],
         seed: int,
         unit_limit: float | None,
+        watches: Sequence[Watch] = (),
     ) -> Savings:
         """Train what is missing, on a pool that is made if anything is.
 
-        An interrupt lets what runs end, and the study goes on another time.
+        An interrupt lets what runs end, and the study goes on another time. ``watches`` see every event after the
+        record has taken it in.
         """
         self._store.states.clean()
         owed = [*self._fold(), *self._desk.take()]
@@ -73,9 +75,9 @@ class Session:
                 alive=self._look_around,
             )
             first = [*self._reconcile(backend), *owed]
-            watches = [self._save, self._append, self.record.note]
+            own = [self._save, self._append, self.record.note]
             with suppress(DrainedError):
-                drive(engine, backend, self._tuner, watches, first, self._look_up)
+                drive(engine, backend, self._tuner, [*own, *watches], first, self._look_up)
         return self._savings()
 
     # --- going on ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from hoptree.desk import shown_trial
 from hoptree.record import Record
 from hoptree.report.traffic import Traffic
 from hoptree.results import Results, Savings, TrialResult
+from hoptree.search.naming import lasting_text
 from hoptree.search.protocol import Goal, Procedure, Search
 from hoptree.search.space import Space, describe
 from hoptree.solo import Soloist
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from hoptree.backends.choice import Where
     from hoptree.data import Dataset
     from hoptree.forecast import Forecast
+    from hoptree.mirror import OptunaMirror
     from hoptree.store import Store
     from hoptree.trainers.base import Trainer
 
@@ -93,6 +96,7 @@ class Study:
         self.keep = parse_size(keep)
         self.settings = Settings(data.partitions, order, retries=0)  # units are pure: what raised raises again
         self.searches()  # refuses what cannot be searched, before anything runs
+        lasting_text(search)  # and what could not be recognised when the study goes on
 
     def run(
         self,
@@ -101,6 +105,7 @@ class Study:
         backend: Where = "local",
         accept_changes: bool = False,
         unit_limit: float | None = None,
+        mirror: str | None = None,
     ) -> Results:
         """Train what is missing, and return what was found; a finished study trains nothing.
 
@@ -109,11 +114,15 @@ class Study:
 
         Code or data that differ from what the store holds under this name are refused, unless
         ``accept_changes``. ``unit_limit`` are the seconds after which a unit is taken for hung and its trial
-        fails (by default 20 times the longest so far, and 10 minutes).
+        fails (by default 20 times the longest so far, and 10 minutes). ``mirror`` is the URL of an
+        Optuna storage that follows the study while it runs, see ``mirror``.
         """
         from hoptree.group import Group
 
-        return Group([self]).run(workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit)[0]
+        group = Group([self])
+        return group.run(
+            workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit, mirror=mirror
+        )[0]
 
     def explain(self, workers: int | None = None) -> Forecast:
         """Return what the study would ask for, train and take from the beginning, before anything is spent.
@@ -130,6 +139,27 @@ class Study:
         with self.open_store(create=False) as store:
             record = self._recorded(store)
             return self.outcome(store, record, Savings.count(record.engine, units=0, bytes_hopped=0))
+
+    def mirror(self, url: str) -> None:
+        """Write what the store holds of this study to an Optuna storage, for optuna-dashboard.
+
+        ``url`` is a database's, for example ``sqlite:///optuna.db``. A study that is there already is brought up to
+        date; see ``hoptree.mirror`` for what becomes of states and values.
+        """
+        from hoptree.mirror import shown_trials
+
+        with self.open_store(create=False) as store:
+            trials = shown_trials(self._recorded(store), self.name)
+        with self.open_mirror(url) as mirror:
+            mirror.show(trials)
+
+    def open_mirror(self, url: str) -> OptunaMirror:
+        """Open, or begin, the mirror of this study in an Optuna storage."""
+        from hoptree.mirror import OptunaMirror
+
+        spec = self.spec
+        identity = digest(json.dumps(spec.space), spec.search, repr(spec.goal), spec.seed)
+        return OptunaMirror(url, self.name, identity, self.space, self.goal)
 
     def verify(self, trial: int | None = None) -> list[Verification]:
         """Train complete trials (or one) again, each alone in this process, and compare fingerprints."""
@@ -265,7 +295,7 @@ class Study:
             trainer=self.trainer.fingerprint,
             data=self.data.fingerprint,
             space=describe(self.space),
-            search=repr(self.search),
+            search=lasting_text(self.search),
             goal=self.goal,
             seed=self.seed,
             share=self.share,

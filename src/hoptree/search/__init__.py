@@ -9,13 +9,14 @@ from hoptree.search.optuna import Optuna
 from hoptree.search.pbt import PBT
 from hoptree.search.protocol import Branch, Decision, Extend, Goal, Procedure, Sampler, Search, Stop, Train
 from hoptree.search.random import Random
-from hoptree.search.sampling import make_sampler
+from hoptree.search.sampling import AnySampler, MakesSampler, make_sampler
 from hoptree.search.successive_halving import SuccessiveHalving
 from hoptree.search.tuner import Tuner
 
 __all__ = [
     "ASHA",
     "PBT",
+    "AnySampler",
     "Branch",
     "Decision",
     "Ended",
@@ -24,6 +25,7 @@ __all__ = [
     "Goal",
     "Hyperband",
     "Jobs",
+    "MakesSampler",
     "MedianStopping",
     "Optuna",
     "Procedure",

@@ -21,7 +21,7 @@ def describe(space: Space) -> dict[str, Any]:
     [['lr', 'log(0.0001, 0.1)'], ['optimizer', 'choice of 2']]
     """
     root = read(space)
-    names = [[node.path, _text(node)] for node in nodes(root) if node is not root]
+    names = [[node.path, node_text(node)] for node in nodes(root) if node is not root]
     where = [
         [node.path, name_of(condition), fingerprint(condition)]
         for node in nodes(root)
@@ -58,7 +58,8 @@ def _conditions(before: list[list[str]], after: list[list[str]]) -> list[str]:
     return lines
 
 
-def _text(node: Node) -> str:
+def node_text(node: Node) -> str:
+    """Return what stands at a node, without what is below it."""
     match node:
         case Given(_, value):
             return text(value)

@@ -1,8 +1,9 @@
 """Optuna's samplers behind our protocol: TPE, CMA-ES and Gaussian processes.
 
-A new Optuna study is made in memory for every config that is asked for. It holds one Optuna trial for each config
-so far, and its sampler is seeded by the seed and the number of the config. So config n follows from what has been
-told when it is asked for, and from nothing else: replaying the same asks and tells gives the same configs.
+An Optuna study in memory holds one Optuna trial for each config so far. Before a config is proposed, the trials of
+which more is known now are replaced (``optuna_past.py``), and the study gets a new sampler, seeded by the seed and
+the number of the config. So config n follows from what has been told when it is asked for, and from nothing else:
+replaying the same asks and tells gives the same configs.
 
 A config may be told several times, after more and more epochs, and it is never said that a loss is the last one.
 Losses after different numbers of epochs do not compare. So, as in BOHB, a model is made at one level: the deepest
@@ -20,7 +21,7 @@ epoch that enough configs have reached, as many as the sampler wants before it b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, final
@@ -29,7 +30,7 @@ from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import seed_of
 from hoptree.core.schedules import Config
 from hoptree.search import checks, optuna_methods
-from hoptree.search.fidelity import comparable
+from hoptree.search.fidelity import Comparison
 from hoptree.search.fresh import Drawn, Fresh
 from hoptree.search.optuna_methods import METHODS, quiet
 from hoptree.search.optuna_terms import asked, terms
@@ -38,7 +39,10 @@ from hoptree.search.reading import Space, read
 from hoptree.search.tree import Decisions, Parameter, Pick, decide, parameters
 
 if TYPE_CHECKING:
+    from optuna import Study
     from optuna.trial import FrozenTrial
+
+    from hoptree.search.optuna_past import Past
 
 _ATTEMPTS = 5
 
@@ -69,13 +73,16 @@ class OptunaSampler:
         self._seed = seed
         self._method = method
         self._given: list[tuple[Decisions, dict[str, Any]]] = []
-        self._told: dict[int, dict[int, float]] = {}
+        self._losses = Comparison(self._startup)
+        self._past: Past | None = None
+        self._study: Study | None = None
+        self._mean: float | None = None
 
     def ask(self) -> Config | None:
         """Return the next config."""
         drawn: Drawn | None = None
         notes: dict[str, Any] = {}
-        if len(self._told) >= self._startup:
+        if len(self._losses.told) >= self._startup:
             drawn, notes = self._propose()
         if drawn is None:
             drawn = self._fresh.draw(partial(self._points.of, len(self._given)))
@@ -88,51 +95,66 @@ class OptunaSampler:
         """Learn a loss; another one after the same epoch replaces it."""
         if not 0 <= config < len(self._given):
             raise WorkloadError(f"config: {config}; expected one of the {len(self._given)} that were asked for")
-        self._told.setdefault(config, {})[epoch] = loss
+        self._losses.tell(config, epoch, loss)
 
     def _propose(self) -> tuple[Drawn | None, dict[str, Any]]:
         """Return a config, and what Optuna noted on its trial: CMA-ES keeps its state there."""
-        import optuna
-
-        losses = comparable(self._told, self._startup)
-        worst = max(losses.values(), default=0.0)
-        seed = seed_of(self._seed, self._method, len(self._given))
+        number = len(self._given)
         with quiet():
-            study = optuna.create_study(sampler=optuna_methods.make(self._method, self._options, seed))
-            study.add_trials(self._trials(losses))
-        for _ in range(_ATTEMPTS):
-            with quiet():
-                trial = study.ask()
-                decisions = decide(self._root, partial(asked, trial))
-            drawn = self._fresh.accept(decisions)
-            if drawn is not None:
-                return drawn, study.get_trials(deepcopy=False)[trial.number].system_attrs
-            with quiet():
-                study.tell(trial, worst)  # so that it looks elsewhere
+            study, past = self._up_to_date()
+            study.sampler = optuna_methods.make(
+                self._method, self._options, seed_of(self._seed, self._method, number)
+            )
+            try:
+                for _ in range(_ATTEMPTS):
+                    trial = study.ask()
+                    drawn = self._fresh.accept(decide(self._root, partial(asked, trial)))
+                    if drawn is not None:
+                        return drawn, past.get_trial(trial.number).system_attrs
+                    study.tell(trial, self._losses.worst or 0.0)  # so that it looks elsewhere
+            finally:
+                past.forget(number)
         return None, {}
 
-    def _trials(self, comparable_losses: Mapping[int, float]) -> Iterator[FrozenTrial]:
-        """Yield what is known of every config, in Optuna's terms."""
-        from optuna.trial import TrialState, create_trial
+    def _up_to_date(self) -> tuple[Study, Past]:
+        """Return the study, with every config as it is known now."""
+        changed = self._losses.refresh()
+        if self._study is None or self._past is None:
+            import optuna
 
-        values = dict(comparable_losses)
-        if self._method == "gp" and values:
-            values = dict.fromkeys(range(len(self._given)), fmean(values.values())) | values
-        for config, (decisions, notes) in enumerate(self._given):
-            losses = {epoch: loss for epoch, loss in self._told.get(config, {}).items() if math.isfinite(loss)}
-            if config in values:
-                state = TrialState.COMPLETE
-            elif losses:
-                state = TrialState.PRUNED
-            else:
-                state = TrialState.FAIL if config in self._told else TrialState.RUNNING
-            yield create_trial(
-                state=state,
-                value=values.get(config),
-                intermediate_values=losses,
-                system_attrs=notes,
-                **terms(self._parameters, decisions),
-            )
+            from hoptree.search.optuna_past import Past
+
+            self._past = Past()
+            self._study = optuna.create_study(storage=self._past)
+        if self._method == "gp":
+            mean = fmean(values) if (values := self._losses.values.values()) else None
+            if mean != self._mean:
+                self._mean = mean
+                changed = set(range(len(self._given)))
+        known = self._past.count
+        for config in (*sorted(number for number in changed if number < known), *range(known, len(self._given))):
+            self._past.put(self._trial(config))
+        return self._study, self._past
+
+    def _trial(self, config: int) -> FrozenTrial:
+        """Return what is known of a config, in Optuna's terms."""
+        from optuna.trial import TrialState
+
+        from hoptree.search.optuna_past import frozen
+
+        decisions, notes = self._given[config]
+        told = self._losses.told.get(config, {})
+        losses = {epoch: loss for epoch, loss in told.items() if math.isfinite(loss)}
+        value = self._losses.value(config)
+        if value is None:
+            value = self._mean
+        if value is not None:
+            state = TrialState.COMPLETE
+        elif losses:
+            state = TrialState.PRUNED
+        else:
+            state = TrialState.FAIL if told else TrialState.RUNNING
+        return frozen(config, state, value, notes=notes, losses=losses, **terms(self._parameters, decisions))
 
 
 def _is_conditional(found: Iterable[Parameter]) -> bool:

@@ -1,4 +1,4 @@
-"""Samplers: sources of configs, by name or as a record that a user writes down.
+"""Samplers: sources of configs, by name, as a record that a user writes down, or the user's own.
 
 >>> from hoptree.search.values import choice
 >>> sampler = make_sampler("random", {"width": choice(8, 16)}, seed=0)
@@ -8,14 +8,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from inspect import signature
 from itertools import chain
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 
 from hoptree.core.errors import WorkloadError
+from hoptree.core.lineage import config_items
 from hoptree.core.schedules import Config
 from hoptree.search.fresh import Fresh
+from hoptree.search.naming import lasting_text
 from hoptree.search.optuna_sampler import OptunaSampler
 from hoptree.search.points import LatinPoints, Points, RandomPoints, SobolPoints
 from hoptree.search.protocol import Sampler
@@ -40,23 +43,38 @@ class SamplerSpec(Protocol):
         ...
 
 
-def make_sampler(sampler: str | SamplerSpec, space: Space, seed: int, count: int | None = None) -> Sampler:
-    """Return a sampler by its name, or of its record; it gives no config twice, and ``count`` of them at most.
+@runtime_checkable
+class MakesSampler(Protocol):
+    """A sampler of the user's own, as it is written down: its settings, before it knows the space."""
 
-    A space in which there is nothing to give is refused here.
+    def sampler(self, space: Space, seed: int) -> Sampler:
+        """Return a new sampler; the same arguments give one that gives the same."""
+        ...
+
+
+AnySampler: TypeAlias = str | SamplerSpec | MakesSampler | Callable[[Space, int], Sampler]
+
+
+def make_sampler(sampler: AnySampler, space: Space, seed: int, count: int | None = None) -> Sampler:
+    """Return a sampler by its name, of its record, or of the user's own; it gives ``count`` configs at most.
+
+    Ours give no config twice. A space in which there is nothing to give is refused here.
     """
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
         raise WorkloadError(f"count: {count!r}; expected a number of configs, at least 1")
+    if isinstance(sampler, MakesSampler):
+        return _at_most(_own(sampler, sampler.sampler, space, seed), count)
     if isinstance(sampler, SamplerSpec):
-        learning = OptunaSampler(space, seed, sampler.method, sampler.options)
-        return learning if count is None else AtMost(learning, count)
+        return _at_most(OptunaSampler(space, seed, sampler.method, sampler.options), count)
+    if callable(sampler):
+        return _at_most(_own(sampler, sampler, space, seed), count)
     if sampler not in NAMES:
         raise WorkloadError(
-            f"sampler: {sampler!r}; expected one of {', '.join(NAMES)}, or a record such as Optuna('tpe')"
+            f"sampler: {sampler!r}; expected one of {', '.join(NAMES)}, or a record such as Optuna('tpe'), or your "
+            "own: a function (space, seed) that returns something with ask() and tell(config, epoch, loss)"
         )
     if sampler == "grid":
-        listed = GridSampler(space)
-        return listed if count is None else AtMost(listed, count)
+        return _at_most(GridSampler(space), count)
     root = read(space)
     points: Points
     if sampler == "sobol":
@@ -65,8 +83,31 @@ def make_sampler(sampler: str | SamplerSpec, space: Space, seed: int, count: int
         points = LatinPoints(seed, count)
     else:
         points = RandomPoints(seed)
-    drawn = PointSampler(Fresh(root, seed), points)
-    return drawn if count is None else AtMost(drawn, count)
+    return _at_most(PointSampler(Fresh(root, seed), points), count)
+
+
+def _at_most(sampler: Sampler, count: int | None) -> Sampler:
+    return sampler if count is None else AtMost(sampler, count)
+
+
+def _own(written: object, make: Callable[[Space, int], Sampler], space: Space, seed: int) -> Sampler:
+    """Return the user's own sampler, or say what is wrong with it."""
+    name = lasting_text(written)
+    read(space)  # what cannot be searched is said as everywhere
+    try:
+        signature(make).bind(space, seed)
+    except TypeError as error:
+        raise WorkloadError(f"sampler: {name}: {error}; expected that it takes a space and a seed") from None
+    except ValueError:
+        pass  # some built-in things do not tell what they take
+    made = make(space, seed)
+    for method in ("ask", "tell"):
+        if not callable(getattr(made, method, None)):
+            raise WorkloadError(
+                f"sampler: {name} made {made!r}, which has no {method}(); expected something with ask() and "
+                "tell(config, epoch, loss)"
+            )
+    return Own(made, name)
 
 
 @final
@@ -102,6 +143,36 @@ class GridSampler:
 
     def tell(self, config: int, epoch: int, loss: float) -> None:
         """Change nothing."""
+
+
+@final
+class Own:
+    """A sampler of the user's own: what it gives is looked at before anything is trained with it."""
+
+    def __init__(self, sampler: Sampler, name: str) -> None:
+        self._sampler = sampler
+        self._name = name
+
+    def ask(self) -> Config | None:
+        """Return its next config, if it is one."""
+        config = self._sampler.ask()
+        if config is None:
+            return None
+        problem = "it is no dictionary"
+        if isinstance(config, Mapping):
+            try:
+                config_items(dict(config))
+                return dict(config)
+            except WorkloadError as error:
+                problem = str(error)
+        raise WorkloadError(
+            f"sampler: {self._name} gave {config!r}: {problem}; expected names with scalars or schedules, as in "
+            "{'lr': 0.1}, or None when there is none left"
+        )
+
+    def tell(self, config: int, epoch: int, loss: float) -> None:
+        """Pass on what is told."""
+        self._sampler.tell(config, epoch, loss)
 
 
 @final

@@ -1,0 +1,103 @@
+"""A mirror that follows a study while it runs, and never holds it up.
+
+The driver only notes what has changed; a thread writes it. When the database is slower than the study, changes of
+one trial become one. When it fails, the first failure is logged, what could not be written is tried again with the
+next change and at the end, and training goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from threading import Condition, Thread
+from types import TracebackType
+from typing import Self, final
+
+from hoptree.core.actions import Action, EndTrial, Report
+from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended
+from hoptree.mirror.optuna_mirror import OptunaMirror
+from hoptree.mirror.shown import Shown, shown_trials
+from hoptree.record import Record
+
+log = logging.getLogger("hoptree")
+
+_PATIENCE = 30.0  # seconds that the end of a run waits for the last changes to be written
+
+
+@final
+class LiveMirror:
+    """Follows one study of a record: ``watch`` is a watch of the drive loop, after the record's own."""
+
+    def __init__(self, mirror: OptunaMirror, record: Record, study: str) -> None:
+        self._mirror = mirror
+        self._record = record
+        self._study = study
+        self._numbers: dict[int, int] = {}  # the engine's to those that the study shows
+        self._seen = 0
+        self._changed: dict[int, Shown] = {}
+        self._condition = Condition()
+        self._closing = False
+        self._complained = False
+        self._thread = Thread(target=self._write, name=f"mirror of {study}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Have all that is known written, for a while at most."""
+        self._note(shown_trials(self._record, self._study), closing=True)
+        self._thread.join(_PATIENCE)
+        if self._thread.is_alive():
+            log.warning("mirror of study %r: the database takes too long; mirror it again", self._study)
+        else:
+            self._mirror.close()
+
+    def watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+        """Note the trials that an event has changed."""
+        if not self._seen:  # a study that goes on: all that is there already
+            self._number()
+            self._note(shown_trials(self._record, self._study))
+        touched = [action.trial for action in actions if isinstance(action, Report | EndTrial)]
+        if isinstance(event, TrialAsked | TrialBranched | TrialExtended):
+            touched.append(event.trial)
+        if touched:
+            self._number()
+            trials = self._record.engine.trials
+            own = [trial for trial in dict.fromkeys(touched) if trial in self._numbers]
+            self._note([Shown.take(self._numbers[trial], trials[trial], self._record) for trial in own])
+
+    def _number(self) -> None:
+        trials = self._record.engine.trials
+        for number, trial in islice(trials.items(), self._seen, None):
+            if trial.study == self._study:
+                self._numbers[number] = len(self._numbers)
+        self._seen = len(trials)
+
+    def _note(self, trials: list[Shown], closing: bool = False) -> None:
+        with self._condition:
+            self._changed |= {trial.number: trial for trial in trials}
+            self._closing |= closing
+            self._condition.notify()
+
+    # --- in the thread ----------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        waiting: dict[int, Shown] = {}
+        closing = False
+        while not closing:
+            with self._condition:
+                self._condition.wait_for(lambda: self._changed or self._closing)
+                waiting |= self._changed
+                self._changed, closing = {}, self._closing
+            try:
+                self._mirror.show(list(waiting.values()))
+                waiting.clear()
+            except Exception as error:  # whatever a database can do to us
+                if not self._complained:
+                    log.warning("mirror of study %r: %s; training goes on", self._study, error)
+                self._complained = True
+        if waiting:
+            log.warning("mirror of study %r: not all of it was written; mirror it again", self._study)

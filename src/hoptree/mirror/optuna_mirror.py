@@ -1,0 +1,243 @@
+"""A mirror: a study of ours as a study in an Optuna storage, for optuna-dashboard.
+
+| of ours | in Optuna |
+|---|---|
+| running, or to go on | running |
+| complete, last report a number | complete, with that number |
+| stopped | pruned, with its last number |
+| failed, or the last report is no number | fail |
+
+Trial n there is trial n here. What is there already is changed only where it differs, so a study can be mirrored
+again and again. A trial that was complete may go on later; Optuna has no way to say so, and the one place where its
+tables are written to without it is ``_reopen``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.util import find_spec
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
+
+from hoptree.core.errors import MissingExtraError, WorkloadError
+from hoptree.mirror.parameters import Parameters, config_text
+from hoptree.mirror.shown import Shown
+from hoptree.search.optuna_methods import quiet
+from hoptree.search.protocol import Goal
+from hoptree.search.reading import Space
+from hoptree.store.errors import StoreUnreachableError
+
+if TYPE_CHECKING:
+    from optuna.storages import RDBStorage
+    from optuna.trial import FrozenTrial, TrialState
+
+_MARK = "hoptree"  # the attribute that tells a mirror from a study of Optuna's own
+_LONGEST = 2_000  # characters of an error that are shown: its end, where the reason is
+
+
+class _Picture(NamedTuple):
+    """A trial in Optuna's terms."""
+
+    state: TrialState
+    value: float | None
+    curve: dict[int, float]
+    attributes: dict[str, Any]
+
+
+@final
+class OptunaMirror:
+    """Writes trials to the Optuna storage at a database's URL, under the name of their study.
+
+    ``identity`` tells studies of the same name apart: the mirror of another one is refused.
+    """
+
+    def __init__(self, url: str, name: str, identity: str, space: Space, goal: Goal) -> None:
+        if not isinstance(url, str) or "://" not in url:
+            raise WorkloadError(
+                f"mirror: {url!r}; expected the URL of a database, for example 'sqlite:///optuna.db'"
+            )
+        if find_spec("optuna") is None:
+            raise MissingExtraError("mirror: needs optuna, which is not installed; pip install 'hoptree[optuna]'")
+        self._url = url
+        self._goal = goal
+        self._parameters = Parameters(space)
+        self._storage = _open(url)
+        try:
+            self._study = self._find(name, identity)
+            self._known = self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def show(self, trials: Sequence[Shown]) -> None:
+        """Write what is new of some trials; one that is new there comes after all with lower numbers."""
+        for trial in sorted(trials, key=lambda trial: trial.number):
+            if trial.number >= len(self._known):
+                self._add(trial)
+            else:
+                self._update(self._known[trial.number], trial)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._storage.remove_session()
+        self._storage.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- the study --------------------------------------------------------------------------------------
+
+    def _find(self, name: str, identity: str) -> int:
+        """Return the id of the study there; make it if there is none."""
+        import optuna
+
+        with quiet():
+            study = optuna.create_study(
+                storage=self._storage,
+                study_name=name,
+                direction="maximize" if self._goal.maximize else "minimize",
+                load_if_exists=True,
+            )
+            known = study.user_attrs.get(_MARK)
+            if known is None and not study.get_trials(deepcopy=False):
+                study.set_user_attr(_MARK, identity)
+                study.set_metric_names([self._goal.metric])
+                for constant, value in self._parameters.constants.items():
+                    study.set_user_attr(constant, value)
+            elif known != identity:
+                whose = "no mirror" if known is None else "the mirror of another study of this name"
+                raise WorkloadError(
+                    f"mirror: the study {name!r} in {_shown_url(self._url)} is {whose}; expected a new name or the "
+                    "mirror of this one: use another database, or optuna.delete_study there"
+                )
+            return self._storage.get_study_id_from_name(name)
+
+    def _read(self) -> list[FrozenTrial]:
+        return self._storage.get_all_trials(self._study, deepcopy=False)
+
+    # --- trials -----------------------------------------------------------------------------------------
+
+    def _add(self, trial: Shown) -> None:
+        from optuna.trial import FrozenTrial
+
+        if self._storage.get_n_trials(self._study) != len(self._known):
+            self._known = self._read()  # somebody else mirrors it too
+            if trial.number < len(self._known):
+                self._update(self._known[trial.number], trial)
+                return
+        assert trial.number == len(self._known), f"trial {trial.number} comes after {len(self._known)} trials"
+        picture = self._picture(trial)
+        params = self._parameters.values(trial.config)
+        now = datetime.now()
+        added = FrozenTrial(
+            number=trial.number,
+            trial_id=-1,
+            state=picture.state,
+            value=picture.value,
+            datetime_start=now,
+            datetime_complete=now if picture.state.is_finished() else None,
+            params=params,
+            distributions={name: self._parameters.distributions[name] for name in params},
+            user_attrs={"config": config_text(trial.config), **picture.attributes},
+            system_attrs={},
+            intermediate_values=picture.curve,
+        )
+        self._storage.create_new_trial(self._study, added)
+        number = self._storage.get_trial_id_from_study_id_trial_number(self._study, trial.number)
+        self._known.append(self._storage.get_trial(number))
+
+    def _update(self, known: FrozenTrial, trial: Shown) -> None:
+        new = self._picture(trial)
+        steps = {
+            step: value for step, value in new.curve.items() if not _same(known.intermediate_values, step, value)
+        }
+        notes = {key: value for key, value in new.attributes.items() if not _same(known.user_attrs, key, value)}
+        if not steps and not notes and (known.state, known.value) == (new.state, new.value):
+            return
+        place = known._trial_id
+        if known.state.is_finished():
+            self._reopen(place)
+        for step, value in steps.items():
+            self._storage.set_trial_intermediate_value(place, step, value)
+        for key, note in notes.items():
+            self._storage.set_trial_user_attr(place, key, note)
+        if new.state.is_finished():
+            self._storage.set_trial_state_values(place, new.state, None if new.value is None else [new.value])
+        self._known[trial.number] = self._storage.get_trial(place)
+
+    def _reopen(self, place: int) -> None:
+        """Let a finished trial go on."""
+        from sqlalchemy import text
+
+        with self._storage.engine.begin() as connection:
+            values = {"trial": place}
+            connection.execute(text("DELETE FROM trial_values WHERE trial_id = :trial"), values)
+            connection.execute(
+                text("UPDATE trials SET state = 'RUNNING', datetime_complete = NULL WHERE trial_id = :trial"),
+                values,
+            )
+
+    def _picture(self, trial: Shown) -> _Picture:
+        from optuna.trial import TrialState
+
+        metric = self._goal.metric
+        curve = {epoch: float(metrics.get(metric, math.nan)) for epoch, metrics in sorted(trial.curve.items())}
+        last = curve[max(curve)] if curve else math.nan
+        value = last if math.isfinite(last) else None
+        error = trial.error
+        match trial.state:
+            case "running":
+                return _Picture(TrialState.RUNNING, None, curve, {})
+            case "complete" if value is not None:
+                state = TrialState.COMPLETE
+            case "stopped":
+                state = TrialState.PRUNED
+            case _:
+                state = TrialState.FAIL
+                value, error = None, error or f"{metric} is {last}"
+        attributes: dict[str, Any] = {"epochs": max(curve, default=0)}
+        for name, number in trial.metrics.items():
+            if name != metric:
+                attributes[f"metric.{name}"] = float(number) if math.isfinite(number) else str(number)
+        return _Picture(state, value, curve, attributes | ({"error": error[-_LONGEST:]} if error else {}))
+
+
+def _open(url: str) -> RDBStorage:
+    from optuna.exceptions import StorageInternalError
+    from optuna.storages import RDBStorage
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+    try:
+        return RDBStorage(url)
+    except ArgumentError as error:
+        raise WorkloadError(
+            f"mirror: {_shown_url(url)}: {error}; expected the URL of a database, for example 'sqlite:///optuna.db'"
+        ) from None
+    except (ImportError, RuntimeError, StorageInternalError, SQLAlchemyError) as error:
+        raise StoreUnreachableError(f"mirror: {_shown_url(url)} cannot be opened: {error}") from None
+
+
+def _shown_url(url: str) -> str:
+    """Return a URL without its password."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return repr(url)
+
+
+def _same(known: dict[Any, Any], key: Any, value: Any) -> bool:
+    """Return whether something is there already; NaN is itself."""
+    before = known.get(key)
+    if isinstance(before, float) and isinstance(value, float) and math.isnan(before):
+        return math.isnan(value)
+    return bool(before == value)

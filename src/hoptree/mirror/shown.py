@@ -1,0 +1,43 @@
+"""What a mirror shows of a trial, taken from the record of its study."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, final
+
+import msgspec
+
+from hoptree.core.events import Metrics
+from hoptree.core.plan import Trial
+from hoptree.core.schedules import Config
+from hoptree.record import Record
+
+Standing: TypeAlias = Literal["running", "complete", "stopped", "failed"]
+
+
+@final
+class Shown(msgspec.Struct, frozen=True):
+    """A trial as it stood at some time, under the number by which its study shows it."""
+
+    number: int
+    config: Config
+    state: Standing
+    curve: dict[int, Metrics]
+    error: str = ""
+
+    @classmethod
+    def take(cls, number: int, trial: Trial, record: Record) -> Shown:
+        """Return how a trial stands now."""
+        config = dict(trial.history[-1].config)
+        curve = dict(record.curves.get(trial.number, {}))
+        return cls(number, config, trial.ending or "running", curve, trial.reason)
+
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics of the last report."""
+        return self.curve[max(self.curve)] if self.curve else {}
+
+
+def shown_trials(record: Record, study: str) -> list[Shown]:
+    """Return all trials of a study as they stand now."""
+    own = [trial for trial in record.trials if trial.study == study]
+    return [Shown.take(number, trial, record) for number, trial in enumerate(own)]

@@ -1,0 +1,94 @@
+"""The Optuna sampler, said plainly: a new Optuna study for every config."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from hoptree.core.lineage import seed_of
+from hoptree.core.schedules import Config
+from hoptree.search import optuna_methods
+from hoptree.search.fresh import Fresh
+from hoptree.search.optuna_terms import asked, terms
+from hoptree.search.points import RandomPoints
+from hoptree.search.reading import Space, read
+from hoptree.search.tree import Decisions, decide, parameters
+
+
+class Rebuilt:
+    """Asks and tells as ``OptunaSampler`` does, and keeps nothing of Optuna's from one ask to the next."""
+
+    def __init__(self, space: Space, seed: int, method: str, options: Mapping[str, Any]) -> None:
+        self.root = read(space)
+        self.parameters = {parameter.path: parameter for parameter in parameters(self.root)}
+        self.fresh, self.points, self.seed = Fresh(self.root, seed), RandomPoints(seed), seed
+        self.method, self.options = method, dict(options)
+        self.startup = self.options["n_startup_trials"]
+        self.given: list[tuple[Decisions, dict[str, Any]]] = []
+        self.told: dict[int, dict[int, float]] = {}
+
+    def ask(self) -> Config | None:
+        drawn, notes = self.propose() if len(self.told) >= self.startup else (None, {})
+        if drawn is None:
+            drawn = self.fresh.draw(partial(self.points.of, len(self.given)))
+        if drawn is None:
+            return None
+        self.given.append((drawn.decisions, notes))
+        return drawn.config
+
+    def tell(self, config: int, epoch: int, loss: float) -> None:
+        self.told.setdefault(config, {})[epoch] = loss
+
+    def propose(self) -> tuple[Any, dict[str, Any]]:
+        losses = comparable(self.told, self.startup)
+        seed = seed_of(self.seed, self.method, len(self.given))
+        with optuna_methods.quiet():
+            study = optuna.create_study(sampler=optuna_methods.make(self.method, self.options, seed))
+            study.add_trials(self.trials(losses))
+            for _ in range(5):
+                trial = study.ask()
+                drawn = self.fresh.accept(decide(self.root, partial(asked, trial)))
+                if drawn is not None:
+                    return drawn, study.get_trials(deepcopy=False)[trial.number].system_attrs
+                study.tell(trial, max(losses.values(), default=0.0))
+        return None, {}
+
+    def trials(self, values: dict[int, float]) -> Iterator[FrozenTrial]:
+        if self.method == "gp" and values:
+            values = dict.fromkeys(range(len(self.given)), fmean(values.values())) | values
+        for config, (decisions, notes) in enumerate(self.given):
+            losses = {epoch: loss for epoch, loss in self.told.get(config, {}).items() if math.isfinite(loss)}
+            if config in values:
+                state = TrialState.COMPLETE
+            elif losses:
+                state = TrialState.PRUNED
+            else:
+                state = TrialState.FAIL if config in self.told else TrialState.RUNNING
+            yield create_trial(
+                state=state,
+                value=values.get(config),
+                intermediate_values=losses,
+                system_attrs=notes,
+                **terms(self.parameters, decisions),
+            )
+
+
+def comparable(told: Mapping[int, Mapping[int, float]], enough: int) -> dict[int, float]:
+    """Return what ``Comparison`` holds after a refresh, by looking at everything."""
+    sound = {config: losses for config, losses in told.items() if math.isfinite(losses[max(losses)])}
+    if not sound:
+        return {}
+    deepest = sorted(map(max, sound.values()), reverse=True)
+    level = deepest[min(max(1, enough), len(deepest)) - 1]
+    values = {
+        config: next(losses[epoch] for epoch in sorted(losses) if epoch >= level and math.isfinite(losses[epoch]))
+        for config, losses in sound.items()
+        if max(losses) >= level
+    }
+    return values | dict.fromkeys((config for config in told if config not in sound), max(values.values()))

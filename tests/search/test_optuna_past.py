@@ -1,0 +1,114 @@
+"""Keeping one Optuna study up to date gives what a new one for every config would give."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import optuna
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from optuna.distributions import IntDistribution
+from optuna.trial import TrialState
+
+import hoptree as ht
+from hoptree.search.fidelity import Comparison
+from hoptree.search.optuna_past import Past, frozen
+from hoptree.search.optuna_sampler import OptunaSampler
+from tests.search.rebuilt import Rebuilt, comparable
+from tests.search.test_optuna_sampler import BOWL, CONDITIONAL
+
+SMALL = {"a": ht.choice("x", "y", "z"), "b": ht.integer(1, 4)}  # proposals are often repeated: some are taken back
+REFUSING = ht.where(CONDITIONAL, lambda config: config["width"] * config["depth"] < 256)
+
+LOSS = st.floats(-1e3, 1e3) | st.sampled_from([math.inf, 0.0, 0.5])
+STEPS = st.lists(
+    st.none() | st.tuples(st.integers(0, 30), st.sampled_from([1, 3, 9]), LOSS), min_size=10, max_size=45
+)
+
+
+def same_configs(method: str, space: Any, seed: int, startup: int, steps: list[Any]) -> None:
+    """Ask (None) and tell both; a tell names any config that was given, whatever was told of it before."""
+    options = {"n_startup_trials": startup}
+    kept, rebuilt = OptunaSampler(space, seed, method, options), Rebuilt(space, seed, method, options)
+    if "optimizer" in space and method == "tpe":
+        rebuilt.options["group"] = True
+    count = 0
+    for step in steps:
+        if step is None:
+            config = kept.ask()
+            assert config == rebuilt.ask()
+            count += config is not None
+        elif count:
+            number, epoch, loss = step
+            kept.tell(number % count, epoch, loss)
+            rebuilt.tell(number % count, epoch, loss)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from([BOWL, CONDITIONAL, SMALL, REFUSING]), st.integers(0, 9), st.integers(1, 6), STEPS)
+def test_tpe_proposes_what_a_new_study_would(space: Any, seed: int, startup: int, steps: list[Any]) -> None:
+    same_configs("tpe", space, seed, startup, steps)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from([BOWL, CONDITIONAL, SMALL]), st.integers(0, 9), st.integers(1, 6), STEPS)
+def test_cma_es_proposes_what_a_new_study_would(space: Any, seed: int, startup: int, steps: list[Any]) -> None:
+    same_configs("cma-es", space, seed, startup, steps)
+
+
+def test_a_gaussian_process_proposes_what_a_new_study_would() -> None:
+    """One history, as each proposal takes half a second: failures, another level, a loss that is replaced."""
+    told = [(0, 1, 0.5), (1, 1, math.inf), (2, 1, 0.25), (0, 3, 0.75), (2, 3, 0.5), (1, 1, 0.125)]
+    same_configs("gp", BOWL, 4, 2, [None, None, None, *(step for tell in told for step in (tell, None))])
+
+
+@given(
+    st.integers(0, 6),
+    st.lists(st.none() | st.tuples(st.integers(0, 8), st.sampled_from([1, 2, 4, 9]), LOSS), max_size=40),
+)
+def test_losses_stay_comparable_while_they_are_told(enough: int, steps: list[Any]) -> None:
+    """And what has not changed since the last refresh is not said to have."""
+    comparison = Comparison(enough)
+    told: dict[int, dict[int, float]] = {}
+    seen: dict[int, Any] = {}
+    for step in [*steps, None]:
+        if step is not None:
+            comparison.tell(*step)
+            told.setdefault(step[0], {})[step[1]] = step[2]
+            continue
+        changed = comparison.refresh()
+        values = comparable(told, enough)
+        assert comparison.values == values
+        now = {config: (values.get(config), dict(losses)) for config, losses in told.items()}
+        assert {config for config in now if now[config] != seen.get(config)} <= changed <= set(told)
+        assert all(comparison.value(config) == values.get(config) for config in range(9))
+        assert comparison.worst == max(values.values(), default=None)
+        assert comparison.refresh() == set()
+        seen = now
+
+
+def test_the_past_is_an_optuna_storage() -> None:
+    """What samplers and studies of Optuna's ask of a storage, besides what ours use."""
+    past = Past()
+    past.put(frozen(0, TrialState.COMPLETE, 3.0, params={"n": 4}, distributions={"n": IntDistribution(1, 9)}))
+    study = optuna.create_study(storage=past, sampler=optuna.samplers.RandomSampler(seed=0))
+    for value in (2.0, 1.0, 5.0):
+        trial = study.ask()
+        assert 1 <= trial.suggest_int("n", 1, 9) <= 9
+        trial.report(value + 1, step=1)
+        trial.set_user_attr("told", value)
+        study.tell(trial, value)
+    assert study.best_value == 1.0
+    assert [trial.number for trial in study.trials] == [0, 1, 2, 3]
+    assert study.trials[2].intermediate_values == {1: 2.0}
+    assert study.trials[2].user_attrs == {"told": 1.0}
+    assert past.get_trial_param(0, "n") == 4
+    past.put(frozen(0, TrialState.COMPLETE, 0.5))
+    assert study.best_trial.number == 0
+    past.forget(1)
+    assert [trial.number for trial in study.trials] == [0]
+    past.forget(0)
+    with pytest.raises(ValueError, match="No trials are completed"):
+        _ = study.best_trial

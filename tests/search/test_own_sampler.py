@@ -1,0 +1,192 @@
+"""Samplers of users' own: where they are taken, how they are recognised, and what the contract finds."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hoptree as ht
+from hoptree.core.errors import WorkloadError
+from hoptree.core.schedules import Config
+from hoptree.search import Goal, Train, make_sampler
+from hoptree.search.naming import lasting_text
+from hoptree.search.sampler_contract import check_sampler
+from tests.system.plain import study
+
+PAGE = Path(__file__).parents[2] / "docs" / "own-procedure.md"
+BLOCKS = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+SPACE = {"lr": ht.log(1e-4, 1.0), "width": ht.choice(8, 16, 32)}
+
+
+class Steps:
+    """Gives smaller and smaller rates; faults can be planted."""
+
+    shared: int = 0
+
+    def __init__(self, space: Any, seed: int, fault: str = "") -> None:
+        self.fault = fault
+        self.count = 0
+        self.random = random.Random(seed)
+
+    def ask(self) -> Config | None:
+        self.count += 1
+        match self.fault:
+            case "outside":
+                return {"lr": 7.0, "width": 8}
+            case "global randomness":
+                return {"lr": 0.5 + random.random() / 4, "width": 8}
+            case "shared":
+                return {"lr": 0.5 ** min(10, type(self).shared % 7 + 1), "width": 8}
+            case "after the end":
+                return {"lr": 0.5, "width": 8} if self.count % 5 else None
+            case "nothing":
+                return None
+        return {"lr": round(self.random.uniform(0.1, 0.9), 6), "width": 8}
+
+    def tell(self, config: int, epoch: int, loss: float) -> None:
+        type(self).shared += 1
+        if self.fault == "no failures":
+            int(loss)
+
+
+@dataclass(frozen=True)
+class Stepping:
+    fault: str = ""
+
+    def sampler(self, space: Any, seed: int) -> Steps:
+        return Steps(space, seed, self.fault)
+
+
+def stepping(space: Any, seed: int) -> Steps:
+    return Steps(space, seed)
+
+
+@pytest.mark.parametrize("own", [Stepping(), stepping, Steps, partial(Steps, fault="")])
+def test_a_sound_sampler_passes_and_is_taken_by_every_procedure(own: Any) -> None:
+    check_sampler(own)
+    configs = [make_sampler(own, SPACE, 3).ask()]
+    for procedure in (
+        ht.Random(trials=4, epochs=2, sampler=own),
+        ht.SuccessiveHalving(trials=4, max_epochs=4, factor=2, sampler=own),
+        ht.Hyperband(max_epochs=4, factor=2, sampler=own),
+        ht.ASHA(trials=4, max_epochs=4, factor=2, sampler=own),
+        ht.MedianStopping(trials=4, epochs=4, sampler=own),
+        ht.PBT(population=4, epochs=4, interval=2, sampler=own),
+    ):
+        first = procedure.search(SPACE, Goal("loss", maximize=False), 3).start()[0]
+        assert isinstance(first, Train)
+        assert first.config == configs[0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("outside", "is not in the space"),
+        ("global randomness", "changed with the seed of the random module|after the same asks and tells"),
+        ("shared", "after the same asks and tells|what another sampler was told|of the random module"),
+        ("after the end", "after None it gave"),
+        ("nothing", "the first ask gave None"),
+        ("no failures", "cannot convert float infinity"),
+    ],
+)
+def test_planted_faults_are_found(fault: str, message: str) -> None:
+    with pytest.raises((AssertionError, OverflowError), match=message):
+        check_sampler(Stepping(fault))
+
+
+@pytest.mark.parametrize("sampler", ["random", ht.Optuna("tpe", options={"n_startup_trials": 3}), "sobol"])
+def test_our_own_keep_the_contract(sampler: Any) -> None:
+    check_sampler(sampler)
+
+
+# --- what is refused --------------------------------------------------------------------------------------
+
+
+def gives(config: Any) -> Any:
+    class Gives:
+        def ask(self) -> Any:
+            return config
+
+        def tell(self, config: int, epoch: int, loss: float) -> None: ...
+
+    return lambda space, seed: Gives()
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        (7, "sampler: 7; expected one of random, grid, sobol"),
+        ("annealing", "sampler: 'annealing'; expected one of random, grid"),
+        (lambda: None, r"too many positional arguments; expected that it takes a space and a seed"),
+        (lambda space, seed: 7, r"made 7, which has no ask\(\); expected something with ask\(\)"),
+        (gives([1]), r"gave \[1\]: it is no dictionary; expected names with scalars"),
+        (gives({}), r"gave \{\}: config: it is empty"),
+        (gives({"lr": [1]}), r"gave \{'lr': \[1\]\}: config\['lr'\]"),
+    ],
+)
+def test_what_is_no_sampler_is_refused(own: Any, message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        make_sampler(own, SPACE, 0).ask()
+
+
+class Nameless:
+    def sampler(self, space: Any, seed: int) -> Steps:
+        return Steps(space, seed)
+
+
+def test_a_sampler_that_cannot_be_recognised_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match=r"known by its place in memory only.*give its class a __repr__"):
+        study(tmp_path, search=ht.Random(trials=2, epochs=1, sampler=Nameless()))
+
+
+# --- how it is recognised ---------------------------------------------------------------------------------
+
+
+def test_texts_last() -> None:
+    """What had no address in it keeps the text that stores know."""
+    for value in (
+        ht.Grid(epochs=6),
+        [ht.Grid(epochs=5), ht.Random(20, epochs=5)],
+        (ht.Grid(epochs=5),),
+        ht.Hyperband(max_epochs=27, sampler=ht.Optuna("tpe", options={"n_ei_candidates": 12, "group": True})),
+        ht.PBT(population=4, epochs=4, interval=2),
+        ht.Random(4, epochs=2, sampler=Stepping("x")),
+    ):
+        assert lasting_text(value) == repr(value)
+    assert lasting_text(ht.Random(4, epochs=2, sampler=stepping)).endswith("sampler=stepping)")
+    assert lasting_text(partial(Steps, fault="a")) == "partial(Steps, fault='a')"
+    assert lasting_text(ht.Optuna("tpe", options={"gamma": stepping})).endswith("options={'gamma': stepping})")
+
+
+def test_a_study_with_its_own_sampler_goes_on(tmp_path: Path) -> None:
+    def mine(own: Any) -> ht.Study:
+        space = {"lr": ht.log(1e-4, 1.0), "width": ht.choice(8, 16), "act": "fine", "nap": 0.0, "where": ""}
+        return study(tmp_path, space=space, search=ht.Random(trials=3, epochs=1, sampler=own))
+
+    assert mine(stepping).run(workers=1).savings.epochs_trained == 3
+
+    def stepping_again(space: Any, seed: int) -> Steps:
+        return Steps(space, seed)
+
+    stepping_again.__qualname__ = "stepping"  # the same function in another process
+    assert mine(stepping_again).run(workers=1).savings.epochs_trained == 0
+    with pytest.raises(ht.StudyChangedError, match="search"):
+        mine(Stepping()).run(workers=1)
+
+
+def test_the_page_on_samplers_is_true(tmp_path: Path) -> None:
+    """The sampler of the page passes the contract, in a process of its own."""
+    sampler, tests = BLOCKS.findall(PAGE.read_text())[2:]
+    (tmp_path / "test_page.py").write_text(f"{sampler}\n\n{tests}")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "test_page.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout
+    assert "7 passed" in done.stdout
