@@ -19,7 +19,7 @@ from bench.sharing.spaces import CASES, SETS
 from bench.speed.measure import measure
 
 ENOUGH = 3  # repeats whose medians are written down
-FULL = (2000, 500)  # images to train on, and to evaluate on
+FULL = (1000, 250)  # images to train on, and to evaluate on
 QUICK = (128, 64)
 
 

@@ -26,9 +26,7 @@ def prepare(folder: Path, rows: int, valid: int) -> None:
     for name in COLUMNS:
         np.save(folder / ARRAYS / f"{name}.npy", columns[name])
     test = {"x": columns["test_x"], "y": columns["test_y"]}
-    ht.Dataset.from_arrays(
-        x=columns["x"], y=columns["y"], partitions=PARTITIONS, valid=test, to=folder / DATASET
-    )
+    ht.Dataset.from_arrays(x=columns["x"], y=columns["y"], partitions=PARTITIONS, valid=test, to=folder / DATASET)
 
 
 def _smaller(images: np.ndarray) -> np.ndarray:

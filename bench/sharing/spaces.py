@@ -69,9 +69,7 @@ MOBILENET: dict[str, Any] = {
     "momentum": 0.9,
 }
 BERT: dict[str, Any] = {
-    "lr": ht.choice(
-        steps([8]), steps([10]), warm(ht.exponential(0.1, 0.9)), warm(ht.cosine(0.1, period=14))
-    ),
+    "lr": ht.choice(steps([8]), steps([10]), warm(ht.exponential(0.1, 0.9)), warm(ht.cosine(0.1, period=14))),
     "dropout": ht.choice(0.1, *map(more_dropout, (6, 10, 14))),
     "batch_size": 64,
     "momentum": 0.9,
@@ -95,11 +93,9 @@ def _asha(mode: str) -> Procedure:
 
 
 CASES = {
-    "sha": Case(
-        "SHA", RESNET, ht.SuccessiveHalving(64, EPOCHS, MIN_EPOCHS, FACTOR, every=1), 2.45, "4.81 x", True
-    ),
+    "sha": Case("SHA", RESNET, ht.SuccessiveHalving(64, EPOCHS, MIN_EPOCHS, FACTOR, every=1), 2.45, "4.81 x", True),
     "asha": Case("ASHA", RESNET, _asha("promote"), 2.45, "3.92 x", False, in_ray=False),
-    "asha-stop": Case("ASHA, `mode=\"stop\"`", RESNET, _asha("stop"), 2.45, "", False),
+    "asha-stop": Case('ASHA, `mode="stop"`', RESNET, _asha("stop"), 2.45, "", False),
     "grid-3": Case("grid of 24", MOBILENET, ht.Grid(EPOCHS), 3.14, "3.15 x", True),
     "grid-2": Case("grid of 16", BERT, ht.Grid(EPOCHS), 2.05, "2.07 x", True),
 }

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import hoptree as ht
-from bench.sharing.contestants.outcome import Clock, finish, of_hoptree
+from bench.sharing.contestants.outcome import Clock, finish, of_hoptree, warm_up
 from bench.sharing.spaces import CASES, SEED, WORKERS
 from bench.sharing.workload import trainer
 from bench.speed.settings import DATASET
@@ -25,6 +25,7 @@ def main(data: Path, out: Path, case: str, mode: str) -> None:
         share=mode == "share",
         store=out / STORE,
     )
+    warm_up(study)
     clock = Clock()
     results = study.run(workers=WORKERS)
     finish(out, [of_hoptree([results], out / "meter", clock.spent())])

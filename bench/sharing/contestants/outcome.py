@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+import hoptree as ht
 from bench.sharing.meter import Spent, spent
 from hoptree.results import Results
 
@@ -39,6 +40,14 @@ class Clock:
     def spent(self) -> float:
         """Return what was spent since it was made."""
         return time.process_time() - self._began
+
+
+def warm_up(study: ht.Study) -> None:
+    """Import what a run imports: its start, as the import of torch is."""
+    import hoptree.group  # noqa: F401
+
+    with study.open_store():
+        pass
 
 
 def of_hoptree(results: list[Results], meter: Path, driver: float) -> Outcome:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import hoptree as ht
-from bench.sharing.contestants.outcome import Clock, Outcome, finish, of_hoptree
+from bench.sharing.contestants.outcome import Clock, Outcome, finish, of_hoptree, warm_up
 from bench.sharing.spaces import SEED, SETS, TOGETHER, WORKERS
 from bench.sharing.workload import trainer
 from bench.speed.settings import DATASET
@@ -34,6 +34,7 @@ def main(data: Path, out: Path, name: str, mode: str, count: int) -> None:
     dataset = ht.Dataset.open(data / DATASET)
     if mode == "together":
         studies = [study(number, STORE, "meter") for number in range(count)]
+        warm_up(studies[0])
         clock = Clock()
         results = ht.run(studies, workers=WORKERS)
         finish(out, [of_hoptree(results, out / "meter", clock.spent())])
@@ -42,6 +43,7 @@ def main(data: Path, out: Path, name: str, mode: str, count: int) -> None:
     for number in range(count):
         meter = f"meter-{number}"
         one = study(number, STORE if mode == "after" else f"{STORE}-{number}", meter)
+        warm_up(one)
         clock = Clock()
         result = one.run(workers=WORKERS)
         outcomes.append(of_hoptree([result], out / meter, clock.spent()))
