@@ -50,6 +50,7 @@ class Meter:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self._folder / str(os.getpid()), os.O_CREAT | os.O_WRONLY, 0o644)
             self._first = time.process_time()
+            self._in = dict.fromkeys(self._in, 0.0)  # without a rehearsal
 
     @contextmanager
     def counting(self, what: str) -> Iterator[None]:

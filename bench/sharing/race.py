@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.sharing.contestants.outcome import Outcome, read
+from bench.sharing.contestants.several import studies
 from bench.sharing.spaces import CASES, COUNTS, Case
 from bench.speed.measure import Measured, measure
 from bench.speed.race import RAY
@@ -105,7 +106,7 @@ def _run(program: Sequence[object], setting: Setting) -> Run:
     module, *arguments = program
     env = {**RAY, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     log = setting.folder / "log"
-    with workspace(setting.folder) as out:
+    with workspace(setting.folder, studies()) as out:
         name = f"bench.sharing.contestants.{module}"
         measured = measure(name, setting.data, out, *arguments, log=log, env=env)
         return Run(measured, read(out))

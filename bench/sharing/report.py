@@ -23,7 +23,7 @@ _ABOUT = (
     "workers with one torch thread each. {repeats} interleaved repeats, each contestant a program of its own: "
     "median (least to greatest). Training CPU is what the processes that train spend from their first unit to "
     "their last, plus the first process while the study runs; it leaves out the start, in which everybody imports "
-    "torch. CPU in all and wall time are from the program's start to its exit."
+    "torch. CPU in all (with Ray's daemons) and wall time are from the program's start to its exit."
 )
 _SINGLE = (
     "The searches of table 6.2 of the stage-tree paper, scaled down from 120 epochs to 16. The merge rate is that "
@@ -38,10 +38,10 @@ _SEVERAL = (
     "Eight studies of 16 trials each, as in section 6.2 of the stage-tree paper, each with `{search}`. Unshared: "
     "each in a store of its own, every trial alone; this is what the paper's merge rate of several spaces is "
     "about. Alone: each in a store of its own, its trials share. After: one after another on one store. Together: "
-    "`ht.run([…])`. The paper's 2.47 for eight studies is of unshared. Of alone, merge rates like the paper's leave "
-    "less to save, since most is shared within each study already; so there is a second set, whose studies have more "
-    "in common. All ways give the same curves for all trials and the same fingerprints for the complete ones: "
-    "this is asserted in every repeat."
+    "`ht.run([…])`. The paper's 2.47 for eight studies is of unshared. Of alone, merge rates like the paper's "
+    "leave less to save, since most is shared within each study already; so there is a second set, whose studies "
+    "have more in common. All ways give the same curves for all trials and the same fingerprints for the complete "
+    "ones: this is asserted in every repeat."
 )
 
 
@@ -122,7 +122,7 @@ def _way(name: str, count: int, mode: str, runs: Runs, ways: dict[str, list[floa
     ]
 
 
-_COSTS = ["training CPU", "CPU in all", "wall time"]
+_COSTS = ["training CPU", "of it, in units", "CPU in all", "wall time"]
 _WAYS = [
     "studies",
     "merge rate (paper)",
@@ -137,6 +137,7 @@ _WAYS = [
 def _costs(runs: Sequence[Run]) -> list[str]:
     return [
         middle([run.seconds() for run in runs], 1, " s"),
+        middle([sum(outcome.cpu.training for outcome in run.outcomes) for run in runs], 1, " s"),
         middle([run.measured.cpu for run in runs], 1, " s"),
         middle([run.measured.wall for run in runs], 1, " s"),
     ]

@@ -7,17 +7,30 @@ MODE: ``unshared`` (each in a store of its own, every trial alone), ``alone`` (e
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hoptree as ht
 from bench.sharing.contestants.outcome import Clock, Outcome, finish, of_hoptree, warm_up
-from bench.sharing.spaces import SEED, SETS, TOGETHER, WORKERS
-from bench.sharing.workload import trainer
+from bench.sharing.spaces import COUNTS, SEED, SETS, TOGETHER, WORKERS
 from bench.speed.settings import DATASET
-from bench.speed.workspace import STORE
+from bench.speed.workspace import STORE, STUDY
+
+
+def studies() -> Iterator[tuple[str, str]]:
+    """Yield the stores and the names of all studies that a contestant of this bench may drive."""
+    yield STORE, STUDY
+    names = [f"study-{number}" for number in range(max(COUNTS))]
+    for number, name in enumerate(names):
+        yield STORE, name
+        yield f"{STORE}-{number}", name
+    for count in COUNTS:
+        yield STORE, "+".join(names[:count])
 
 
 def main(data: Path, out: Path, name: str, mode: str, count: int) -> None:
+    from bench.sharing.workload import trainer  # imports torch, which the harness does not need
+
     def study(number: int, store: str, meter: str) -> ht.Study:
         return ht.Study(
             f"study-{number}",
