@@ -106,11 +106,11 @@ class Metered(ht.Trainer):
 class ByHand:
     """One trial, by hand: values from the same schedules at every step, the same network and optimizer."""
 
-    def __init__(self, data: Data, config: Mapping[str, Any], meter: Meter) -> None:
+    def __init__(self, data: Data, config: Mapping[str, Any], seed: int, meter: Meter) -> None:
         self._data = data
         self._schedules = {name: as_schedule(value) for name, value in config.items()}
         self._meter = meter
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         values = self._at(0.0)
         self.model = net(values)
         options = {name: values[name] for name in ("lr", "momentum", "weight_decay") if name in values}

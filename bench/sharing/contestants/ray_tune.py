@@ -35,7 +35,8 @@ def trainable(config: dict[str, Any], arrays: Any, trials: Any) -> None:
     warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # it is mapped, for all
     torch.set_num_threads(1)
     job = config["job"]
-    trial = ByHand(Data.of(arrays), trials[job["number"]], meter_of(OUT / "meter"))
+    # A seed for each: Ray's ASHA lets ties go on, and trials that begin alike with one seed would all be ties.
+    trial = ByHand(Data.of(arrays), trials[job["number"]], seed=job["number"], meter=meter_of(OUT / "meter"))
     start, until = job.get("start", 0), job.get("until", EPOCHS)
     if start:
         state = torch.load(Path(job["checkpoint"]) / STATE)
