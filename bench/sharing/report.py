@@ -30,10 +30,9 @@ _SINGLE = (
     "of the space, all its trials at full length, as in the paper. SHA and ASHA stop trials early, and the ends of "
     "trials share least, so they save more than that. Ray Tune trains the same trials by hand with its own ASHA, "
     'which is `mode="stop"`, and the rungs of SHA as runs that start from checkpoints. With ASHA, what is trained '
-    "depends on who comes first, so each contestant stops others; Ray Tune's also lets ties go on, so see the epochs "
-    "beside the seconds. In the grids and in SHA all trials have the same "
-    "curves, and all complete ones the same fingerprints, with and without sharing: this is asserted in every "
-    "repeat."
+    "depends on who comes first, so each contestant stops others; Ray Tune's also lets ties go on, so see the "
+    "epochs beside the seconds. In the grids and in SHA all trials have the same curves, "
+    "and all complete ones the same fingerprints, with and without sharing: this is asserted in every repeat."
 )
 _SEVERAL = (
     "Eight studies of 16 trials each, as in section 6.2 of the stage-tree paper, each with `{search}`. Unshared: "
