@@ -31,10 +31,11 @@ $(READY_BENCH): $(READY)  # the peers that Hoptree is measured beside
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	touch $(READY_BENCH)
 
-bench: $(READY_BENCH)  ## speed and quality of decisions; figures go to bench/RESULTS.md
+bench: $(READY_BENCH)  ## speed, sharing and quality of decisions; figures go to bench/RESULTS.md
 	$(BIN)/python -m bench.decisions
 	$(BIN)/python -m bench.throughput
 	$(BIN)/python -m bench.speed
+	$(BIN)/python -m bench.sharing
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

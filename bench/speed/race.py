@@ -16,7 +16,7 @@ from bench.speed.workspace import workspace
 
 # Ray's daemons listen for commands: with a token, and on 127.0.0.1 only. Ray takes the address of a network card
 # even when it is told otherwise, unless it believes that it cannot be part of a cluster.
-_RAY = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+RAY = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 class Contestant(NamedTuple):
@@ -87,7 +87,7 @@ def prepare(form: str, data: Path, log: Path) -> float:
 
 
 def _run(contestant: Contestant, folder: Path) -> Run:
-    env = {**_RAY, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    env = {**RAY, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     with workspace(folder) as out:
         module = f"bench.speed.contestants.{contestant.module}"
         measured = measure(module, folder / "data", out, log=folder / "log", env=env)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
@@ -18,8 +18,8 @@ def memory_of(out: Path) -> Path:
 
 
 @contextmanager
-def workspace(folder: Path) -> Iterator[Path]:
-    """Make an empty folder, and remove it and what belongs to it afterwards."""
+def workspace(folder: Path, studies: Iterable[tuple[str, str]] = ((STORE, STUDY),)) -> Iterator[Path]:
+    """Make an empty folder; afterwards remove it and what belongs to it, such as the slots of the studies."""
     out = folder / "out"
     out.mkdir()
     try:
@@ -27,5 +27,6 @@ def workspace(folder: Path) -> Iterator[Path]:
     finally:
         from hoptree.backends.local import slots_of
 
-        for left in (out, memory_of(out), *slots_of(out / STORE, STUDY)):
+        slots = (slot for store, study in studies for slot in slots_of(out / store, study))
+        for left in (out, memory_of(out), *slots):
             rmtree(left, ignore_errors=True)
