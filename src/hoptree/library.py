@@ -14,6 +14,8 @@ from hoptree.core.lineage import History, Phase, branched
 if TYPE_CHECKING:
     from hoptree.store import Store
 
+_HEADROOM = 0.9  # of the budget: what is left when something had to go
+
 
 @final
 class Library:
@@ -88,7 +90,11 @@ class Library:
         self._store.ledger.release([key], self._study)
         self.make_room()
 
+    def has_room(self, size: int) -> bool:
+        """Return whether a state that nobody needs may stay at all."""
+        return size <= self._budget * _HEADROOM
+
     def make_room(self) -> None:
-        """Remove what has the least benefit while the disk holds more than it may."""
+        """Remove what has the least benefit if the disk holds more than it may, and some more: not every time."""
         if self._size > self._budget:
-            self._size -= sum(record.size for record in self._store.ledger.evict(self._budget))
+            self._size -= sum(record.size for record in self._store.ledger.evict(int(self._budget * _HEADROOM)))

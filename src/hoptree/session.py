@@ -73,6 +73,7 @@ class Session:
                 rehearsal=(configs, goals) if (configs := self._first_configs(owed)) else None,
                 unit_limit=unit_limit,
                 alive=self._look_around,
+                spares=self.record.engine.settings.order == "strict",
             )
             first = [*self._reconcile(backend), *owed]
             own = [self._save, self._append, self.record.note]

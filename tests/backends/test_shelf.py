@@ -37,6 +37,9 @@ class Fixture:
     def saved(self, key: str, size: int, seconds: float) -> None:
         self.books.append(key)
 
+    def has_room(self, size: int) -> bool:
+        return True
+
     def dropped(self, key: str) -> None:
         self.books.remove(key)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,38 @@ def test_a_second_study_trains_only_what_is_new(tmp_path: Path) -> None:
     same = study(tmp_path, "c", "b", name="same", epochs=3).run(workers=2)
     assert same.savings.epochs_trained == 0
     assert [t.fingerprint for t in same.trials] == [t.fingerprint for t in reversed(longer.trials)]
+
+
+class Thoughtful(Plain):
+    """Trains for so long that its states are worth their place on the disk."""
+
+    fingerprint = "thoughtful"
+
+    def train(self, model: Any, data: Any, unit: Any) -> None:
+        time.sleep(0.02)
+        super().train(model, data, unit)
+
+
+def test_a_study_that_parts_in_the_middle_of_another_trains_only_what_is_new(tmp_path: Path) -> None:
+    """The first study needs no state after epoch 2, but lets it go to the disk."""
+    settings: dict[str, Any] = {"trainer": Thoughtful(), "epochs": 4}
+    study(tmp_path, space={"lr": 0.1}, **settings).run(workers=1)
+    parting = {"lr": ht.multistep(0.1, at=[2], gamma=0.5)}
+    later = study(tmp_path, name="later", space=parting, **settings).run(workers=1)
+    assert later.savings.epochs_trained == 2
+    assert later.savings.epochs_reused == 2
+    alone = study(tmp_path, name="alone", space=parting, share=False, **settings).run(workers=1)
+    assert alone.trials[0].fingerprint == later.trials[0].fingerprint
+    with Store(tmp_path / "store", create=False) as store:
+        spare = [record for record in store.ledger.all() if not record.held_by]
+    assert spare
+    assert all(record.seconds > 0 for record in spare)
+
+
+def test_no_spare_states_where_the_disk_has_no_room_for_them(tmp_path: Path) -> None:
+    study(tmp_path, trainer=Thoughtful(), epochs=3, keep=0).run(workers=1)
+    with Store(tmp_path / "store", create=False) as store:
+        assert len(store.ledger.all()) == 1
 
 
 def test_a_shorter_study_is_told_and_its_weights_come_when_asked_for(tmp_path: Path) -> None:
@@ -55,7 +89,7 @@ def test_other_code_or_another_seed_shares_nothing(tmp_path: Path) -> None:
 def test_unneeded_states_are_kept_within_the_budget(tmp_path: Path) -> None:
     """The second study goes on from the first one's states, so they stay until nobody holds them."""
     size = 1 << 15  # states of 256 KiB
-    study(tmp_path, "a", trainer=Plain(size)).run(workers=1)
+    study(tmp_path, "a", trainer=Plain(size), epochs=1).run(workers=1)  # one epoch: one state
     with Store(tmp_path / "store") as store:
         (only,) = store.ledger.all()
         assert (only.study, only.held_by) == ("plain", ("plain",))

@@ -94,7 +94,7 @@ class LocalPool:
         """Copy a state from its slot to the store."""
         header, arrays = self._reader.read(stored.slot)
         assert header.key == stored.key
-        self._states.put(stored.key, arrays, header.meta)
+        self._states.put(stored.key, arrays, header.meta, durable=stored.durable)
 
     def free(self, stored: Stored) -> None:
         """Give a slot back to its owner; that of a dead one is removed."""

@@ -66,6 +66,9 @@ if TYPE_CHECKING:
 _CRASHES = 5  # workers in a row that die before they are ready
 _DEADLY = 3  # workers that died at one unit, nobody knows why: the unit is the reason
 _AT_RISK = 60.0  # seconds of training that a loss of power may cost a lineage, but for the epoch under way
+_WORTH = 20.0  # times as long as writing it a spare state must have taken to train
+_FILE, _DISK = 5e-4, 1e9  # seconds for a file, and bytes per second: what writing takes, roughly
+_BACKLOG = 8  # states that may wait to be saved before spare ones are let go
 _HEARTBEAT = 2.0  # seconds between signs of life
 _REHEARSAL = 60.0  # seconds to start and to try a config; what takes longer is found out while training
 _LAST_WORDS = 3.0  # seconds in which a hung worker may say where it is
@@ -85,7 +88,8 @@ class PoolBackend:
 
     ``rehearsal`` are configs to try before anything is trained, with the metrics that must come out.
     ``unit_limit`` are the seconds after which a unit is taken for hung. ``alive`` is called every few seconds, for
-    signs of life and for events that come from elsewhere.
+    signs of life and for events that come from elsewhere. With ``spares`` the ends of epochs are saved when nobody
+    needs them any more, for studies to come.
     """
 
     def __init__(
@@ -100,8 +104,10 @@ class PoolBackend:
         rehearsal: tuple[Sequence[dict[str, Scalar]], Sequence[str]] | None = None,
         unit_limit: float | None = None,
         alive: Callable[[], Sequence[Event]] = lambda: (),
+        spares: bool = False,
     ) -> None:
         self._pool = pool
+        self._spares = spares
         self._states = states
         self._plan = plan
         self._seed = seed
@@ -118,6 +124,7 @@ class PoolBackend:
         self._runs: dict[int, RunUnit | Evaluate] = {}
         self._deaths: Counter[tuple[int, int]] = Counter()  # of workers at a unit, nobody knows why
         self._at_risk: dict[int, float] = {}  # by node: seconds of training since something was saved
+        self._unsaved: dict[int, float] = {}  # by node: seconds of training since the last state that is on disk
         self._kept: dict[int, int] = {}  # by node: the unit after which its state is kept
         self._pending: list[Event] = []
         self._interrupts = 0
@@ -162,6 +169,7 @@ class PoolBackend:
             case DropState(node, unit):
                 if self._shelf.find((node, unit)) is None:  # found in the store, and never brought here
                     self._books.dropped(self._plan.nodes[node].state_key(unit))
+                self._spare(node, unit)
                 self._shelf.drop((node, unit))
             case _:
                 assert_never(action)
@@ -220,11 +228,27 @@ class PoolBackend:
         parent = self._plan.nodes[node].parent
         before = self._at_risk.get(parent.id, 0.0) if parent is not None else 0.0
         self._at_risk[node] = self._at_risk.get(node, before) + seconds
+        self._unsaved[node] = self._unsaved.get(node, 0.0) + seconds
         if unit % self._plan.partitions or self._at_risk[node] < _AT_RISK:
             return []
         self._shelf.save((node, unit), self._at_risk[node])
         self._at_risk[node] = 0.0
         return [StateKept(node, unit)]
+
+    def _spare(self, node: int, unit: int) -> None:
+        """Have a state saved on its way out, for a study that comes later, if that is cheap beside training it.
+
+        Only ends of epochs are asked for by others, and only what is shared is found by them.
+        """
+        trained = self._unsaved.get(node, 0.0)
+        if not self._spares or unit % self._plan.partitions or self._plan.nodes[node].lane:
+            return
+        stored = self._shelf.find((node, unit))
+        if stored is None or self._shelf.backlog >= _BACKLOG:
+            return
+        if trained >= _WORTH * (_FILE + stored.size / _DISK) and self._books.has_room(stored.size):
+            self._shelf.save((node, unit), trained, durable=False)
+            self._unsaved[node] = 0.0
 
     def _saved(self) -> list[Event]:
         """Release the states whose place one that has been saved takes."""

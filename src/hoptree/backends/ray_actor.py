@@ -173,9 +173,9 @@ class RayWorker:
         return encode(Here(user_stack(frame) if frame is not None else ""))
 
     @ray.method(concurrency_group="save")
-    def save(self, key: str, state: State) -> None:
+    def save(self, key: str, state: State, durable: bool) -> None:
         """Write a state to the store."""
-        self._states.put(key, *state)
+        self._states.put(key, *state, durable=durable)
 
     def _set_up(self, setup: ActorSetUp, trainer: bytes) -> None:
         for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

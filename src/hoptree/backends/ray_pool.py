@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from hoptree.trainers.base import Trainer
 
 _ROLL_CALL = 30.0  # seconds in which the first workers are to say that they can work, before anything is trained
+_SILENCE = 30.0  # seconds without a worker after which that is told
 _FAREWELL = 5.0  # seconds in which workers may put things in order
 
 log = logging.getLogger("hoptree")
@@ -70,6 +71,7 @@ class RayPool:
         self._early: list[tuple[Member, News | None]] = []  # news from before everybody has said hello
         self._silent: set[str] = set()
         self._deadline = 0.0
+        self._waiting_since = 0.0
         self._rung: deque[str] = deque()
         self._doorbell, self._button = socket.socketpair()
         self._doorbell.setblocking(False)
@@ -102,6 +104,7 @@ class RayPool:
         self._held = {node: held for node, held in self._held.items() if node in alive}
         wanted = share(self._settings.workers, {node.id: node.room(self._worker) for node in nodes})
         wanted = {node: count for node, count in wanted.items() if count}
+        self._complain(nodes)
         if not wanted:
             return []
         known = {node: frozenset(held) for node, held in self._held.items()}
@@ -153,16 +156,28 @@ class RayPool:
         members.sort(key=lambda member: member.name != stored.owner)
         for member in members[:2]:
             with suppress(RayActorError):
-                ray.get(member.actor.save.remote(stored.key, reference))
+                ray.get(member.actor.save.remote(stored.key, reference, stored.durable))
                 return
         arrays, meta = ray.get(reference)
-        self._states.put(stored.key, arrays, meta)
+        self._states.put(stored.key, arrays, meta, durable=stored.durable)
 
     def free(self, stored: Stored) -> None:
         """Let a reference go; the object store frees its memory when the last one is gone."""
         self._references.pop(stored.slot, None)
 
     # --- inside -----------------------------------------------------------------------------------------
+
+    def _complain(self, nodes: Sequence[RayNode]) -> None:
+        """Say, from time to time, that nobody works and why that may be."""
+        now = time.monotonic()
+        if any(member.ready for member in self._members.values()) or not self._waiting_since:
+            self._waiting_since = now
+        elif now - self._waiting_since > _SILENCE:
+            self._waiting_since = now
+            log.warning(
+                "no worker is ready yet; the cluster has %s, of which others may use some: waiting",
+                "; ".join(map(str, nodes)) or "no node",
+            )
 
     def _usual_worker(self) -> dict[str, float]:
         """Return what a worker takes by default: a GPU if the cluster has any, and the trainer's threads."""
@@ -257,26 +272,32 @@ class RayPool:
 
     def _roll_call(self, found: list[tuple[Member, News | None]]) -> Tidings:
         """Hold the first news back until everybody has said hello: who cannot work is refused before training."""
-        later: list[tuple[Member, News | None]] = []
+        passed = self._passed
         for member, news in found:
-            if isinstance(member, RayMember) and news is None and member.creation_error and not self._passed:
+            assert isinstance(member, RayMember)
+            if news is None and member.creation_error and not passed:
                 raise RefusedError(
                     f"node {member.node[:6]}: a worker cannot start there; Hoptree and what the trainer needs must "
                     f"be installed on every node, or named in ht.Ray(runtime_env=…):\n{member.creation_error}"
                 )
             if isinstance(news, Hello | Refused) or news is None:
                 self._silent.discard(member.name)
-            if isinstance(news, Refused) and isinstance(member, RayMember) and self._passed:
-                log.warning("not used: %s", news.reason)
-                self._unfit.add(member.node)
-                member.kill()
-                continue
-            later.append((member, news))
-        self._early += later
+            if isinstance(news, Refused) and passed:
+                self._give_up(member, news.reason)
+            else:
+                self._early.append((member, news))
         if not self._passed:
             return []
         early, self._early = self._early, []
         return early
+
+    def _give_up(self, member: RayMember, reason: str) -> None:
+        """Do without a node that came later and cannot work; without any node, there is no point in waiting."""
+        self._unfit.add(member.node)
+        member.kill()
+        if not self._nodes():
+            raise RefusedError(reason)
+        log.warning("not used: %s", reason)
 
     @property
     def _passed(self) -> bool:

@@ -27,6 +27,7 @@ class Stored(msgspec.Struct):
     seconds: float = 0.0  # of training, since something before it was saved
     saved: bool = False
     saving: bool = False
+    durable: bool = True  # is to be so in the store
     dropped: bool = False  # while it was being saved
 
 
@@ -39,6 +40,10 @@ class Books(Protocol):
 
     def dropped(self, key: str) -> None:
         """Note a state that the study needs no longer; whether it stays is the store's affair."""
+        ...
+
+    def has_room(self, size: int) -> bool:
+        """Return whether a state of that size may stay in the store when nobody needs it."""
         ...
 
 
@@ -108,7 +113,12 @@ class Shelf:
             self._books.dropped(stored.key)
         self._free(stored)
 
-    def save(self, spot: Spot, seconds: float = 0.0) -> None:
+    @property
+    def backlog(self) -> int:
+        """How many states wait to be saved."""
+        return self._saver.waiting
+
+    def save(self, spot: Spot, seconds: float = 0.0, *, durable: bool = True) -> None:
         """Have a state written to the store, if it is not there; it took so long to train."""
         stored = self._stored.get(spot)
         if stored is None or stored.saving or stored.saved:  # not ours: it is in the store since before
@@ -118,6 +128,7 @@ class Shelf:
             stored.saved = True
             self._books.saved(stored.key, stored.size, seconds)
         elif stored.slot:
+            stored.durable = durable
             stored.saving = True
             self._saver.save(spot, stored)
 
@@ -167,6 +178,10 @@ class _Saver:
         self.doorbell.setblocking(False)
         self._button.setblocking(False)
         self._thread: threading.Thread | None = None
+
+    @property
+    def waiting(self) -> int:
+        return self._jobs.qsize()
 
     def save(self, spot: Spot, stored: Stored) -> None:
         if self._thread is None:

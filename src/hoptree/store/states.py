@@ -36,17 +36,18 @@ class StateStore:
 
     def __init__(self, folder: str | Path, durable: bool = True) -> None:
         self.folder = Path(folder)
-        self.durable = durable
+        self._durable = durable
 
-    def put(self, key: str, arrays: Arrays, meta: dict[str, Any]) -> int:
+    def put(self, key: str, arrays: Arrays, meta: dict[str, Any], *, durable: bool = True) -> int:
         """Store a state and return its size in bytes; a state of that key is replaced at once."""
+        durable = durable and self._durable
         path = self.path(key)
         parts = state_file.lay_out(key, arrays, meta)
-        self._make_shard(path.parent)
+        self._make_shard(path.parent, durable)
         try:
             with _partial(path) as (aside, descriptor):
                 _write(descriptor, parts.pieces)
-                if self.durable:
+                if durable:
                     os.fsync(descriptor)
                 aside.replace(path)
         except OSError as error:
@@ -56,7 +57,7 @@ class StateStore:
                     f"({error.strerror}); free some space, or keep the store on another disk"
                 ) from error
             raise
-        if self.durable:
+        if durable:
             _sync_folder(path.parent)
         return parts.size
 
@@ -118,11 +119,11 @@ class StateStore:
                 with suppress(FileNotFoundError, NotADirectoryError):
                     yield from (path for path in shard.iterdir() if path.name.endswith(suffix))
 
-    def _make_shard(self, shard: Path) -> None:
+    def _make_shard(self, shard: Path, durable: bool) -> None:
         if shard.is_dir():
             return
         shard.mkdir(parents=True, exist_ok=True)
-        if self.durable:
+        if durable:
             _sync_folder(self.folder)
 
 
