@@ -129,6 +129,27 @@ class Dataset:
         return cls._build(source_of(train), held_out, partitions, seed, to)
 
     @classmethod
+    def from_ray(
+        cls,
+        data: Any,
+        *,
+        partitions: int,
+        valid: float | Any = 0.2,
+        seed: int = 0,
+        to: str | os.PathLike[str] | None = None,
+    ) -> Dataset:
+        """Build from a dataset of Ray Data, read and transformed on its cluster, in bounded memory here.
+
+        So data comes from whatever Ray Data reads: Parquet in object stores, images, databases. ``valid`` is a
+        fraction, 0 for none, or another dataset. ``to`` is a folder that all nodes see, to train on a cluster.
+        """
+        from hoptree.data.streams import StreamSource, ray_batches
+
+        fraction = _fraction(valid)
+        held_out = StreamSource(ray_batches(valid, "valid"), "valid") if fraction is None else fraction
+        return cls._build(StreamSource(ray_batches(data), "from_ray"), held_out, partitions, seed, to)
+
+    @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Dataset:
         """Open a dataset that was built before; the manifest and the files' sizes are checked, not their bytes."""
         folder = Path(path).absolute()
