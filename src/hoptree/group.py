@@ -97,7 +97,9 @@ class Group:
             keep = max(study.keep for study in self._studies)
             desk = Desk(store, record, [(study.name, study.share) for study in self._studies], spec.root)
             library = Library(store, self.name, keep)
-            session = Session(store, lease, record, self._tuners(spec.root), library, desk)
+            shares = spec.share and spec.settings.order == "strict"
+            claims = store.claims(lease, (study.name for study in self._studies)) if shares else None
+            session = Session(store, lease, record, self._tuners(spec.root), library, desk, claims)
             watches = self._mirrors(mirror, record, stack) if mirror is not None else []
             store.catalog.set_status(self.name, "running")
             try:
@@ -107,6 +109,7 @@ class Group:
                     seed=self._first.seed,
                     unit_limit=unit_limit,
                     watches=watches,
+                    save_every=min((study.save_every for study in self._studies if study.save_every), default=0),
                 )
             except Exception:
                 store.catalog.set_status(self.name, "failed" if record.engine.trials else "created")

@@ -55,7 +55,8 @@ class Study:
     """One model-selection job: trainer, dataset, space, search, goal.
 
     ``store`` is the folder of states and journal; ``journal`` the URL of a PostgreSQL database that holds the
-    journal instead. States that no study needs are kept while the store's states take less than ``keep``.
+    journal instead. States that no study needs are kept while the store's states take less than ``keep``. With
+    ``save_every`` the states after every so many epochs are saved, and are kept in the same way.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Study:
         order: Order = "strict",
         share: bool = True,
         keep: str | int = "10 GB",
+        save_every: int = 0,
     ) -> None:
         if (maximize is None) == (minimize is None):
             raise WorkloadError(
@@ -94,6 +96,11 @@ class Study:
         self._journal = journal
         self.share = share
         self.keep = parse_size(keep)
+        if isinstance(save_every, bool) or not isinstance(save_every, int) or save_every < 0:
+            raise WorkloadError(
+                f"save_every: {save_every!r}; expected a number of epochs, or 0: only when much would be lost"
+            )
+        self.save_every = save_every
         self.settings = Settings(data.partitions, order, retries=0)  # units are pure: what raised raises again
         self.searches()  # refuses what cannot be searched, before anything runs
         lasting_text(search)  # and what could not be recognised when the study goes on

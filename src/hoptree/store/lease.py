@@ -57,6 +57,15 @@ class Leases:
             return None
         return Holder(row.host, row.pid, row.started, row.place)
 
+    def live(self, connection: Connection, asking: Holder) -> dict[str, int]:
+        """Return the studies that are driven now, each with the token of its lease."""
+        from sqlalchemy import select
+
+        from hoptree.store.tables import LEASES
+
+        rows = connection.execute(select(LEASES).where(LEASES.c.held)).all()
+        return {row.study: row.token for row in rows if not self._is_gone(row, asking)}
+
     def _row(self, study: str) -> Row[Any] | None:
         from sqlalchemy import select
 

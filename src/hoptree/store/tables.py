@@ -88,6 +88,27 @@ HOLDS = Table(
     "hoptree_holds", METADATA, Column("key", Text, primary_key=True), Column("study", Text, primary_key=True)
 )
 
+# What drivers train at this moment, so that no other one begins it too; and what they wait for. A row counts while
+# the lease with its token is held.
+CLAIMS = Table(
+    "hoptree_claims",
+    METADATA,
+    Column("lineage", Text, primary_key=True),
+    Column("study", Text, primary_key=True),
+    Column("token", BigInteger, nullable=False),
+    Column("first", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+)
+WANTS = Table(
+    "hoptree_wants",
+    METADATA,
+    Column("lineage", Text, primary_key=True),
+    Column("study", Text, primary_key=True),
+    Column("token", BigInteger, nullable=False),
+    Column("units", Text, nullable=False),
+    Column("waits", Boolean, nullable=False),
+)
+
 # What every append to a journal says, put together once: building a statement takes longer than running it.
 _NOW = bindparam("at", type_=Double)
 RENEW = (
