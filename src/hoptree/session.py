@@ -63,6 +63,7 @@ class Session:
         unit_limit: float | None,
         watches: Sequence[Watch] = (),
         save_every: int = 0,
+        enough: Callable[[], bool] = lambda: False,
     ) -> Savings:
         """Train what is missing, on a pool that is made if anything is.
 
@@ -99,7 +100,7 @@ class Session:
                 first = [*company.forget(), *first]
                 own.append(company.note)
             with suppress(DrainedError):
-                drive(engine, front, self._tuner, [*own, *watches], first, self._look_up)
+                drive(engine, front, self._tuner, [*own, *watches], first, self._look_up, enough)
         return self._savings()
 
     # --- going on ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, final
 import msgspec
 
 from hoptree.core.errors import WorkloadError
+from hoptree.core.events import Metrics
 from hoptree.core.lineage import config_items, digest
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from hoptree.backends.choice import Where
     from hoptree.data import Dataset
     from hoptree.forecast import Forecast
+    from hoptree.holdings import Holdings
     from hoptree.mirror import OptunaMirror
     from hoptree.store import Store
     from hoptree.trainers.base import Trainer
@@ -140,6 +142,30 @@ class Study:
         from hoptree.group import Group
 
         return Group([self]).explain(workers)
+
+    def evaluate(
+        self, config: Config, epoch: int, workers: int | None = None, *, backend: Where = "local"
+    ) -> Metrics:
+        """Return the metrics of a config after an epoch.
+
+        At once if any study on the store has got there. Else it is wished for, as a trial of this study: whoever
+        drives the study takes it up, and this call waits for the report; if nobody does, this call trains it,
+        from the deepest state that is stored, with ``workers``, and asks nothing of the searches. Trials that an
+        interrupt has left open go on meanwhile, until the report is there.
+        """
+        from hoptree.on_demand import evaluate
+
+        return evaluate(self, config, epoch, workers, backend)
+
+    def ledger(self) -> Holdings:
+        """Return what the disk holds of this study and why; it prints as a table.
+
+        Of all studies on a store: ``hoptree.holdings.holdings(store)``.
+        """
+        from hoptree.holdings import holdings
+
+        with self.open_store(create=False) as store:
+            return holdings(store).of(self.name)
 
     def results(self) -> Results:
         """Return what the store holds of this study, without training anything."""
