@@ -36,7 +36,6 @@ def test_what_drivers_share_is_trained_once(
     results = run_together(tmp_path, grids)
     trained = sum(result["trained"] for result in results.values())
     assert trained == pytest.approx(unique_epochs(tmp_path, None, *grids))
-    assert all(result["trained"] + result["reused"] > 0 for result in results.values())
     check(results, reference)
 
 
