@@ -178,7 +178,7 @@ class History:
                 if unit not in node.states and (node.id, unit) in self.stored:  # what runs will make it
                     self.stored.remove((node.id, unit))
         if node.requests and random.random() < 0.6:
-            self.tell(ReportFound(node.id, random.choice(list(node.requests)), {"loss": "nan"}))
+            self.tell(ReportFound(node.id, random.choice(list(node.requests)), {"loss": "inf"}))
         if node.stops and random.random() < 0.2:
             spot = node.id, random.randint(node.start, node.stops[-1])
             if spot not in self.taken:

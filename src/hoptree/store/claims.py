@@ -70,15 +70,15 @@ class Claims:
 
         Where another one's claim begins before ``until``, only what lies before it is granted.
         """
-        from sqlalchemy import delete, select
+        from sqlalchemy import delete
 
-        from hoptree.store.tables import CLAIMS
+        from hoptree.store.tables import CLAIMED_BY_OTHERS, CLAIMS, WANTED_BY_OTHERS
 
+        theirs = {"of": lineage, "by": self._lease.study}
         with self._database.writing(durable=False) as connection:
             self._database.lock(connection, lineage)
             others = self._others(connection)
-            theirs = (CLAIMS.c.lineage == lineage, CLAIMS.c.study != self._lease.study)
-            for row in connection.execute(select(CLAIMS).where(*theirs)).all():
+            for row in connection.execute(CLAIMED_BY_OTHERS, theirs).all():
                 if others.get(row.study) != row.token:  # of a driver that is gone
                     same = (CLAIMS.c.lineage == lineage, CLAIMS.c.study == row.study, CLAIMS.c.token == row.token)
                     connection.execute(delete(CLAIMS).where(*same))
@@ -87,8 +87,9 @@ class Claims:
                 elif unit < row.first < until:
                     until = row.first
             self._database.replace(connection, CLAIMS, [self._row(lineage, first=first, until=until)])
-            wants = self._wanted(connection, [lineage], others).get(lineage, ()) if others else ()
-        return Answer(until, "", alone=not others, wants=tuple(wants))
+            rows = connection.execute(WANTED_BY_OTHERS, theirs).all() if others else ()
+            wants = tuple(_want(row) for row in rows if others.get(row.study) == row.token)
+        return Answer(until, "", alone=not others, wants=wants)
 
     def shorten(self, ranges: Mapping[str, tuple[int, int]]) -> None:
         """Put other ranges in the place of what this driver has claimed."""
@@ -157,7 +158,7 @@ class Claims:
 
         found: dict[str, list[Want]] = {}
         for row in self._rows(connection, WANTS, lineages, others):
-            found.setdefault(row.lineage, []).append(Want(row.study, _UNITS.decode(row.units), row.waits))
+            found.setdefault(row.lineage, []).append(_want(row))
         return found
 
     def _rows(
@@ -183,3 +184,7 @@ class Claims:
             for start in range(0, len(lineages), _CHUNK):
                 some = table.c.lineage.in_(lineages[start : start + _CHUNK])
                 connection.execute(delete(table).where(table.c.study == self._lease.study, some))
+
+
+def _want(row: Row[Any]) -> Want:
+    return Want(row.study, _UNITS.decode(row.units), row.waits)

@@ -12,7 +12,7 @@ from hoptree.core.errors import MissingExtraError
 from hoptree.store.errors import StoreError, StoreMissingError, StoreUnreachableError, StoreVersionError
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, Engine, Table
+    from sqlalchemy import URL, Connection, Engine, Executable, Table
 
 FORMAT = 3
 _DURABLE = "hoptree_durable"  # execution option: absent in a reading transaction
@@ -37,6 +37,7 @@ class Database:
         if self.sqlite and not create and not Path(address.database or "").is_file():
             raise _missing(self.where)
         self._engine = _engine(address, self.where)
+        self._replacing: dict[str, Executable] = {}  # by table
         try:
             self._open(create)
         except StoreError:
@@ -69,12 +70,17 @@ class Database:
 
     def replace(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
         """Insert rows, in place of those with the same key."""
+        if rows:
+            if table.name not in self._replacing:  # building a statement takes longer than running it
+                self._replacing[table.name] = self._replace(table)
+            connection.execute(self._replacing[table.name], rows)
+
+    def _replace(self, table: Table) -> Executable:
         from sqlalchemy.dialects import postgresql, sqlite
 
-        if rows:
-            statement = (sqlite.insert if self.sqlite else postgresql.insert)(table)
-            values = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
-            connection.execute(statement.on_conflict_do_update(index_elements=table.primary_key, set_=values), rows)
+        statement = (sqlite.insert if self.sqlite else postgresql.insert)(table)
+        values = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
+        return statement.on_conflict_do_update(index_elements=table.primary_key, set_=values)
 
     def lock(self, connection: Connection, name: str) -> None:
         """Let no other transaction that locks the same name run until this one ends; SQLite has one writer."""

@@ -59,11 +59,9 @@ class Leases:
 
     def live(self, connection: Connection, asking: Holder) -> dict[str, int]:
         """Return the studies that are driven now, each with the token of its lease."""
-        from sqlalchemy import select
+        from hoptree.store.tables import LIVE
 
-        from hoptree.store.tables import LEASES
-
-        rows = connection.execute(select(LEASES).where(LEASES.c.held)).all()
+        rows = connection.execute(LIVE).all()
         return {row.study: row.token for row in rows if not self._is_gone(row, asking)}
 
     def _row(self, study: str) -> Row[Any] | None:

@@ -118,3 +118,8 @@ RENEW = (
 )
 LAST = select(func.max(EVENTS.c.seq)).where(EVENTS.c.study == bindparam("of"))
 APPEND = insert(EVENTS)
+
+# The same for claims: one is made before every stage, or every epoch.
+LIVE = select(LEASES).where(LEASES.c.held)
+CLAIMED_BY_OTHERS = select(CLAIMS).where(CLAIMS.c.lineage == bindparam("of"), CLAIMS.c.study != bindparam("by"))
+WANTED_BY_OTHERS = select(WANTS).where(WANTS.c.lineage == bindparam("of"), WANTS.c.study != bindparam("by"))
