@@ -151,7 +151,8 @@ class Study:
         At once if any study on the store has got there. Else it is wished for, as a trial of this study: whoever
         drives the study takes it up, and this call waits for the report; if nobody does, this call trains it,
         from the deepest state that is stored, with ``workers``, and asks nothing of the searches. Trials that an
-        interrupt has left open go on meanwhile, until the report is there.
+        interrupt has left open go on meanwhile, until the report is there. In a study that is driven elsewhere it
+        gets its turn by the policy, which is late while all workers are busy with longer trials.
         """
         from hoptree.on_demand import evaluate
 

@@ -113,12 +113,13 @@ def test_an_evaluation_on_demand_says_why_it_failed(tmp_path: Path) -> None:
 
 
 def test_a_running_study_evaluates_on_demand(tmp_path: Path) -> None:
-    mine = study(tmp_path, "a", "b", epochs=30, nap=0.05)
-    running = Thread(target=lambda: mine.run(workers=2))
+    """The study would take minutes; a third worker has time for the evaluation."""
+    mine = study(tmp_path, "a", "b", epochs=2000, nap=0.05)
+    running = Thread(target=lambda: mine.run(workers=3))
     running.start()
     try:
         await_that(lambda: (tmp_path / "store" / "journal.sqlite").exists() and is_driven(tmp_path))
-        metrics = study(tmp_path, "a", "b", epochs=30, nap=0.05).evaluate(CONFIG, epoch=1)
+        metrics = study(tmp_path, "a", "b", epochs=2000, nap=0.05).evaluate(CONFIG, epoch=1)
         assert running.is_alive()
         mine.stop(0)
         mine.stop(1)
