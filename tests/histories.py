@@ -13,7 +13,11 @@ from hoptree.core.engine import Engine
 from hoptree.core.events import (
     Event,
     Known,
+    LineageFreed,
+    LineageTaken,
+    ReportFound,
     StateEvaluated,
+    StateFound,
     StateKept,
     StateLost,
     StateReleased,
@@ -48,6 +52,7 @@ CONFIGS = [
     {"lr": 0.1, "momentum": 0.9},
     {"lr": 0.1, "momentum": multistep(0.9, at=[2], gamma=0.5)},
 ]
+ONCE = StateLost | WorkerLost | WorkerJoined | WorkerDrained | TrialStopped | LineageTaken | StateFound
 
 
 class History:
@@ -82,6 +87,8 @@ class History:
         self.barrier = random.random() < 0.2
         self.share = random.random() < 0.8
         self.trained: list[RunUnit] = []
+        self.company = self.settings.order == "strict" and random.random() < 0.5
+        self.taken: list[tuple[int, int]] = []  # places from which another driver trains on
 
     def fresh_engine(self) -> Engine:
         return Engine(self.settings, lambda values: 0.5 + len(repr(values)) % 3)
@@ -105,6 +112,9 @@ class History:
     def calm(self) -> None:
         for worker in self.workers:
             self.tell(WorkerJoined(worker, self.holds[worker]))
+        self.company = False
+        while self.taken:
+            self.tell(LineageFreed(*self.taken.pop()))
         for _ in range(20_000):
             busy = [worker for worker, queue in self.here.items() if queue]
             if not busy:
@@ -128,9 +138,11 @@ class History:
             held = [(node.id, unit) for node in self.engine.plan.nodes for unit in node.states]
             self.stored += [spot for spot in held if spot not in self.stored]
         self.witness.see(event, self.now, more, actions)
-        given_up: list[UnitCancelled] = []
+        given_up: list[Event] = []
         for action in actions:
-            if isinstance(action, RunUnit | Evaluate):
+            if isinstance(action, RunUnit) and self.company and self.random.random() < 0.1:
+                given_up += self.refuse(action)
+            elif isinstance(action, RunUnit | Evaluate):
                 self.here[action.worker].append(action)
             elif isinstance(action, CancelUnit):
                 given_up += self.cancel(action)
@@ -138,8 +150,40 @@ class History:
                 self.stored.remove((action.node, action.unit))
             elif isinstance(action, EndTrial):
                 assert action.ending != "failed" or action.reason
-        for event in given_up:
-            self.tell(event)
+        for index, event in enumerate(given_up):
+            self.tell(event, more=index + 1 < len(given_up))
+
+    def refuse(self, run: RunUnit) -> list[Event]:
+        """Another driver trains that already: the run never begins."""
+        if any(other.node == run.node and other.unit == run.unit - 1 for other in self.here[run.worker]):
+            self.here[run.worker].append(run)  # the run that it follows is under way: let it be
+            return []
+        self.taken.append((run.node, run.unit))
+        return [UnitCancelled(run.run, run.worker), LineageTaken(run.node, run.unit)]
+
+    def hear(self) -> None:
+        """Now and then another driver has made something, or stops."""
+        random = self.random
+        nodes = [node for node in self.engine.plan.nodes if node.stops]
+        if self.taken and random.random() < 0.4:
+            self.tell(LineageFreed(*self.taken.pop(random.randrange(len(self.taken)))))
+        if not nodes:
+            return
+        node = random.choice(nodes)
+        if random.random() < 0.6:
+            unit = random.randint(node.start + 1, node.stops[-1])
+            if unit not in node.states:
+                self.stored.append((node.id, unit))
+                self.tell(StateFound(node.id, unit), more=random.random() < 0.5)
+                if unit not in node.states and (node.id, unit) in self.stored:  # what runs will make it
+                    self.stored.remove((node.id, unit))
+        if node.requests and random.random() < 0.6:
+            self.tell(ReportFound(node.id, random.choice(list(node.requests)), {"loss": "inf"}))
+        if node.stops and random.random() < 0.2:
+            spot = node.id, random.randint(node.start, node.stops[-1])
+            if spot not in self.taken:
+                self.taken.append(spot)
+                self.tell(LineageTaken(*spot))
 
     def cancel(self, action: CancelUnit) -> list[UnitCancelled]:
         """A worker gives a run up at once, or finishes it because the message came too late."""
@@ -206,9 +250,11 @@ class History:
             self.tell(TrialExtended(number, self.engine.trials[number].until + random.randint(0, 2)))
         elif choice < 0.94:
             self.branch()
+        elif choice < 0.96 and self.company:
+            self.hear()
         elif choice < 0.97:
             repeated = random.choice(self.past)
-            if not isinstance(repeated, StateLost | WorkerLost | WorkerJoined | WorkerDrained | TrialStopped):
+            if not isinstance(repeated, ONCE):
                 self.tell(repeated)
         elif self.lost_runs:
             run = random.choice(self.lost_runs)

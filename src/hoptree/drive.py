@@ -34,8 +34,9 @@ def drive(
     watches: Sequence[Watch] = (),
     first: Sequence[Event] | None = None,
     look_up: Callable[[Event], Event] | None = None,
+    enough: Callable[[], bool] = lambda: False,
 ) -> float:
-    """Run until no trial is left, and return the time of the last event.
+    """Run until no trial is left, or it is ``enough``, and return the time of the last event.
 
     ``first`` replaces what the tuner asks for at the start, for a study that goes on. ``look_up`` may add to an
     event what is known elsewhere, before the engine sees it.
@@ -61,8 +62,8 @@ def drive(
                         inbox.extend(tuner.tell(action))
                     else:
                         backend.submit(action)
-            if not engine.live:
-                failed = False
+            if not engine.live or enough():
+                failed = engine.live > 0  # then another driver goes on from what is there
                 return now
             now, events = backend.wait()
             if not events:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, final
@@ -16,12 +16,13 @@ from hoptree.desk import WISHED, Desk
 from hoptree.drive import Watch
 from hoptree.library import Library
 from hoptree.record import Record
-from hoptree.results import Results
+from hoptree.results import Results, Savings
 from hoptree.search.tuner import Tuner, Tuners
 from hoptree.session import Session
 from hoptree.spec import StudySpec, agree
 
 if TYPE_CHECKING:
+    from hoptree.backends.member import Pool
     from hoptree.forecast import Forecast
     from hoptree.store import Lease, Store
     from hoptree.study import Study
@@ -84,35 +85,77 @@ class Group:
         mirror: str | None = None,
     ) -> list[Results]:
         """Train what is missing; see ``Study.run``."""
-        trainer, data = self._first.trainer, self._first.data
         check_backend(backend, workers)
         if unit_limit is not None and not 0 < unit_limit < math.inf:
             raise WorkloadError(f"unit_limit: {unit_limit}; expected seconds above 0")
         with ExitStack() as stack:
-            store = stack.enter_context(self._first.open_store())
-            lease = self._lease(store, stack)
-            data.check()
+            store, lease = self._drive(stack)
             spec = agree(store, self.name, self._spec(), accept_changes)
-            record = Record(spec.settings)
-            keep = max(study.keep for study in self._studies)
-            desk = Desk(store, record, [(study.name, study.share) for study in self._studies], spec.root)
-            library = Library(store, self.name, keep)
-            session = Session(store, lease, record, self._tuners(spec.root), library, desk)
+            session = self._session(store, lease, spec, self._tuners(spec.root))
+            record = session.record
             watches = self._mirrors(mirror, record, stack) if mirror is not None else []
             store.catalog.set_status(self.name, "running")
             try:
-                savings = session.run(
-                    partial(make_pool, backend, workers, trainer, data, store.states, store.folder, self.name),
-                    goals=[study.goal.metric for study in self._studies],
-                    seed=self._first.seed,
-                    unit_limit=unit_limit,
-                    watches=watches,
-                )
+                savings = self._run(session, self._pool(store, backend, workers), unit_limit, watches)
             except Exception:
                 store.catalog.set_status(self.name, "failed" if record.engine.trials else "created")
                 raise
             store.catalog.set_status(self.name, "stopped" if record.engine.live else "finished")
             return [study.outcome(store, record, savings) for study in self._studies]
+
+    def grant(self, trial: int, workers: int | None, backend: Where) -> None:
+        """Train one trial that was wished for until it ends, whatever searches would ask for next."""
+        check_backend(backend, workers)
+        with ExitStack() as stack:
+            store, lease = self._drive(stack)
+            spec = agree(store, self.name, self._spec(), False)
+            known = store.catalog.find(self.name)
+            session = self._session(store, lease, spec, Tuners([], end=0))
+            engine = session.record.engine
+            pool = self._pool(store, backend, workers)
+            try:
+                self._run(
+                    session, pool, None, (), lambda: trial in engine.trials and bool(engine.trials[trial].ending)
+                )
+            finally:
+                over = known is not None and known.status in ("finished", "failed") and not engine.live
+                store.catalog.set_status(self.name, known.status if over and known is not None else "stopped")
+
+    def _drive(self, stack: ExitStack) -> tuple[Store, Lease]:
+        store = stack.enter_context(self._first.open_store())
+        lease = self._lease(store, stack)
+        self._first.data.check()
+        return store, lease
+
+    def _session(self, store: Store, lease: Lease, spec: StudySpec, tuners: Tuners) -> Session:
+        record = Record(spec.settings)
+        desk = Desk(store, record, [(study.name, study.share) for study in self._studies], spec.root)
+        library = Library(store, self.name, max(study.keep for study in self._studies))
+        shares = spec.share and spec.settings.order == "strict"
+        claims = store.claims(lease, (study.name for study in self._studies)) if shares else None
+        return Session(store, lease, record, tuners, library, desk, claims)
+
+    def _pool(self, store: Store, backend: Where, workers: int | None) -> Callable[[], Pool]:
+        trainer, data = self._first.trainer, self._first.data
+        return partial(make_pool, backend, workers, trainer, data, store.states, store.folder, self.name)
+
+    def _run(
+        self,
+        session: Session,
+        pool: Callable[[], Pool],
+        unit_limit: float | None,
+        watches: Sequence[Watch],
+        enough: Callable[[], bool] = lambda: False,
+    ) -> Savings:
+        return session.run(
+            pool,
+            goals=[study.goal.metric for study in self._studies],
+            seed=self._first.seed,
+            unit_limit=unit_limit,
+            watches=watches,
+            save_every=min((study.save_every for study in self._studies if study.save_every), default=0),
+            enough=enough,
+        )
 
     def _mirrors(self, url: str, record: Record, stack: ExitStack) -> list[Watch]:
         """Have every study followed in an Optuna storage; a storage that cannot be opened is refused here."""

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, final
 
 import msgspec
 
 from hoptree.core.actions import Action, Report
 from hoptree.core.engine import Engine
-from hoptree.core.events import Event, Known, Metrics, StateEvaluated, TrialAsked, TrialBranched, TrialExtended
+from hoptree.core.events import (
+    Event,
+    Known,
+    Metrics,
+    ReportFound,
+    StateEvaluated,
+    StateFound,
+    TrialAsked,
+    TrialBranched,
+    TrialExtended,
+)
 from hoptree.core.lineage import History, Phase, branched
+from hoptree.core.plan import Node
 
 if TYPE_CHECKING:
     from hoptree.store import Store
 
 _HEADROOM = 0.9  # of the budget: what is left when something had to go
+_CHUNK = 500  # names in one statement: SQLite takes 999 or more
 
 
 @final
@@ -64,6 +77,50 @@ class Library:
         self._store.ledger.hold(stored, self._study)
         return Known(tuple(stored.values()), tuple(sorted(reports.items())))
 
+    def find(self, node: Node, after: int, partitions: int, *, patient: bool = False) -> list[Event]:
+        """Return what the store holds by now of what somebody waits for in a node beyond a unit.
+
+        With ``patient`` a report that ends a trial is left alone until the state that it ends with is there.
+        """
+        stops = [stop for stop in node.stops if stop > after]
+        if not stops:
+            return []
+        asked = {node.state_key(stop): stop for stop in stops if stop in node.requests and stop not in node.reports}
+        reports = {asked[key]: metrics for key, metrics in self._store.reports.find(asked).items()}
+        stored = self._stored_beyond(node, after, stops[-1], partitions)
+        found: set[int] = set()
+        for stop in stops:
+            if stop in reports and not needs_state(node, stop, partitions):
+                continue
+            deepest = max((unit for unit in stored if unit <= stop), default=-1)
+            here = [*node.states, *(cursor.unit for cursor in node.cursors)]
+            if deepest > max((unit for unit in here if unit <= stop), default=-1):
+                found.add(deepest)
+            if stop in reports and patient and deepest < stop:
+                del reports[stop]
+        self._store.ledger.hold([node.state_key(unit) for unit in found], self._study)
+        events: list[Event] = [StateFound(node.id, unit) for unit in sorted(found)]
+        return events + [ReportFound(node.id, stop, reports[stop]) for stop in sorted(reports)]
+
+    def _stored_beyond(self, node: Node, after: int, last: int, partitions: int) -> list[int]:
+        ends = range((after // partitions + 1) * partitions, last + 1, partitions)
+        units = sorted({*ends, *(stop for stop in node.stops if stop > after)})
+        return [unit for unit in units if unit not in node.states and node.state_key(unit) in self._store.states]
+
+    def promise(self, key: str, study: str) -> None:
+        """Keep a state, that is being saved, for another study that waits for it."""
+        self._store.ledger.hold([key], study)
+
+    def renounce(self, keys: Iterable[str]) -> None:
+        """Let go of states that were kept for this study and that it did not need."""
+        names = list(keys)
+        for start in range(0, len(names), _CHUNK):
+            self._store.ledger.release(names[start : start + _CHUNK], self._study)
+
+    def holds(self, key: str) -> bool:
+        """Return whether a state is in the store."""
+        return key in self._store.states
+
     def reports(self, event: Event, actions: list[Action], engine: Engine) -> dict[str, Metrics]:
         """Return what an evaluation found, by the name of the state, for others to look up."""
         if not isinstance(event, StateEvaluated) or engine.settings.order == "free":
@@ -98,3 +155,10 @@ class Library:
         """Remove what has the least benefit if the disk holds more than it may, and some more: not every time."""
         if self._size > self._budget:
             self._size -= sum(record.size for record in self._store.ledger.evict(int(self._budget * _HEADROOM)))
+
+
+def needs_state(node: Node, stop: int, partitions: int) -> bool:
+    """Return whether a place is to be gone on from or ended with, or is asked for its report only."""
+    if stop in node.waiters or not node.requests.get(stop):
+        return True
+    return any(trial.until * partitions == stop for trial in node.requests[stop])

@@ -10,7 +10,8 @@ import msgspec
 
 from hoptree.backends.local import remove_slots, slots_of
 from hoptree.backends.member import Pool
-from hoptree.backends.pool import DrainedError, PoolBackend
+from hoptree.backends.pool import HEARTBEAT, DrainedError, PoolBackend
+from hoptree.company import Company
 from hoptree.core.actions import Action, EndTrial, Report
 from hoptree.core.events import Event, StateLost, TrialAsked, TrialBranched, TrialExtended, WorkerLost
 from hoptree.core.lineage import history, segments
@@ -22,7 +23,9 @@ from hoptree.record import Record
 from hoptree.results import Savings
 
 if TYPE_CHECKING:
+    from hoptree.backends.protocol import Backend
     from hoptree.store import Lease, Store
+    from hoptree.store.claims import Claims
 
 _TRIED = 4  # configs of which one has to pass rehearsal
 
@@ -32,7 +35,14 @@ class Session:
     """Brings a study from where its journal ends to where no trial is left."""
 
     def __init__(
-        self, store: Store, lease: Lease, record: Record, tuner: Asks, library: Library, desk: Desk
+        self,
+        store: Store,
+        lease: Lease,
+        record: Record,
+        tuner: Asks,
+        library: Library,
+        desk: Desk,
+        claims: Claims | None = None,
     ) -> None:
         self._store = store
         self._lease = lease
@@ -41,6 +51,8 @@ class Session:
         self._desk = desk
         self.record = record
         self._backend: PoolBackend | None = None
+        self._claims = claims  # None: nothing can be shared with other drivers
+        self._company: Company | None = None
 
     def run(
         self,
@@ -50,6 +62,8 @@ class Session:
         seed: int,
         unit_limit: float | None,
         watches: Sequence[Watch] = (),
+        save_every: int = 0,
+        enough: Callable[[], bool] = lambda: False,
     ) -> Savings:
         """Train what is missing, on a pool that is made if anything is.
 
@@ -73,12 +87,21 @@ class Session:
                 rehearsal=(configs, goals) if (configs := self._first_configs(owed)) else None,
                 unit_limit=unit_limit,
                 alive=self._look_around,
+                pulse=self._pulse,
+                save_every=save_every,
                 spares=self.record.engine.settings.order == "strict",
             )
             first = [*self._reconcile(backend), *owed]
             own = [self._save, self._append, self.record.note]
+            front: Backend = backend
+            if self._claims is not None:
+                resumed = bool(engine.trials)
+                company = self._company = Company(engine, self._claims, self._library, resumed=resumed)
+                front = company.around(backend)
+                first = [*company.forget(), *first]
+                own.append(company.note)
             with suppress(DrainedError):
-                drive(engine, backend, self._tuner, [*own, *watches], first, self._look_up)
+                drive(engine, front, self._tuner, [*own, *watches], first, self._look_up, enough)
         return self._savings()
 
     # --- going on ---------------------------------------------------------------------------------------
@@ -115,9 +138,13 @@ class Session:
     # --- while it runs ----------------------------------------------------------------------------------
 
     def _look_around(self) -> list[Event]:
-        """Give a sign of life, and see whether somebody wishes for something."""
+        """Give a sign of life, and see whether somebody wishes for something or has trained something."""
         self._lease.renew()
-        return self._desk.take()
+        heard = self._company.look_around() if self._company is not None else []
+        return [*heard, *self._desk.take()]
+
+    def _pulse(self) -> float:
+        return HEARTBEAT if self._company is None else self._company.pulse()
 
     def _look_up(self, event: Event) -> Event:
         return self._library.look_up(event, self.record.engine)

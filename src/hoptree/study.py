@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, final
 import msgspec
 
 from hoptree.core.errors import WorkloadError
+from hoptree.core.events import Metrics
 from hoptree.core.lineage import config_items, digest
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from hoptree.backends.choice import Where
     from hoptree.data import Dataset
     from hoptree.forecast import Forecast
+    from hoptree.holdings import Holdings
     from hoptree.mirror import OptunaMirror
     from hoptree.store import Store
     from hoptree.trainers.base import Trainer
@@ -55,7 +57,8 @@ class Study:
     """One model-selection job: trainer, dataset, space, search, goal.
 
     ``store`` is the folder of states and journal; ``journal`` the URL of a PostgreSQL database that holds the
-    journal instead. States that no study needs are kept while the store's states take less than ``keep``.
+    journal instead. States that no study needs are kept while the store's states take less than ``keep``. With
+    ``save_every`` the states after every so many epochs are saved, and are kept in the same way.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Study:
         order: Order = "strict",
         share: bool = True,
         keep: str | int = "10 GB",
+        save_every: int = 0,
     ) -> None:
         if (maximize is None) == (minimize is None):
             raise WorkloadError(
@@ -94,6 +98,11 @@ class Study:
         self._journal = journal
         self.share = share
         self.keep = parse_size(keep)
+        if isinstance(save_every, bool) or not isinstance(save_every, int) or save_every < 0:
+            raise WorkloadError(
+                f"save_every: {save_every!r}; expected a number of epochs, or 0: only when much would be lost"
+            )
+        self.save_every = save_every
         self.settings = Settings(data.partitions, order, retries=0)  # units are pure: what raised raises again
         self.searches()  # refuses what cannot be searched, before anything runs
         lasting_text(search)  # and what could not be recognised when the study goes on
@@ -133,6 +142,31 @@ class Study:
         from hoptree.group import Group
 
         return Group([self]).explain(workers)
+
+    def evaluate(
+        self, config: Config, epoch: int, workers: int | None = None, *, backend: Where = "local"
+    ) -> Metrics:
+        """Return the metrics of a config after an epoch.
+
+        At once if any study on the store has got there. Else it is wished for, as a trial of this study: whoever
+        drives the study takes it up, and this call waits for the report; if nobody does, this call trains it,
+        from the deepest state that is stored, with ``workers``, and asks nothing of the searches. Trials that an
+        interrupt has left open go on meanwhile, until the report is there. In a study that is driven elsewhere it
+        gets its turn by the policy, which is late while all workers are busy with longer trials.
+        """
+        from hoptree.on_demand import evaluate
+
+        return evaluate(self, config, epoch, workers, backend)
+
+    def ledger(self) -> Holdings:
+        """Return what the disk holds of this study and why; it prints as a table.
+
+        Of all studies on a store: ``hoptree.holdings.holdings(store)``.
+        """
+        from hoptree.holdings import holdings
+
+        with self.open_store(create=False) as store:
+            return holdings(store).of(self.name)
 
     def results(self) -> Results:
         """Return what the store holds of this study, without training anything."""

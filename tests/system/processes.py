@@ -59,3 +59,9 @@ def units_done_twice(folder: Path, study: str) -> int:
                 done.clear()
             begun |= {action.run: (action.node, action.unit) for action in actions if isinstance(action, RunUnit)}
     return sum(count - 1 for count in done.values() if count > 1)
+
+
+def trained_units(folder: Path, study: str) -> int:
+    """Return how many units the journal of a study acknowledges."""
+    with Store(folder / "store", create=False) as store:
+        return sum(isinstance(entry.event, UnitFinished) for entry in store.journal.read(study))

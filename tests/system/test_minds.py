@@ -7,11 +7,15 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hoptree as ht
+from hoptree.holdings import holdings
 from hoptree.store import Store
+from tests.system.company import await_that
 from tests.system.plain import study
+from tests.system.processes import trained_units
 
 CONFIG = {"lr": 0.3, "act": "fine", "nap": 0.0, "where": ""}
 
@@ -72,3 +76,94 @@ def test_a_running_study_takes_wishes_up(tmp_path: Path) -> None:
     (results,) = found
     assert [trial.state for trial in results.trials] == ["complete", "stopped", "complete"]
     assert results.trials[1].epochs < 20
+
+
+def test_a_config_is_evaluated_on_demand(tmp_path: Path) -> None:
+    mine = study(tmp_path, "a", epochs=2)
+    config = {"lr": 0.3, "act": "a", "nap": 0.0, "where": str(tmp_path / "flag")}
+    before = mine.evaluate(config, epoch=2, workers=1)  # nobody has run the study yet
+    assert [trial.epochs for trial in mine.results().trials] == [2]
+    with Store(tmp_path / "store") as store:
+        entries = store.journal.last("plain")
+    assert mine.evaluate(config, epoch=2) == before  # known: nothing is driven
+    results = mine.run(workers=1)
+    assert [trial.state for trial in results.trials] == ["complete", "complete"]
+    assert results.trials[0].metrics == before
+    own = dict(results.trials[1].config)
+    assert mine.evaluate(own, epoch=1) == results.trials[1].curve[1]
+    other = study(tmp_path, "b", name="other", epochs=3)
+    assert other.evaluate(own, epoch=2) == results.trials[1].curve[2]  # another study has got there
+    with Store(tmp_path / "store") as store:
+        assert store.journal.last("other") == 0
+        assert store.journal.last("plain") > entries
+    further = other.evaluate(own, epoch=3, workers=1)  # goes on from what the other study has stored
+    assert other.results().trials[0].metrics == further
+    assert trained_units(tmp_path, "other") == 2
+
+
+def test_an_evaluation_on_demand_says_why_it_failed(tmp_path: Path) -> None:
+    mine = study(tmp_path, "a")
+    mine.run(workers=1)
+    config = {"lr": 0.3, "act": "exit", "nap": 0.0, "where": ""}
+    with pytest.raises(ht.HoptreeError, match="it failed; the worker died with exit code 3"):
+        mine.evaluate(config, epoch=1, workers=1)
+    for epoch in (0, 1.5, True):
+        with pytest.raises(ht.WorkloadError, match="expected a whole number, at least 1"):
+            mine.evaluate(config, epoch)  # type: ignore[arg-type]
+
+
+def test_a_running_study_evaluates_on_demand(tmp_path: Path) -> None:
+    """The study would take minutes; a third worker has time for the evaluation."""
+    mine = study(tmp_path, "a", "b", epochs=2000, nap=0.05)
+    running = Thread(target=lambda: mine.run(workers=3))
+    running.start()
+    try:
+        await_that(lambda: (tmp_path / "store" / "journal.sqlite").exists() and is_driven(tmp_path))
+        metrics = study(tmp_path, "a", "b", epochs=2000, nap=0.05).evaluate(CONFIG, epoch=1)
+        assert running.is_alive()
+        mine.stop(0)
+        mine.stop(1)
+    finally:
+        running.join(timeout=90)
+    assert mine.results().trials[2].metrics == metrics
+
+
+def is_driven(folder: Path) -> bool:
+    with Store(folder / "store") as store:
+        return store.holder("plain") is not None and store.journal.last("plain") > 8
+
+
+def test_states_stay_every_so_many_epochs(tmp_path: Path) -> None:
+    mine = study(tmp_path, "a", epochs=7, save_every=2)
+    first = mine.run(workers=1)
+    assert [holding.epoch for holding in sorted(mine.ledger(), key=lambda held: held.epoch)] == [2, 4, 6, 7]
+    for at in (4, 6, 2):
+        mine.clone(0, at=at, config=dict(first.trials[0].config) | {"lr": 0.01}, epochs=8)
+        again = study(tmp_path, "a", epochs=7, save_every=2).run(workers=1)
+        assert again.savings.epochs_trained == 8 - at  # nothing before it
+    assert all(check.holds for check in mine.verify())
+    with pytest.raises(ht.WorkloadError, match="save_every: -1; expected a number of epochs"):
+        study(tmp_path, save_every=-1)
+
+
+def test_the_ledger_says_what_the_disk_holds_and_why(tmp_path: Path) -> None:
+    mine = study(tmp_path, "a", "b", epochs=2, keep=0)
+    mine.run(workers=1)
+    study(tmp_path, "b", name="other", epochs=3).run(workers=1)
+    books = mine.ledger()
+    assert [
+        (held.study, held.trials, held.epoch, held.held_by) for held in sorted(books, key=lambda h: h.trials)
+    ] == [
+        ("plain", (("plain", 0),), 2.0, ("plain",)),
+        ("plain", (("plain", 1), ("other", 0)), 2.0, ("other", "plain")),
+    ]
+    assert books.size == books.held == sum(held.size for held in books) > 0
+    assert "2 states" in str(books)
+    assert "plain 1, other 0" in str(books)
+    with Store(tmp_path / "store") as store:
+        everything = holdings(store)
+        assert len(everything) == len(store.states.keys()) == 3
+        assert [held.trials for held in holdings(store, trials=False)] == [(), (), ()]
+        store.states.put("0abc", {"w": np.zeros(3)}, {})  # nobody has entered it
+        (orphan,) = [held for held in holdings(store) if held.key == "0abc"]
+        assert (orphan.study, orphan.trials, orphan.held_by, orphan.epoch) == ("", (), (), None)

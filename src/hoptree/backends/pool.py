@@ -69,7 +69,7 @@ _AT_RISK = 60.0  # seconds of training that a loss of power may cost a lineage, 
 _WORTH = 20.0  # times as long as writing it a spare state must have taken to train
 _FILE, _DISK = 5e-4, 1e9  # seconds for a file, and bytes per second: what writing takes, roughly
 _BACKLOG = 8  # states that may wait to be saved before spare ones are let go
-_HEARTBEAT = 2.0  # seconds between signs of life
+HEARTBEAT = 2.0  # seconds between signs of life
 _REHEARSAL = 60.0  # seconds to start and to try a config; what takes longer is found out while training
 _LAST_WORDS = 3.0  # seconds in which a hung worker may say where it is
 _SHORTEST_HANG = 600.0  # seconds: no unit is taken for hung before, unless the user says so
@@ -87,9 +87,10 @@ class PoolBackend:
     """Runs units on the workers of a pool; one that dies is replaced.
 
     ``rehearsal`` are configs to try before anything is trained, with the metrics that must come out.
-    ``unit_limit`` are the seconds after which a unit is taken for hung. ``alive`` is called every few seconds, for
-    signs of life and for events that come from elsewhere. With ``spares`` the ends of epochs are saved when nobody
-    needs them any more, for studies to come.
+    ``unit_limit`` are the seconds after which a unit is taken for hung. ``alive`` is called every ``pulse``
+    seconds, for signs of life and for events that come from elsewhere. With ``save_every`` a lineage's state is
+    saved every so many epochs, not only when much would be lost. With ``spares`` the ends of epochs are saved when
+    nobody needs them any more, for studies to come.
     """
 
     def __init__(
@@ -104,6 +105,8 @@ class PoolBackend:
         rehearsal: tuple[Sequence[dict[str, Scalar]], Sequence[str]] | None = None,
         unit_limit: float | None = None,
         alive: Callable[[], Sequence[Event]] = lambda: (),
+        pulse: Callable[[], float] = lambda: HEARTBEAT,
+        save_every: int = 0,
         spares: bool = False,
     ) -> None:
         self._pool = pool
@@ -116,7 +119,9 @@ class PoolBackend:
         self._rehearsal = rehearsal
         self._unit_limit = unit_limit
         self._alive = alive
-        self._said = time.monotonic()
+        self._pulse = pulse
+        self._save_every = save_every
+        self._said = self._recruited = time.monotonic()
         self._members: dict[str, Member] = {}
         self._stillborn = 0
         self._longest = 0.0
@@ -218,18 +223,20 @@ class PoolBackend:
             self._kept[state.node.id] = max(state.unit, self._kept.get(state.node.id, 0))
         return True
 
-    def save(self, node: int, unit: int) -> None:
-        """Have a state written to the store, behind; it is there when the backend has stopped."""
-        self._shelf.save((node, unit), self._at_risk.get(node, 0.0))
+    def save(self, node: int, unit: int) -> bool:
+        """Have a state written to the store, behind; return whether it is on its way there."""
+        return self._shelf.save((node, unit), self._at_risk.get(node, 0.0))
 
     def _keep(self, action: RunUnit, seconds: float) -> list[Event]:
-        """Have a state kept if a lineage has trained for long since something of it was saved."""
+        """Have a state kept if it is time: as often as the user says, or after long training."""
         node, unit = action.node, action.unit + 1
         parent = self._plan.nodes[node].parent
         before = self._at_risk.get(parent.id, 0.0) if parent is not None else 0.0
         self._at_risk[node] = self._at_risk.get(node, before) + seconds
         self._unsaved[node] = self._unsaved.get(node, 0.0) + seconds
-        if unit % self._plan.partitions or self._at_risk[node] < _AT_RISK:
+        epoch, inside = divmod(unit, self._plan.partitions)
+        due = bool(self._save_every) and epoch % self._save_every == 0
+        if inside or not (due or self._at_risk[node] >= _AT_RISK):
             return []
         self._shelf.save((node, unit), self._at_risk[node])
         self._at_risk[node] = 0.0
@@ -439,15 +446,17 @@ class PoolBackend:
     def _pause(self) -> float:
         """Return for how long nothing has to be looked after."""
         due = [self._deadline(member) for member in self._members.values() if member.queue]
-        return max(0.0, min([self._said + _HEARTBEAT, *due]) - time.monotonic())
+        return max(0.0, min([self._said + self._pulse(), self._recruited + HEARTBEAT, *due]) - time.monotonic())
 
     def _look_after(self) -> list[Event]:
         """Give a sign of life when it is due, and end what hangs."""
         now = time.monotonic()
         events: list[Event] = []
-        if now >= self._said + _HEARTBEAT:
+        if now >= self._said + self._pulse():
             self._said = now
             events += self._alive()
+        if now >= self._recruited + HEARTBEAT:
+            self._recruited = now
             if not self._draining:
                 self._recruit()
         for member in self._members.values():

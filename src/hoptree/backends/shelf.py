@@ -118,11 +118,14 @@ class Shelf:
         """How many states wait to be saved."""
         return self._saver.waiting
 
-    def save(self, spot: Spot, seconds: float = 0.0, *, durable: bool = True) -> None:
-        """Have a state written to the store, if it is not there; it took so long to train."""
+    def save(self, spot: Spot, seconds: float = 0.0, *, durable: bool = True) -> bool:
+        """Have a state written to the store, if it is not there; it took so long to train.
+
+        Return whether it is on its way there.
+        """
         stored = self._stored.get(spot)
         if stored is None or stored.saving or stored.saved:  # not ours: it is in the store since before
-            return
+            return stored is not None and stored.saving
         stored.seconds = seconds
         if stored.key in self._states:  # another study's, or saved by a driver that was killed right after
             stored.saved = True
@@ -131,6 +134,7 @@ class Shelf:
             stored.durable = durable
             stored.saving = True
             self._saver.save(spot, stored)
+        return stored.saving
 
     def save_all(self) -> None:
         """Have every state written: the driver is to end, and shared memory with it."""

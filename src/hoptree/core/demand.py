@@ -54,15 +54,7 @@ class Demand:
         del node.counts[unit]
         node.stops.remove(unit)
         self._forget_lengths(node)
-        for cursor in list(node.cursors):
-            if self.next_stop(cursor) is None:
-                self.unneeded.append(cursor)
-            else:
-                self.refresh(cursor)
-        first = min((cursor.unit for cursor in node.cursors), default=None)
-        if node.waiting and not (node.stops and (first is None or node.stops[0] <= first)):
-            self._stop_waiting(node)
-        self._recount(node)
+        self._reconsider(node)
 
     def arrive(self, node: Node, unit: int) -> list[Node]:
         """Take the stop at a place whose state has come; return the children that begin there."""
@@ -110,6 +102,13 @@ class Demand:
         for stop in list(node.stops):
             self._cover(node, stop)
         self._recount(node)
+
+    def found(self, node: Node) -> None:
+        """Let stops be reached from a state that has come from elsewhere; what went there without need may end."""
+        self._forget_lengths(node)
+        for stop in list(node.stops):
+            self._cover(node, stop)
+        self._reconsider(node)
 
     def trials_behind(self, cursor: Cursor) -> Iterator[Trial]:
         """Yield the trials that cannot go on without this cursor."""
@@ -197,6 +196,18 @@ class Demand:
         node.waiting = True
         insort(parent.waiters.setdefault(node.start, []), node, key=lambda child: child.id)
         self.want(parent, node.start, self.longest(node, node.start))
+
+    def _reconsider(self, node: Node) -> None:
+        """Say which cursors have lost their reason, and wait no longer for a parent without one."""
+        for cursor in list(node.cursors):
+            if self.next_stop(cursor) is None:
+                self.unneeded.append(cursor)
+            else:
+                self.refresh(cursor)
+        first = min((cursor.unit for cursor in node.cursors), default=None)
+        if node.waiting and not (node.stops and (first is None or node.stops[0] <= first)):
+            self._stop_waiting(node)
+        self._recount(node)
 
     def _stop_waiting(self, node: Node) -> None:
         node.waiting = False

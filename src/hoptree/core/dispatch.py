@@ -183,7 +183,7 @@ class Dispatcher:
         ends_epoch = unit % self._partitions == 0
         if self._free or len(cursor.runs) != 1 or len(node.cursors) != 1 or (ends_epoch and self._gates.any):
             return -1
-        if not node.stops or node.stops[-1] <= unit:
+        if not node.stops or node.stops[-1] <= unit or unit in node.taken:
             return -1
         partition = ((node.rotation if ends_epoch else cursor.order) + unit) % self._partitions
         return partition if partition in worker.held else -1

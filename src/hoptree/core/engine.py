@@ -15,10 +15,15 @@ from typing import Any, assert_never, final
 from hoptree.core.actions import Action, CancelUnit
 from hoptree.core.demand import Demand
 from hoptree.core.dispatch import Dispatcher
+from hoptree.core.elsewhere import Elsewhere
 from hoptree.core.errors import ProtocolError, WorkloadError
 from hoptree.core.events import (
     Event,
+    LineageFreed,
+    LineageTaken,
+    ReportFound,
     StateEvaluated,
+    StateFound,
     StateKept,
     StateLost,
     StateReleased,
@@ -34,7 +39,7 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.gates import Gates
-from hoptree.core.plan import Cost, Cursor, Place, Plan, Run, State, Trial
+from hoptree.core.plan import Cost, Cursor, Node, Place, Plan, Run, State, Trial
 from hoptree.core.policies import Policy, make_policy
 from hoptree.core.settings import Settings
 from hoptree.core.states import States
@@ -59,6 +64,9 @@ class Engine:
             settings, self._policy, self.demand, self.workers, self._gates, self.states, self._actions
         )
         self._trials = Trials(self.plan, self.demand, self._gates, self._dispatcher, self.states, self._actions)
+        self._elsewhere = Elsewhere(
+            settings.partitions, self.demand, self._gates, self._dispatcher, self.states, self._trials
+        )
         self._free = settings.order == "free"
         self._spawned = 0
         self._log: deque[tuple[float, Event, list[Action]]] = deque(maxlen=4096)
@@ -108,6 +116,14 @@ class Engine:
                 self._state_lost(event)
             case StateKept() | StateReleased():
                 self._state_kept(event)
+            case LineageTaken():
+                self._elsewhere.taken(event, self._node(event))
+            case LineageFreed():
+                self._elsewhere.freed(event, self._node(event))
+            case StateFound():
+                self._elsewhere.state_found(event, self._node(event))
+            case ReportFound():
+                self._elsewhere.report_found(event, self._node(event))
             case _:
                 assert_never(event)
         self._settle()
@@ -161,7 +177,8 @@ class Engine:
             order = 0 if self._free else node.rotation
         cursor.order = order
         self._aim(cursor, run.partition + 1)
-        if needed or demand.next_stop(cursor) is not None:
+        overtaken = any(other.unit == unit for other in node.cursors if other is not cursor)
+        if not overtaken and (needed or demand.next_stop(cursor) is not None):
             if not needed:
                 demand.refresh(cursor)
             if not cursor.runs:
@@ -315,9 +332,7 @@ class Engine:
     # --- states -----------------------------------------------------------------------------------------
 
     def _state_lost(self, event: StateLost) -> None:
-        if not 0 <= event.node < len(self.plan.nodes):
-            raise self._impossible(event, f"node {event.node} is not in the plan")
-        node = self.plan.nodes[event.node]
+        node = self._node(event)
         state = node.states.get(event.unit)
         if state is None:
             return
@@ -333,15 +348,25 @@ class Engine:
 
     def _state_kept(self, event: StateKept | StateReleased) -> None:
         """Take in what the store keeps for its own reasons; a state that is gone cannot be kept."""
-        if not 0 <= event.node < len(self.plan.nodes):
-            raise self._impossible(event, f"node {event.node} is not in the plan")
-        state = self.plan.nodes[event.node].states.get(event.unit)
+        state = self._node(event).states.get(event.unit)
         if state is None:
             return
         if isinstance(event, StateKept):
             self.states.keep(state)
         else:
             self.states.let_go(state)
+
+    def _node(
+        self, event: StateLost | StateKept | StateReleased | LineageTaken | LineageFreed | StateFound | ReportFound
+    ) -> Node:
+        if not 0 <= event.node < len(self.plan.nodes):
+            raise self._impossible(event, f"node {event.node} is not in the plan")
+        if self._free and isinstance(event, LineageTaken | StateFound | ReportFound):
+            raise self._impossible(event, "in free order a lineage does not say what others have trained")
+        node = self.plan.nodes[event.node]
+        if isinstance(event, StateFound | ReportFound) and event.unit <= node.start:
+            raise self._impossible(event, f"node {event.node} begins at unit {node.start}")
+        return node
 
     def _evaluate_again(self, state: State) -> None:
         """After an evaluation came to nothing: once more, or train the state again if it is gone."""
@@ -431,7 +456,7 @@ class Engine:
                 (
                     node.id, node.key, list(node.stops), dict(node.counts), node.waiting, node.todo,
                     sorted((s.unit, s.home, s.order, s.users, s.kept) for s in node.states.values()),
-                    sorted(node.reports.items()), sorted(node.attempts.items()),
+                    sorted(node.reports.items()), sorted(node.attempts.items()), sorted(node.taken),
                     [
                         (c.unit, c.order, c.partition, c.peak, c.sequence, c.held, [r.number for r in c.runs])
                         for c in node.cursors

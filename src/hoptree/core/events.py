@@ -143,6 +143,35 @@ class StateReleased(_Event, frozen=True):
     unit: int
 
 
+class LineageTaken(_Event, frozen=True):
+    """Another driver trains this lineage from here on: what stands at this place is held back."""
+
+    node: int
+    unit: int
+
+
+class LineageFreed(_Event, frozen=True):
+    """No other driver trains from this place any more: what stands there may go on."""
+
+    node: int
+    unit: int
+
+
+class StateFound(_Event, frozen=True):
+    """A state that was asked for is in the store: another driver has trained it."""
+
+    node: int
+    unit: int
+
+
+class ReportFound(_Event, frozen=True):
+    """The metrics of a state are known: another driver has evaluated it. Spelled as in ``Known``."""
+
+    node: int
+    unit: int
+    metrics: dict[str, float | str]
+
+
 Event: TypeAlias = (
     UnitFinished
     | StateEvaluated
@@ -158,4 +187,8 @@ Event: TypeAlias = (
     | StateLost
     | StateKept
     | StateReleased
+    | LineageTaken
+    | LineageFreed
+    | StateFound
+    | ReportFound
 )

@@ -1,4 +1,8 @@
-"""Gates: the barrier that a search may ask for, so that no trial of its study runs ahead of a report it awaits."""
+"""Gates: what holds cursors back.
+
+A search may ask for a barrier, so that no trial of its study runs ahead of a report it awaits; and what another
+driver trains is waited for.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +51,9 @@ class Gates:
         gate.level = min(gate.level, owed) if gate.level else owed
 
     def bars(self, cursor: Cursor) -> bool:
-        """Return whether a cursor must wait; it is then kept until its gate opens."""
+        """Return whether a cursor must wait; it is then kept until its gate opens, or its lineage is freed."""
+        if cursor.unit in cursor.node.taken:
+            return True
         if not self._gates or cursor.unit % self._partitions:
             return False
         epoch = cursor.unit // self._partitions

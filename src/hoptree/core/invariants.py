@@ -10,7 +10,7 @@ stored, and asks the plan only for the way of a trial. So a mistake in the engin
 3. Exclusive access: a worker runs one unit at a time.
 4. No preemption of a running unit, except to cancel work nobody asks for any more.
 5. Locality: a unit runs on a worker that holds its partition.
-6. No unit is trained twice while a state at or after it is stored.
+6. No unit is trained twice while a state at or after it is stored, nor while another driver has taken it.
 7. A state that something still needs is never dropped.
 8. Every trial that was asked for ends: complete, stopped, or failed with a reason.
 """
@@ -26,7 +26,10 @@ from hoptree.core.engine import Engine
 from hoptree.core.errors import InvariantError
 from hoptree.core.events import (
     Event,
+    LineageFreed,
+    LineageTaken,
     StateEvaluated,
+    StateFound,
     StateKept,
     StateLost,
     StateReleased,
@@ -62,6 +65,7 @@ class Witness:
         self._chained: set[int] = set()  # runs that wait for the state of the run ahead of them
         self._cancelled: set[int] = set()
         self._kept: set[Spot] = set()
+        self._taken: set[Spot] = set()  # places from which another driver trains on
         self._asked: set[tuple[int, int]] = set()  # trials and the epochs they were granted
         self._reported: set[tuple[int, int]] = set()
         self._ways: dict[tuple[int, int], list[Spot]] = {}
@@ -108,6 +112,13 @@ class Witness:
                 self._kept |= {(node, unit)} & self._visited.keys()
             case StateReleased(node, unit):
                 self._kept.discard((node, unit))
+            case LineageTaken(node, unit):
+                self._taken.add((node, unit))
+            case LineageFreed(node, unit):
+                self._taken.discard((node, unit))
+            case StateFound(node, unit):
+                if not self._is_under_way(node, unit - 1):
+                    self._visited.setdefault((node, unit), self._would_visit(node, unit))
             case TrialAsked() | TrialBranched() | TrialExtended():
                 self._asked.add((event.trial, event.until))
                 self._find_adopted(event)
@@ -159,12 +170,9 @@ class Witness:
         self._expect(run.worker in self._held, 5, f"{run}: there is no such worker")
         self._expect(run.partition in self._held[run.worker], 5, f"{run}: the worker does not hold its partition")
         self._check_room(run)
-        twin = any(
-            isinstance(other, RunUnit) and other.run not in self._evaluating
-            and (other.node, other.unit) == (run.node, run.unit)
-            for queue in self._queues.values() for other in queue
-        )  # fmt: skip
-        self._expect(not twin, 2, f"{run}: the same unit is under way already")
+        taken = (run.node, run.unit) in self._taken
+        self._expect(not taken, 6, f"{run}: another driver trains that")
+        self._expect(not self._is_under_way(run.node, run.unit), 2, f"{run}: the same unit is under way already")
         if not (has_input := self._is_input_stored(run)):
             self._chained.add(run.run)
             has_input = self._runs_ahead(run) is not None
@@ -176,6 +184,13 @@ class Witness:
             self._expect(sorted(visits) == everything, 1, f"{run}: its epoch ends having visited {visits}")
         self._expect(
             self._is_needed(run.node, run.unit + 1), 6, f"{run}: nobody needs it, or what it gives is stored"
+        )
+
+    def _is_under_way(self, node: int, unit: int) -> bool:
+        return any(
+            isinstance(run, RunUnit) and run.run not in self._evaluating and (run.node, run.unit) == (node, unit)
+            for queue in self._queues.values()
+            for run in queue
         )
 
     def _check_room(self, run: RunUnit | Evaluate) -> None:
@@ -230,7 +245,16 @@ class Witness:
         busy = any(self._queues.values())
         if not busy and len(working) == self._partitions:
             waiting = [trial for trial in self._engine.trials.values() if trial.ending is None]
-            self._expect(not waiting, 8, f"{waiting} wait, all workers are idle")
+            away = [trial for trial in waiting if self._waits_elsewhere(trial)]
+            left = [trial for trial in waiting if trial not in away and not (trial.barrier and away)]
+            self._expect(not left, 8, f"{left} wait, all workers are idle")
+
+    def _waits_elsewhere(self, trial: Trial) -> bool:
+        """Return whether another driver has taken a place on a trial's way."""
+        if not self._taken:
+            return False
+        units = max((unit for _, unit in trial.open.values()), default=0)
+        return any((node, unit - 1) in self._taken for node, unit in self._way(trial, units))
 
     # --- books ------------------------------------------------------------------------------------------
 
@@ -256,6 +280,14 @@ class Witness:
             assert ahead is not None
             before = self._will_visit[ahead.run]
         return (*before, run.partition)
+
+    def _would_visit(self, number: int, unit: int) -> tuple[int, ...]:
+        """Return the partitions that the epoch of a place has visited there, in strict order."""
+        node = self._engine.plan.nodes[number]
+        begin = unit - unit % self._partitions if unit % self._partitions else unit - self._partitions
+        while node.start > begin and node.parent is not None:
+            node = node.parent
+        return tuple((node.rotation + at) % self._partitions for at in range(begin, unit))
 
     def _is_input_stored(self, run: RunUnit) -> bool:
         return run.unit == 0 or (run.source, run.unit) in self._visited

@@ -52,8 +52,8 @@ class Node:
 
     __slots__ = (
         "attempts", "best", "children", "cost", "counts", "cursors", "finals", "id", "key", "lane", "lost",
-        "parent", "reports", "requests", "rotation", "start", "states", "stops", "todo", "values", "waiters",
-        "waiting",
+        "parent", "reports", "requests", "rotation", "start", "states", "stops", "taken", "todo", "values",
+        "waiters", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +74,7 @@ class Node:
         self.requests: dict[int, list[Trial]] = {}
         self.finals: dict[int, list[Trial]] = {}  # trials that ended here, complete
         self.attempts: dict[tuple[str, int], int] = {}
+        self.taken: set[int] = set()  # units from which another driver trains on
         # What is to be trained here; kept by demand.py.
         self.stops: list[int] = []
         self.counts: dict[int, int] = {}

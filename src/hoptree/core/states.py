@@ -18,8 +18,11 @@ class States:
         self.evaluations: deque[State] = deque()  # states whose metrics are due and not being computed
 
     def store(self, node: Node, unit: int, home: str, order: int) -> State:
-        """Note that a state has come; one that was lost and is still in use has come back. Its maker uses it."""
-        state = node.lost.pop(unit, None)
+        """Note that a state has come; one that was lost and is still in use has come back. Its maker uses it.
+
+        One that was found in the store meanwhile is the same state, made twice.
+        """
+        state = node.states.get(unit) or node.lost.pop(unit, None)
         if state is None:
             state = State(node, unit, home, order)
         else:

@@ -152,7 +152,7 @@ class Trials:
         partitions, root = self._plan.partitions, self._root(trial)
         epochs = sorted(epoch for epoch in known.states if 0 < epoch <= until)
         for node, unit in self._plan.places(trial.history, root, epochs):
-            if unit not in node.states and not node.stops and not node.cursors:
+            if unit not in node.states and not node.waiting and all(c.unit > unit for c in node.cursors):
                 self._states.adopt(node, unit)
         reports = {epoch: metrics for epoch, metrics in known.reports if 0 < epoch <= until}
         for node, unit in self._plan.places(trial.history, root, sorted(reports)):

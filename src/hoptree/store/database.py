@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,9 +12,9 @@ from hoptree.core.errors import MissingExtraError
 from hoptree.store.errors import StoreError, StoreMissingError, StoreUnreachableError, StoreVersionError
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, Engine, Table
+    from sqlalchemy import URL, Connection, Engine, Executable, Table
 
-FORMAT = 2
+FORMAT = 3
 _DURABLE = "hoptree_durable"  # execution option: absent in a reading transaction
 _CREATION_LOCK = 0x686F7074  # "hopt": an arbitrary name for PostgreSQL's advisory lock
 _WAIT_SECONDS = 30
@@ -36,6 +37,7 @@ class Database:
         if self.sqlite and not create and not Path(address.database or "").is_file():
             raise _missing(self.where)
         self._engine = _engine(address, self.where)
+        self._replacing: dict[str, Executable] = {}  # by table
         try:
             self._open(create)
         except StoreError:
@@ -65,6 +67,28 @@ class Database:
         if rows:
             insert = sqlite.insert if self.sqlite else postgresql.insert
             connection.execute(insert(table).on_conflict_do_nothing(), rows)
+
+    def replace(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+        """Insert rows, in place of those with the same key."""
+        if rows:
+            if table.name not in self._replacing:  # building a statement takes longer than running it
+                self._replacing[table.name] = self._replace(table)
+            connection.execute(self._replacing[table.name], rows)
+
+    def _replace(self, table: Table) -> Executable:
+        from sqlalchemy.dialects import postgresql, sqlite
+
+        statement = (sqlite.insert if self.sqlite else postgresql.insert)(table)
+        values = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
+        return statement.on_conflict_do_update(index_elements=table.primary_key, set_=values)
+
+    def lock(self, connection: Connection, name: str) -> None:
+        """Let no other transaction that locks the same name run until this one ends; SQLite has one writer."""
+        from sqlalchemy import func, select
+
+        if not self.sqlite:
+            number = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), signed=True)
+            connection.execute(select(func.pg_advisory_xact_lock(number)))
 
     def close(self) -> None:
         """Close all connections; the object must not be used any more."""

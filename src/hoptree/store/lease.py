@@ -57,6 +57,13 @@ class Leases:
             return None
         return Holder(row.host, row.pid, row.started, row.place)
 
+    def live(self, connection: Connection, asking: Holder) -> dict[str, int]:
+        """Return the studies that are driven now, each with the token of its lease."""
+        from hoptree.store.tables import LIVE
+
+        rows = connection.execute(LIVE).all()
+        return {row.study: row.token for row in rows if not self._is_gone(row, asking)}
+
     def _row(self, study: str) -> Row[Any] | None:
         from sqlalchemy import select
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import final
 
 from hoptree.store.catalog import Catalog, check_name
+from hoptree.store.claims import Claims
 from hoptree.store.database import Database
 from hoptree.store.errors import StoreError, StoreMissingError
 from hoptree.store.holder import Holder
@@ -62,6 +63,10 @@ class Store:
     def lease(self, study: str, holder: Holder | None = None) -> Lease:
         """Become the one driver of a study, or be told who is."""
         return self._leases.acquire(check_name(study), holder)
+
+    def claims(self, lease: Lease, studies: Iterable[str] = ()) -> Claims:
+        """Return what a driver claims and what others do; ``studies`` are all that it drives."""
+        return Claims(self._database, self._leases, lease, studies)
 
     def holder(self, study: str) -> Holder | None:
         """Return who drives a study now."""

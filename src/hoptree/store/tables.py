@@ -88,6 +88,27 @@ HOLDS = Table(
     "hoptree_holds", METADATA, Column("key", Text, primary_key=True), Column("study", Text, primary_key=True)
 )
 
+# What drivers train at this moment, so that no other one begins it too; and what they wait for. A row counts while
+# the lease with its token is held.
+CLAIMS = Table(
+    "hoptree_claims",
+    METADATA,
+    Column("lineage", Text, primary_key=True),
+    Column("study", Text, primary_key=True),
+    Column("token", BigInteger, nullable=False),
+    Column("first", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+)
+WANTS = Table(
+    "hoptree_wants",
+    METADATA,
+    Column("lineage", Text, primary_key=True),
+    Column("study", Text, primary_key=True),
+    Column("token", BigInteger, nullable=False),
+    Column("units", Text, nullable=False),
+    Column("waits", Boolean, nullable=False),
+)
+
 # What every append to a journal says, put together once: building a statement takes longer than running it.
 _NOW = bindparam("at", type_=Double)
 RENEW = (
@@ -97,3 +118,8 @@ RENEW = (
 )
 LAST = select(func.max(EVENTS.c.seq)).where(EVENTS.c.study == bindparam("of"))
 APPEND = insert(EVENTS)
+
+# The same for claims: one is made before every stage, or every epoch.
+LIVE = select(LEASES).where(LEASES.c.held)
+CLAIMED_BY_OTHERS = select(CLAIMS).where(CLAIMS.c.lineage == bindparam("of"), CLAIMS.c.study != bindparam("by"))
+WANTED_BY_OTHERS = select(WANTS).where(WANTS.c.lineage == bindparam("of"), WANTS.c.study != bindparam("by"))

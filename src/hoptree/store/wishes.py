@@ -59,8 +59,8 @@ class Wishes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def make(self, study: str, wish: Wish) -> None:
-        """Enter a wish; anybody may, whoever drives the study."""
+    def make(self, study: str, wish: Wish) -> int:
+        """Enter a wish and return its number; anybody may, whoever drives the study."""
         from sqlalchemy import func, insert, select
 
         from hoptree.store.tables import WISHES
@@ -69,6 +69,7 @@ class Wishes:
             last = connection.execute(select(func.max(WISHES.c.number))).scalar() or 0
             row = {"number": last + 1, "study": study, "wish": msgspec.json.encode(wish).decode()}
             connection.execute(insert(WISHES).values(row))
+        return last + 1
 
     def after(self, study: str, number: int) -> list[tuple[int, Wish]]:
         """Return the wishes of a study that came after a number."""

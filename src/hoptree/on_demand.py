@@ -1,0 +1,106 @@
+"""On demand: the metrics of a config at an epoch, from the store, or trained for the purpose."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, final
+
+from hoptree.core.errors import HoptreeError, WorkloadError
+from hoptree.core.events import Metrics
+from hoptree.core.lineage import ConfigItems, Phase, config_items
+from hoptree.core.plan import Plan
+from hoptree.desk import WISHED
+from hoptree.record import Record
+from hoptree.spec import StudySpec
+
+if TYPE_CHECKING:
+    from hoptree.backends.choice import Where
+    from hoptree.core.schedules import Config
+    from hoptree.store import Store
+    from hoptree.study import Study
+
+_PAUSE = 0.25  # seconds between two looks at what another driver does
+
+
+def evaluate(study: Study, config: Config, epoch: int, workers: int | None, backend: Where) -> Metrics:
+    """Return a config's metrics after an epoch; see ``Study.evaluate``."""
+    from hoptree.group import Group
+    from hoptree.store import StudyHeldError
+    from hoptree.store.wishes import Add
+
+    items = config_items(config)
+    if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 1:
+        raise WorkloadError(f"epoch: {epoch!r}; expected a whole number, at least 1")
+    with study.open_store() as store:
+        answers = _Answers(store, study, items, epoch)
+        found = answers.known()
+        if found is not None:
+            return found
+        answers.wish = WISHED + store.wishes.make(study.name, Add(items, epoch, 0))
+        while (found := answers.known()) is None:
+            answers.complain()
+            if store.holder(study.name) is not None:
+                time.sleep(_PAUSE)
+                continue
+            try:
+                Group([study]).grant(answers.wish, workers, backend)
+            except StudyHeldError:
+                continue  # somebody began to drive it: the wish is theirs now
+            if (found := answers.known()) is None:
+                answers.complain()
+                raise HoptreeError(f"{dict(items)}: stopped before epoch {epoch}; ask again, and it goes on")
+            return found
+        return found
+
+
+@final
+class _Answers:
+    """Follows the journals in which an answer may come, and the reports that any study leaves."""
+
+    def __init__(self, store: Store, study: Study, config: ConfigItems, epoch: int) -> None:
+        self._store = store
+        self._study = study
+        self._epoch = epoch
+        self._history = (Phase(0, config),)
+        self._journals: dict[str, tuple[Record, int]] = {}  # by name: what has been read, and up to where
+        self.wish = -1  # the number of the trial that was asked for, if one was
+
+    def known(self) -> Metrics | None:
+        """Return the metrics, if any study has got there."""
+        self._read()
+        for record, _ in self._journals.values():
+            for trial in record.trials:
+                mine = trial.study == self._study.name and trial.history == self._history
+                if mine and self._epoch in record.curves.get(trial.number, {}):
+                    return record.curves[trial.number][self._epoch]
+        if not self._study.share or self._study.settings.order == "free":
+            return None
+        plan = Plan(self._study.settings.partitions)
+        (place,) = plan.places(self._history, plan.root(self._root()), [self._epoch])
+        key = place.node.state_key(place.unit)
+        found = self._store.reports.find([key]).get(key)
+        return None if found is None else {name: float(value) for name, value in found.items()}
+
+    def complain(self) -> None:
+        """Raise if the trial that was asked for has ended without an answer."""
+        for record, _ in self._journals.values():
+            trial = record.engine.trials.get(self.wish)
+            if trial is not None and trial.study == self._study.name and trial.ending in ("failed", "stopped"):
+                raise HoptreeError(
+                    f"{dict(trial.history[0].config)}: it {trial.ending}; {trial.reason}".rstrip("; ")
+                )
+
+    def _root(self) -> str:
+        known = self._store.catalog.find(self._study.name)
+        return self._study.spec.root if known is None else StudySpec.read(known.spec).root
+
+    def _read(self) -> None:
+        for known in self._store.catalog.all():
+            spec = StudySpec.read(known.spec)
+            if self._study.name not in (known.name, *spec.members):
+                continue
+            record, last = self._journals.get(known.name) or (Record(spec.settings), 0)
+            entries = list(self._store.journal.read(known.name, last))
+            for _ in record.replay(entries):
+                pass
+            self._journals[known.name] = record, entries[-1].seq if entries else last

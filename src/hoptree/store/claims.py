@@ -1,0 +1,190 @@
+"""Claims: what each driver on a store trains at this moment, and what it waits for.
+
+A claim is a range of units of one lineage. It counts while the lease of who made it is held and alive: a driver
+that was killed claims nothing any more. Wants say where in a lineage a driver needs a state or a report, so
+that who trains it can leave them in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Row, Table
+
+    from hoptree.store.database import Database
+    from hoptree.store.lease import Lease, Leases
+
+_CHUNK = 500  # names in one question: SQLite takes 999 or more
+_UNITS = msgspec.json.Decoder(dict[int, bool])
+
+
+class Want(NamedTuple):
+    """What a driver wants of a lineage: by unit, whether it needs the state there or only its report.
+
+    With ``waits`` it has a worker without work, and stands before something that is claimed.
+    """
+
+    study: str
+    units: dict[int, bool]
+    waits: bool
+
+
+class Claim(NamedTuple):
+    """A driver has trained, or is about to train, the units ``first`` to ``until`` (exclusive) of a lineage."""
+
+    study: str
+    first: int
+    until: int
+
+
+class Answer(NamedTuple):
+    """What came of asking for a claim: up to where it was granted, or who has claimed it before."""
+
+    until: int
+    taken_by: str
+    alone: bool  # no other driver uses the store
+    wants: tuple[Want, ...] = ()
+
+
+@final
+class Claims:
+    """The claims and wants of one driver, beside those of the others."""
+
+    def __init__(self, database: Database, leases: Leases, lease: Lease, studies: Iterable[str] = ()) -> None:
+        self._database = database
+        self._leases = leases
+        self._lease = lease
+        self._own = {lease.study, *studies}
+
+    def alone(self) -> bool:
+        """Return whether no other driver uses the store now."""
+        with self._database.reading() as connection:
+            return not self._others(connection)
+
+    def claim(self, lineage: str, first: int, unit: int, until: int) -> Answer:
+        """Claim the units from ``unit`` to ``until``, of a lineage that this driver has trained since ``first``.
+
+        Where another one's claim begins before ``until``, only what lies before it is granted.
+        """
+        from sqlalchemy import delete
+
+        from hoptree.store.tables import CLAIMED_BY_OTHERS, CLAIMS, WANTED_BY_OTHERS
+
+        theirs = {"of": lineage, "by": self._lease.study}
+        with self._database.writing(durable=False) as connection:
+            self._database.lock(connection, lineage)
+            others = self._others(connection)
+            for row in connection.execute(CLAIMED_BY_OTHERS, theirs).all():
+                if others.get(row.study) != row.token:  # of a driver that is gone
+                    same = (CLAIMS.c.lineage == lineage, CLAIMS.c.study == row.study, CLAIMS.c.token == row.token)
+                    connection.execute(delete(CLAIMS).where(*same))
+                elif row.first <= unit < row.until:
+                    return Answer(unit, row.study, alone=False)
+                elif unit < row.first < until:
+                    until = row.first
+            self._database.replace(connection, CLAIMS, [self._row(lineage, first=first, until=until)])
+            rows = connection.execute(WANTED_BY_OTHERS, theirs).all() if others else ()
+            wants = tuple(_want(row) for row in rows if others.get(row.study) == row.token)
+        return Answer(until, "", alone=not others, wants=wants)
+
+    def shorten(self, ranges: Mapping[str, tuple[int, int]]) -> None:
+        """Put other ranges in the place of what this driver has claimed."""
+        from hoptree.store.tables import CLAIMS
+
+        rows = [self._row(lineage, first=first, until=until) for lineage, (first, until) in ranges.items()]
+        with self._database.writing(durable=False) as connection:
+            self._database.replace(connection, CLAIMS, rows)
+
+    def release(self, lineages: Iterable[str]) -> None:
+        """Let others train what this driver has claimed."""
+        from hoptree.store.tables import CLAIMS
+
+        self._delete(CLAIMS, list(lineages))
+
+    def claimed(self, lineages: Iterable[str]) -> dict[str, list[Claim]]:
+        """Return what others have claimed of some lineages."""
+        from hoptree.store.tables import CLAIMS
+
+        found: dict[str, list[Claim]] = {}
+        with self._database.reading() as connection:
+            others = self._others(connection)
+            for row in self._rows(connection, CLAIMS, list(lineages), others):
+                found.setdefault(row.lineage, []).append(Claim(row.study, row.first, row.until))
+        return found
+
+    def want(self, wants: Mapping[str, tuple[dict[int, bool], bool]], gone: Iterable[str] = ()) -> None:
+        """Say what this driver wants of some lineages, and that it wants nothing of others any more."""
+        from hoptree.store.tables import WANTS
+
+        rows = [
+            self._row(lineage, units=msgspec.json.encode(units).decode(), waits=waits)
+            for lineage, (units, waits) in wants.items()
+        ]
+        with self._database.writing(durable=False) as connection:
+            self._database.replace(connection, WANTS, rows)
+        self._delete(WANTS, list(gone))
+
+    def wanted(self, lineages: Iterable[str]) -> dict[str, list[Want]]:
+        """Return what others want of some lineages."""
+        names = list(lineages)
+        with self._database.reading() as connection:
+            return self._wanted(connection, names, self._others(connection)) if names else {}
+
+    def clear(self) -> None:
+        """Take back all claims and wants, also those of an earlier driver of the same study."""
+        from sqlalchemy import delete
+
+        from hoptree.store.tables import CLAIMS, WANTS
+
+        with self._database.writing(durable=False) as connection:
+            for table in (CLAIMS, WANTS):
+                ours = (table.c.study == self._lease.study, table.c.token <= self._lease.token)
+                connection.execute(delete(table).where(*ours))
+
+    # --- rows -------------------------------------------------------------------------------------------
+
+    def _others(self, connection: Connection) -> dict[str, int]:
+        live = self._leases.live(connection, self._lease.holder)
+        return {study: token for study, token in live.items() if study not in self._own}
+
+    def _wanted(
+        self, connection: Connection, lineages: list[str], others: Mapping[str, int]
+    ) -> dict[str, list[Want]]:
+        from hoptree.store.tables import WANTS
+
+        found: dict[str, list[Want]] = {}
+        for row in self._rows(connection, WANTS, lineages, others):
+            found.setdefault(row.lineage, []).append(_want(row))
+        return found
+
+    def _rows(
+        self, connection: Connection, table: Table, lineages: list[str], others: Mapping[str, int]
+    ) -> Iterator[Row[Any]]:
+        from sqlalchemy import select
+
+        for start in range(0, len(lineages), _CHUNK):
+            chosen = select(table).where(table.c.lineage.in_(lineages[start : start + _CHUNK]))
+            for row in connection.execute(chosen.order_by(table.c.lineage, table.c.study)).all():
+                if others.get(row.study) == row.token:
+                    yield row
+
+    def _row(self, lineage: str, **values: object) -> dict[str, Any]:
+        return {"lineage": lineage, "study": self._lease.study, "token": self._lease.token, **values}
+
+    def _delete(self, table: Table, lineages: list[str]) -> None:
+        from sqlalchemy import delete
+
+        if not lineages:
+            return
+        with self._database.writing(durable=False) as connection:
+            for start in range(0, len(lineages), _CHUNK):
+                some = table.c.lineage.in_(lineages[start : start + _CHUNK])
+                connection.execute(delete(table).where(table.c.study == self._lease.study, some))
+
+
+def _want(row: Row[Any]) -> Want:
+    return Want(row.study, _UNITS.decode(row.units), row.waits)
