@@ -94,7 +94,10 @@ class Hop(msgspec.Struct, frozen=True, gc=False):
 
 
 class Chronicle(msgspec.Struct, frozen=True):
-    """All that a journal tells of a study, with its times in seconds since the study began."""
+    """All that a journal tells of a study, with its times in seconds since the study began.
+
+    ``created`` is when that was, by the clock (0: not known); a study that was stopped for a while does not count it.
+    """
 
     name: str
     metric: str
@@ -107,6 +110,7 @@ class Chronicle(msgspec.Struct, frozen=True):
     twigs: tuple[Twig, ...] = ()
     facts: dict[str, str] = {}
     environments: tuple[dict[str, str], ...] = ()
+    created: float = 0.0
 
     def value(self, told: Told | None, metric: str | None = None) -> float:
         """Return a metric of a report, by default the one that decides; NaN where there is none."""

@@ -146,6 +146,7 @@ class Chronicler:
         only: str | None = None,
         facts: dict[str, str] | None = None,
         environments: tuple[dict[str, str], ...] = (),
+        created: float = 0.0,
     ) -> Chronicle:
         """Return what has happened so far; ``only`` names the study whose trials are told of, of a group.
 
@@ -168,6 +169,7 @@ class Chronicler:
             twigs=twigs,
             facts=facts or {},
             environments=environments,
+            created=created,
         )
 
     def _course(self, trial: Trial, numbers: dict[int, int], seconds: Callable[[Trial], list[float]]) -> Course:

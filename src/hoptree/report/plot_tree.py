@@ -91,8 +91,8 @@ def _beneath(chronicle: Chronicle, leaves: int) -> str:
     )
     shared = sum(len(twig.trials) > 1 for twig in chronicle.twigs)
     return (
-        f"{count(len(chronicle.twigs))} nodes, {count(shared)} of them shared; a bar is as thick as trials pass it. "
-        f"{written}"
+        f"{count(len(chronicle.twigs))} nodes, {count(shared)} of them shared; bars are as thick as trials "
+        f"pass them. {written}"
     ).rstrip()
 
 
