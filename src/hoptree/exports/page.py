@@ -6,6 +6,7 @@ import base64
 import math
 import shlex
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 from hoptree import plot
@@ -129,8 +130,10 @@ def _trials(chronicle: Chronicle) -> str:
 
 
 def _gist(error: str) -> str:
-    lines = [line for line in error.splitlines() if line.strip() and not line.startswith((" ", "Traceback"))]
-    return lines[0][:200] if lines else ""
+    """Return the line of an error that its traceback leads to, else the first."""
+    lines = [line for line in error.splitlines() if line.strip()]
+    ends = [line for before, line in pairwise(lines) if before.startswith("  ") and not line.startswith("  ")]
+    return (ends[-1] if ends else next(iter(lines), ""))[:200]
 
 
 def _table(facts: dict[str, str]) -> str:

@@ -96,7 +96,7 @@ class Hop(msgspec.Struct, frozen=True, gc=False):
 class Chronicle(msgspec.Struct, frozen=True):
     """All that a journal tells of a study, with its times in seconds since the study began.
 
-    ``created`` is when that was, by the clock (0: not known); a study that was stopped for a while does not count it.
+    ``created`` is when that was, by the clock (0: not known); time in which nobody drove it does not count.
     """
 
     name: str
@@ -179,7 +179,7 @@ def described(config: Config, names: Sequence[str]) -> str:
 def short(value: object) -> str:
     """Return a value as briefly as it can be told.
 
-    >>> short(0.00012345), short(3), short(True)
-    ('0.0001235', '3', 'True')
+    >>> short(0.00012341), short(3), short(True)
+    ('0.0001234', '3', 'True')
     """
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -163,7 +163,7 @@ class Chronicler:
             maximize=maximize,
             partitions=self._engine.plan.partitions,
             courses=courses,
-            timeline=self._timeline(twigs),
+            timeline=self._timeline(numbers),
             hops=tuple(self._hops),
             moments=tuple(self._moments(courses)),
             twigs=twigs,
@@ -242,8 +242,14 @@ class Chronicler:
             metrics=dict(node.reports.get(told, {})),
         )
 
-    def _timeline(self, twigs: tuple[Twig, ...]) -> Timeline:
-        labels = {twig.node: _passing(twig.trials) for twig in twigs}
+    def _timeline(self, numbers: dict[int, int]) -> Timeline:
+        plan = self._engine.plan
+        passing: dict[int, list[int]] = {}
+        for trial in self._engine.trials.values():
+            if trial.number in numbers:  # as far as it was granted: one that failed has no report
+                for node, _ in plan.way(trial, trial.until * plan.partitions):
+                    passing.setdefault(node.id, []).append(numbers[trial.number])
+        labels = {node: _passing(tuple(trials)) for node, trials in passing.items()}
         spans = tuple(
             Span(
                 span.worker,

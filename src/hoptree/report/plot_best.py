@@ -48,7 +48,7 @@ def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
         last = stairs[-1]
         said = (
             f"{chronicle.name}: {chronicle.metric} {last.value:.4g} was found after {duration(last.now)} "
-            f"and {last.trained:,.4g} epochs of training"
+            f"and {last.trained:,.6g} epoch{'' if last.trained == 1 else 's'} of training"
         )
         times = f"{count(len(stairs))} time{'s' if len(stairs) > 1 else ''}"
         beneath = (
