@@ -101,7 +101,7 @@ def main() -> None:
                 journal(store, name)
                 rows += measure(store, name, folder)
     text = (
-        "## Plots of 500 trials\n\nFrom a journal in SQLite; each figure is drawn and written as PNG. The bar is 5 s. "
+        "## Plots of 500 trials\n\nFrom a journal in SQLite. Each figure is drawn and written; the bar is 5 s. "
         f"Medians of {REPEATS}; by the clock they include waiting for a machine that others used.\n\n"
         + table(["study", "what", "by the clock", "of the processor", ""], rows)
     )

@@ -48,15 +48,20 @@ def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
         last = stairs[-1]
         said = (
             f"{chronicle.name}: {chronicle.metric} {last.value:.4g} was found after {duration(last.now)} "
-            f"and {last.trained:,.6g} epoch{'' if last.trained == 1 else 's'} of training"
+            f"and {_number(last.trained)} epoch{'' if last.trained == 1 else 's'} of training"
         )
         times = f"{count(len(stairs))} time{'s' if len(stairs) > 1 else ''}"
         beneath = (
-            f"The best improved {times}; the study took {duration(end)} and trained {trained:,.6g} epochs. "
+            f"The best improved {times}; the study took {duration(end)} and trained {_number(trained)} epochs. "
             f"Dots are the {count(len(points))} reports. {pages.off_the_page(values, limits)}"
         )
         pages.title(page, theme, said, beneath.rstrip())
     return page
+
+
+def _number(epochs: float) -> str:
+    """Return epochs as people count them: parts of one matter while there are few."""
+    return f"{epochs:,.0f}" if epochs >= 100 else f"{epochs:.3g}"
 
 
 def _points(chronicle: Chronicle) -> list[_Point]:

@@ -60,7 +60,8 @@ def _gap(
 ) -> None:
     got, trained = _colours(theme)
     x, more, less = [*now, end], [*more, more[-1]], [*less, less[-1]]
-    axes.fill_between(x, less, more, step="post", color=got, alpha=0.18, linewidth=0, zorder=1)
+    saved = [high > low for high, low in zip(more, less, strict=True)]
+    axes.fill_between(x, less, more, where=saved, step="post", color=got, alpha=0.18, linewidth=0, zorder=1)
     axes.step(x, more, where="post", color=got, linewidth=2.2, zorder=3)
     axes.step(x, less, where="post", color=trained, linewidth=2.2, zorder=3)
     axes.set_xlim(0, end or 1)
