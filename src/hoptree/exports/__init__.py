@@ -26,7 +26,10 @@ _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".html": "html", ".db": "mlfl
 def export(chronicle: Chronicle, kind: str, path: str | Path, **options: Any) -> Path:
     """Write a study as one of ``KINDS``, and return where it is."""
     if kind not in KINDS:
-        raise ReportError(f"kind: {kind!r}; expected one of {', '.join(KINDS)}, safetensors or pt")
+        raise ReportError(
+            f"kind: {kind!r}; expected one of {', '.join(KINDS)}, safetensors or pt; "
+            "an Optuna storage is written by study.mirror(url)"
+        )
     path = Path(path)
     if not path.absolute().parent.is_dir():
         raise ReportError(f"{path}: there is no folder {path.absolute().parent}; make it first")
