@@ -38,6 +38,7 @@ from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
 
 if TYPE_CHECKING:
+    from hoptree import plot
     from hoptree.backends.ray_settings import Ray
     from hoptree.data import Dataset
     from hoptree.group import run
@@ -93,6 +94,7 @@ __all__ = [
     "multistep",
     "optimize",
     "piecewise",
+    "plot",
     "run",
     "simulate",
     "uniform",
@@ -115,6 +117,8 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plot":
+        return import_module("hoptree.plot")
     if name not in _LATER:
         raise AttributeError(f"module 'hoptree' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)

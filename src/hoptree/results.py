@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import msgspec
@@ -22,6 +23,7 @@ from hoptree.solo import Soloist
 if TYPE_CHECKING:
     import pandas as pd
 
+    from hoptree.report.chronicle import Chronicle
     from hoptree.store.states import StateStore
     from hoptree.trainers.base import ModelState
 
@@ -117,6 +119,15 @@ class TrialResult:
             soloist.trainer.load(model, ModelState(*stored))
         return soloist.trainer.export(model)
 
+    def save(self, path: str | Path) -> Path:
+        """Write the trained weights as `.safetensors`, or as `.pt`: a state dict for ``load_state_dict``."""
+        from hoptree.trainers.base import ModelState
+        from hoptree.trainers.weights import check_weights, save_weights
+
+        check_weights(path)
+        stored = self._stored()
+        return save_weights(self._again()[1] if stored is None else ModelState(*stored), path)
+
     def _stored(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
         from hoptree.store import StateDamagedError, StateMissingError
 
@@ -152,12 +163,18 @@ class Results:
     """All trials of a study."""
 
     def __init__(
-        self, trials: Sequence[TrialResult], goal: Goal, savings: Savings, traffic: Traffic | None = None
+        self,
+        trials: Sequence[TrialResult],
+        goal: Goal,
+        savings: Savings,
+        traffic: Traffic | None = None,
+        tell: Callable[[], Chronicle] | None = None,
     ) -> None:
         self.trials = list(trials)
         self.savings = savings
         self.traffic = traffic  # what was moved, and what other ways would have; None: nothing was trained
         self._goal = goal
+        self._tell = tell
 
     @property
     def best(self) -> TrialResult:
@@ -170,6 +187,25 @@ class Results:
         if not found:
             raise NoStateError("no trial is complete; see trials[…].error for what went wrong")
         return min(found, key=lambda trial: (self._goal.loss(trial.metrics), trial.number))
+
+    def chronicle(self) -> Chronicle:
+        """Return what happened and when, as the journal tells it: what plots and exports are drawn from."""
+        if self._tell is None:
+            raise NoStateError("results: they were read without their journal; ask the study: study.results()")
+        return self._tell()
+
+    def export(self, kind: str, path: str | Path, **options: Any) -> Path:
+        """Write the results for other programs, and return where they are.
+
+        ``kind`` is "csv", "parquet" (``reports=True`` for a row per report), "tensorboard", "mlflow", "html"
+        (``dark=True``), or "safetensors" and "pt" for the weights of the best model.
+        """
+        from hoptree.exports import export
+
+        if kind in ("safetensors", "pt"):
+            target = Path(path)
+            return self.best.save(target if target.suffix else target.with_suffix(f".{kind}"))
+        return export(self.chronicle(), kind, path, **options)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame, one row per trial."""

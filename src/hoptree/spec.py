@@ -22,6 +22,7 @@ class StudySpec(msgspec.Struct, frozen=True):
 
     ``root`` stands for all that lineages start from: code, data and seed. ``program`` is the file that defined
     the study, for commands that need its code. ``members`` are the studies of a group that was run together.
+    ``environments`` are the places where it was run: versions and processors, which bits may depend on.
     """
 
     trainer: str
@@ -35,6 +36,7 @@ class StudySpec(msgspec.Struct, frozen=True):
     root: str
     program: str
     members: list[str] = []
+    environments: list[dict[str, str]] = []
 
     compared = ("trainer", "data", "search", "goal", "seed", "share")
 
@@ -79,6 +81,9 @@ def agree(store: Store, name: str, spec: StudySpec, accept: bool) -> StudySpec:
             f"study {name!r}: {', '.join(changed)} changed since it was begun; give it another name, or say "
             "run(accept_changes=True), or --accept-changes, to go on as if nothing had changed"
         )
-    agreed = msgspec.structs.replace(spec, root=before.root, settings=before.settings)
+    new = [each for each in spec.environments if each not in before.environments]
+    agreed = msgspec.structs.replace(
+        spec, root=before.root, settings=before.settings, environments=[*before.environments, *new]
+    )
     store.catalog.set_spec(name, msgspec.to_builtins(agreed))
     return agreed

@@ -7,7 +7,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 
@@ -18,6 +18,7 @@ from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.core.settings import Order, Settings
 from hoptree.desk import shown_trial
+from hoptree.environment import environment
 from hoptree.record import Record
 from hoptree.report.traffic import Traffic
 from hoptree.results import Results, Savings, TrialResult
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from hoptree.forecast import Forecast
     from hoptree.holdings import Holdings
     from hoptree.mirror import OptunaMirror
+    from hoptree.report.chronicle import Chronicle
     from hoptree.store import Store
     from hoptree.trainers.base import Trainer
 
@@ -195,6 +197,17 @@ class Study:
         identity = digest(json.dumps(spec.space), spec.search, repr(spec.goal), spec.seed)
         return OptunaMirror(url, self.name, identity, self.space, self.goal)
 
+    def chronicle(self) -> Chronicle:
+        """Return what happened in this study and when, as its journal tells it: what plots are drawn from."""
+        from hoptree.telling import tell
+
+        with self.open_store(create=False) as store:
+            return tell(store, self.name, self.goal)
+
+    def export(self, kind: str, path: str | Path, **options: Any) -> Path:
+        """Write what the store holds of this study for other programs; see ``Results.export``."""
+        return self.results().export(kind, path, **options)
+
     def verify(self, trial: int | None = None) -> list[Verification]:
         """Train complete trials (or one) again, each alone in this process, and compare fingerprints."""
         from hoptree.store import StateDamagedError, StateMissingError, fingerprint
@@ -302,7 +315,7 @@ class Study:
         soloist = self._soloist(record)
         own = [trial for trial in record.trials if trial.study == self.name]
         trials = [TrialResult(number, trial, record, store.states, soloist) for number, trial in enumerate(own)]
-        return Results(trials, self.goal, savings, self._traffic(trials, savings))
+        return Results(trials, self.goal, savings, self._traffic(trials, savings), self.chronicle)
 
     def _traffic(self, trials: Sequence[TrialResult], savings: Savings) -> Traffic | None:
         if not savings.state_bytes:
@@ -336,4 +349,5 @@ class Study:
             settings=self.settings,
             root=digest(self.trainer.fingerprint, self.data.fingerprint, self.seed),
             program=self._program,
+            environments=[{**environment(), "threads": str(self.trainer.threads)}],
         )

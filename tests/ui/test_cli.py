@@ -86,7 +86,7 @@ def test_simulate_reads_a_workload_file(tmp_path: Path) -> None:
         (("--seconds", "nan"), "seconds: nan; expected a finite number"),
         (("--replicas", "9"), "replicas: 9 on 8 workers"),
         (("--barrier",), "barrier: a barrier needs reports"),
-        (("--save", "chart.pdf"), "chart.pdf"),
+        (("--save", "chart.jpg"), "chart.jpg"),
     ],
 )
 def test_bad_options_are_refused_by_name(arguments: tuple[str, ...], message: str) -> None:

@@ -1,18 +1,16 @@
 """The Gantt chart of a timeline for a page: SVG or PNG, light or dark."""
 
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from hoptree.core.errors import MissingExtraError
 from hoptree.report.axis import time_axis
 from hoptree.report.colours import lane_colour
 from hoptree.report.gantt_text import headline
+from hoptree.report.page import Theme, check_suffix, drawing
+from hoptree.report.page import save as save_page
 from hoptree.report.tables import percent, printable
-from hoptree.report.timeline import ReportError, Span, Timeline
+from hoptree.report.timeline import Span, Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,25 +22,6 @@ _MOST_WORKER_NAMES = 40
 _MOST_WRITING = 500
 _MOST_OUTLINES = 4_000
 _MOST_VECTORS = 20_000
-_FORMATS: dict[str, dict[str, Any]] = {
-    # No date and no version: equal timelines give equal files.
-    ".svg": {"Date": None, "Creator": None},
-    ".png": {"Software": None},
-}
-
-
-class _Theme(msgspec.Struct, frozen=True):
-    page: str
-    track: str
-    ink: str
-    muted: str
-    grid: str
-    down: str
-    failed: str
-
-
-_LIGHT = _Theme("#ffffff", "#f3f4f6", "#1f2430", "#667085", "#d0d5dd", "#c4c9d2", "#c4281c")
-_DARK = _Theme("#14171c", "#1e232b", "#e6e9ef", "#98a2b3", "#3a4250", "#4a5363", "#ff5a4d")
 # How tall a bar is, from the middle of its row; a hop is thin, because it may go on during a unit.
 _HEIGHT: dict[str, tuple[float, float]] = {
     "down": (-0.4, 0.4),
@@ -55,15 +34,8 @@ _HEIGHT: dict[str, tuple[float, float]] = {
 
 def figure(timeline: Timeline, dark: bool = False) -> "Figure":
     """Draw one row per worker and one bar per span, coloured by lane, without pyplot and its global state."""
-    style, figure_class = _matplotlib()
-    theme = _DARK if dark else _LIGHT
     rows = max(1, len(timeline.workers))
-    with style.context("default"):
-        page: Figure = figure_class(
-            figsize=(11, min(14.0, 1.9 + 0.3 * max(rows, 2))),
-            dpi=144,
-            facecolor=theme.page,
-        )
+    with drawing(dark, 11, min(14.0, 1.9 + 0.3 * max(rows, 2))) as (page, theme):
         page.set_layout_engine("constrained", w_pad=0.14, h_pad=0.07)
         axes = page.add_subplot(facecolor=theme.page)
         _rows(axes, timeline, theme)
@@ -76,34 +48,12 @@ def figure(timeline: Timeline, dark: bool = False) -> "Figure":
 
 
 def save(timeline: Timeline, path: str | Path, dark: bool = False) -> None:
-    """Write the chart as `.svg` or `.png`, by the suffix; the same timeline gives the same bytes."""
-    path = Path(path)
-    if path.suffix not in _FORMATS:
-        raise ReportError(
-            f"{path}: suffix is {path.suffix!r}; expected {' or '.join(_FORMATS)}, "
-            f"for example {path.stem or 'gantt'}.svg"
-        )
-    style, _ = _matplotlib()
-    page = figure(timeline, dark)
-    out = io.BytesIO()
-    with style.context(["default", {"svg.hashsalt": "hoptree", "hatch.linewidth": 0.6}]):
-        page.savefig(out, format=path.suffix[1:], metadata=_FORMATS[path.suffix])
-    path.write_bytes(out.getvalue())
+    """Write the chart as `.svg`, `.png` or `.pdf`, by the suffix; the same timeline gives the same bytes."""
+    check_suffix(path)
+    save_page(figure(timeline, dark), path)
 
 
-def _matplotlib() -> tuple[Any, Any]:
-    try:
-        from matplotlib import style
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError(
-            "matplotlib is not installed; figures need it: pip install 'hoptree[plot]' "
-            "(the terminal chart works without)"
-        ) from error
-    return style, Figure
-
-
-def _rows(axes: "Axes", timeline: Timeline, theme: _Theme) -> None:
+def _rows(axes: "Axes", timeline: Timeline, theme: Theme) -> None:
     """Draw a quiet track per worker, so that idle time is seen as a gap."""
     rows = range(len(timeline.workers))
     if rows and timeline.makespan:
@@ -117,7 +67,7 @@ def _stretch(timeline: Timeline) -> float:
     return 1.25 if len(timeline.workers) > 2 * _MOST_WORKER_NAMES else 1.0
 
 
-def _bars(axes: "Axes", timeline: Timeline, kind: str, theme: _Theme) -> None:
+def _bars(axes: "Axes", timeline: Timeline, kind: str, theme: Theme) -> None:
     """Draw all spans of a kind as one collection: tens of thousands of artists would take minutes."""
     spans = [span for span in timeline.spans if span.kind == kind]
     if not spans:
@@ -125,7 +75,7 @@ def _bars(axes: "Axes", timeline: Timeline, kind: str, theme: _Theme) -> None:
     axes.add_collection(_collection(timeline, kind, spans, theme), autolim=False)
 
 
-def _collection(timeline: Timeline, kind: str, spans: Sequence[Span], theme: _Theme) -> "PolyCollection":
+def _collection(timeline: Timeline, kind: str, spans: Sequence[Span], theme: Theme) -> "PolyCollection":
     import numpy as np
     from matplotlib.collections import PolyCollection
 
@@ -145,7 +95,7 @@ def _collection(timeline: Timeline, kind: str, spans: Sequence[Span], theme: _Th
     return bars
 
 
-def _dress(bars: "PolyCollection", kind: str, spans: Sequence[Span], theme: _Theme) -> None:
+def _dress(bars: "PolyCollection", kind: str, spans: Sequence[Span], theme: Theme) -> None:
     match kind:
         case "down":
             bars.set(facecolor=theme.page, edgecolor=theme.down, hatch="/////", linewidth=0.0)
@@ -156,7 +106,7 @@ def _dress(bars: "PolyCollection", kind: str, spans: Sequence[Span], theme: _The
             bars.set_facecolor([colours[span.lane] for span in spans])
 
 
-def _shade(kind: str, lane: int, theme: _Theme) -> str:
+def _shade(kind: str, lane: int, theme: Theme) -> str:
     """Wash the lane's colour out for an evaluation, and deepen it for a hop to stand out on a unit."""
     match kind:
         case "evaluation":
@@ -196,7 +146,7 @@ def _writing(axes: "Axes", timeline: Timeline) -> None:
         )
 
 
-def _frame(axes: "Axes", timeline: Timeline, theme: _Theme) -> None:
+def _frame(axes: "Axes", timeline: Timeline, theme: Theme) -> None:
     """Draw title, axes and the utilisation of every worker."""
     workers, utilisation = timeline.workers, timeline.utilisation()
     axes.set_title(headline(timeline, utilisation), loc="left", fontsize=12, color=theme.ink, weight="bold", pad=12)
@@ -217,7 +167,7 @@ def _frame(axes: "Axes", timeline: Timeline, theme: _Theme) -> None:
         _utilisation(axes, [utilisation[worker] for worker in workers], theme)
 
 
-def _utilisation(axes: "Axes", shares: Iterable[float], theme: _Theme) -> None:
+def _utilisation(axes: "Axes", shares: Iterable[float], theme: Theme) -> None:
     look: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "fontsize": 9, "color": theme.muted}
     axes.text(1.055, -0.62, "busy", ha="right", va="bottom", **look)
     for i, share in enumerate(shares):
@@ -230,7 +180,7 @@ def _every(workers: int) -> int:
     )
 
 
-def _legend(page: "Figure", timeline: Timeline, theme: _Theme) -> None:
+def _legend(page: "Figure", timeline: Timeline, theme: Theme) -> None:
     """List the lanes, if few enough to tell apart, and the kinds that are not units."""
     from matplotlib.patches import Patch
 

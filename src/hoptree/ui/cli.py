@@ -22,6 +22,8 @@ from hoptree.simulator.workload import Workload
 from hoptree.ui import workload_file
 from hoptree.ui.data_commands import data
 from hoptree.ui.demo import demo_workload, train_demo
+from hoptree.ui.export_commands import export_command
+from hoptree.ui.plot_commands import plot_command
 from hoptree.ui.study_commands import STUDY_COMMANDS
 
 
@@ -31,7 +33,7 @@ def cli() -> None:
     """Find the best deep net on your data for the least compute."""
 
 
-for command in (*STUDY_COMMANDS, data):
+for command in (*STUDY_COMMANDS, data, plot_command, export_command):
     cli.add_command(command)
 
 

@@ -228,17 +228,24 @@ def verify_command(
 ) -> None:
     """Train complete trials (or one) again, each alone in this process, and compare the bits with the stored ones.
 
-    The exit code is 1 when a trial differs, or has no state to be compared with.
+    The exit code is 1 when a trial differs, or has no state to be compared with. A bundle, FILE.zip in place of the
+    name, is compared with what the program trains here, and differences are explained.
 
     \b
     Examples:
       hoptree verify digits
       hoptree verify digits 3 --program digits.py
+      hoptree verify digits.zip --program digits.py
     """  # noqa: D301 click needs the real character
+    from hoptree.ui.export_commands import is_bundle, verify_bundle
     from hoptree.ui.programs import program, recorded_program, refuse_other_study
     from hoptree.ui.studies_view import find_study, reading
     from hoptree.ui.study_tables import counted
 
+    if is_bundle(name):
+        with _interruptible("Interrupted."), _stdout_kept_for_json(as_json):
+            verify_bundle(name, trial, target, as_json)
+        return
     with reading(location, journal) as store:
         view = find_study(store, name)
     numbers = [each.number for each in view.trials if each.state == "complete"] if trial is None else [trial]

@@ -1,0 +1,130 @@
+"""Comparing with a bundle: what a program trains here and what was trained there, and why they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from hoptree.bundle import Bundle, BundledTrial, spelled
+from hoptree.core.errors import WorkloadError
+from hoptree.solo import Soloist
+
+if TYPE_CHECKING:
+    from hoptree.study import Study
+
+# What may differ, from the likeliest reason for other bits to the least likely, with what it would explain.
+REASONS: Final[dict[str, str]] = {
+    "trainer": "another code trains something else",
+    "data": "other data trains something else",
+    "seed": "another seed begins elsewhere",
+    "partitions": "another cut of the data is visited in another order",
+    "threads": "another number of threads adds up in another order",
+    "torch": "another version of torch may compute in another order, and counts as other code",
+    "torch build": "another build of torch rounds differently",
+    "torch kernels": "torch chose other kernels for this processor",
+    "cpu flags": "another processor has other instructions, for which libraries choose other kernels",
+    "numpy": "another version of numpy may draw or round differently",
+    "python": "another Python compiles code to other instructions, and counts as other code",
+    "platform": "another system has other mathematical functions",
+    "cpu": "another processor by itself explains nothing, unless its instructions differ",
+    "hoptree": "another Hoptree may derive seeds or orders in another way",
+}
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Something that is not as it was: its values there and here, and what it would explain."""
+
+    what: str
+    there: str
+    here: str
+    reason: str
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """A trial trained again: fingerprints and metrics, there and here."""
+
+    trial: int
+    stored: str
+    trained: str
+    metrics_there: dict[str, float | str]
+    metrics_here: dict[str, float | str]
+
+    @property
+    def same(self) -> bool:
+        """Whether the same bits came out."""
+        return self.stored == self.trained
+
+
+def differences(bundle: Bundle, study: Study) -> list[Difference]:
+    """Return what is not as it was where the study was run, the likeliest reason for other bits first.
+
+    A study that was run in several places is compared with the one that is most like this.
+    """
+    there, here = bundle.about.spec, study.spec
+    fixed = {
+        "trainer": (there.trainer, here.trainer),
+        "data": (there.data, here.data),
+        "seed": (str(there.seed), str(here.seed)),
+        "partitions": (str(there.settings.partitions), str(here.settings.partitions)),
+    }
+    now = here.environments[-1]
+    places = [
+        {name: (then.get(name, "unknown"), now.get(name, "none")) for name in {**then, **now}}
+        for then in there.environments
+    ]
+    place = min(places, key=lambda pairs: sum(a != b for a, b in pairs.values()), default={})
+    pairs = {**fixed, **place}
+    order = [*(name for name in REASONS if name in pairs), *sorted(pairs.keys() - REASONS.keys())]
+    return [
+        Difference(name, *pairs[name], REASONS.get(name, "it may change what libraries do"))
+        for name in order
+        if pairs[name][0] != pairs[name][1]
+    ]
+
+
+def to_compare(bundle: Bundle, trial: int | None) -> list[BundledTrial]:
+    """Return the trials that can be compared: complete ones with a fingerprint, or the one that is asked for."""
+    trials = bundle.about.trials
+    if trial is None:
+        found = [each for each in trials if each.fingerprint]
+        if not found:
+            raise WorkloadError("bundle: no trial in it was complete and stored; expected at least one to compare")
+        return found
+    if not 0 <= trial < len(trials) or not trials[trial].fingerprint:
+        usable = ", ".join(str(each.number) for each in trials if each.fingerprint) or "none"
+        raise WorkloadError(
+            f"trial {trial}: not to be compared; expected one that was complete and stored: {usable}"
+        )
+    return [trials[trial]]
+
+
+def compare(bundle: Bundle, study: Study, trial: int | None = None) -> Iterator[Compared]:
+    """Train trials of a bundle again, each alone in this process, with the study's code and data."""
+    spec = bundle.about.spec
+    chosen = to_compare(bundle, trial)
+    if study.data.partitions != spec.settings.partitions:
+        raise WorkloadError(
+            f"data: {study.data.partitions} partitions here, {spec.settings.partitions} there; "
+            "expected the same data, cut the same way"
+        )
+    study.data.check()
+    soloist = Soloist(bundle.record, study.trainer, study.data, spec.seed)
+    for each in chosen:
+        yield _again(bundle, study, soloist, each)
+
+
+def _again(bundle: Bundle, study: Study, soloist: Soloist, each: BundledTrial) -> Compared:
+    from hoptree.store import fingerprint
+
+    trial = bundle.trial(each.number)
+    model, state = soloist.train(trial)
+    trained = fingerprint(state.arrays)
+    metrics: dict[str, float | str] = {}
+    valid = study.data.valid()
+    if valid is not None:
+        last = list(bundle.record.units(trial))[-1]
+        progress = (last.number + 1) / study.data.partitions
+        metrics = spelled(study.trainer.evaluate(model, valid, last.node.values.at(progress)))
+    return Compared(each.number, each.fingerprint, trained, each.metrics, metrics)

@@ -1,0 +1,98 @@
+"""A study as an MLflow experiment with one run per trial."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hoptree.core.errors import MissingExtraError
+from hoptree.report.chronicle import Chronicle, Course
+from hoptree.report.timeline import ReportError
+
+_BATCH = 1000  # metrics that MLflow takes at once
+_STATES = {"complete": "FINISHED", "stopped": "FINISHED", "failed": "FAILED", "running": "RUNNING"}
+
+
+def to_mlflow(chronicle: Chronicle, path: Path) -> Path:
+    """Write an SQLite tracking store; ``mlflow ui --backend-store-uri sqlite:///FILE`` shows it.
+
+    A path without a suffix is a folder, with `mlflow.db` in it. An experiment of this name must not be there yet.
+    """
+    file = path if path.suffix else path / "mlflow.db"
+    mlflow = _mlflow()
+    file.parent.mkdir(exist_ok=True)
+    with _quiet():
+        client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{file.absolute()}")
+        if client.get_experiment_by_name(chronicle.name) is not None:
+            raise ReportError(f"{file}: it has an experiment {chronicle.name!r} already; choose another file")
+        folder = (file.parent / "artifacts").absolute().as_uri()
+        experiment = client.create_experiment(chronicle.name, artifact_location=folder, tags=chronicle.facts)
+        for course in chronicle.courses:
+            _run(mlflow, client, experiment, chronicle, course)
+        _forget(client)
+    return file
+
+
+def _run(mlflow: Any, client: Any, experiment: str, chronicle: Chronicle, course: Course) -> None:
+    entities = mlflow.entities
+    best = chronicle.best
+    tags = {"state": course.state, "trial": str(course.number)}
+    if best is not None and best.number == course.number:
+        tags["best"] = "yes"
+    if course.error:
+        tags["error"] = course.error[:5000]
+    run = client.create_run(experiment, _millis(chronicle, course.begun), tags, f"trial {course.number}")
+    number = run.info.run_id
+    metrics = [
+        entities.Metric(name, value, _millis(chronicle, told.now), told.epoch)
+        for told in course.reports
+        for name, value in told.metrics.items()
+        if math.isfinite(value)
+    ]
+    params = [entities.Param(name, str(value)[:6000]) for name, value in course.config.items()]
+    client.log_batch(number, metrics=metrics[:_BATCH], params=params[:100])
+    for start in range(_BATCH, len(metrics), _BATCH):
+        client.log_batch(number, metrics=metrics[start : start + _BATCH])
+    if course.state != "running":
+        client.set_terminated(number, _STATES[course.state], _millis(chronicle, course.ended or course.begun))
+
+
+def _millis(chronicle: Chronicle, seconds: float) -> int:
+    return round(1000 * (chronicle.created + seconds))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep MLflow from telling how it makes its tables."""
+    names = ("mlflow", "alembic")
+    before = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+
+
+def _forget(client: Any) -> None:
+    """Let go of the database: MLflow keeps its connections for the life of the process."""
+    engine = getattr(client._tracking_client.store, "engine", None)
+    if engine is not None:
+        engine.dispose()
+
+
+def _mlflow() -> Any:
+    try:
+        import mlflow
+        import mlflow.entities
+        from mlflow import MlflowClient  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            "mlflow is not installed; its tracking store needs it: pip install 'hoptree[mlflow]'"
+        ) from error
+    return mlflow

@@ -1,0 +1,332 @@
+"""The chronicler: a watch of the drive loop, or of a journal read again, that remembers what happened when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import final
+
+from hoptree.core.actions import Action, EndTrial, Evaluate, Report, RunUnit
+from hoptree.core.engine import Engine
+from hoptree.core.events import (
+    Event,
+    StateEvaluated,
+    TrialAsked,
+    TrialBranched,
+    TrialExtended,
+    UnitCancelled,
+    UnitFailed,
+    UnitFinished,
+    WorkerJoined,
+    WorkerLost,
+)
+from hoptree.core.plan import Node, Trial
+from hoptree.report.chronicle import Chronicle, Course, Hop, Moment, Told, Twig
+from hoptree.report.timeline import Span, Timeline
+
+_MOST_MOMENTS = 2_000
+
+
+@final
+class Chronicler:
+    """Listens to an engine's events and actions, and tells of them when asked.
+
+    A journal has the moments at which units were given out and ended; a unit begins when it is given out, or
+    when its worker has ended what it did before.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._now = 0.0
+        self._units = 0
+        self._given: dict[int, tuple[float, RunUnit | Evaluate]] = {}
+        self._trained: dict[int, RunUnit] = {}  # evaluations that ride on a unit
+        self._free: dict[str, float] = {}  # since when a worker has nothing under way
+        self._lost: dict[str, float] = {}
+        self._spans: list[Span] = []
+        self._hops: list[Hop] = []
+        self._made: dict[tuple[int, int], float] = {}
+        self._seconds: dict[tuple[int, int], float] = {}
+        self._told: dict[int, list[Told]] = {}
+        self._grants: dict[int, list[tuple[float, int]]] = {}
+        self._ended: dict[int, float] = {}
+        self._sources: dict[int, int] = {}
+
+    def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+        """Take an event in, with what the engine made of it."""
+        self._now = now
+        match event:
+            case UnitFinished(run):
+                self._finished(run, now)
+            case StateEvaluated(run):
+                self._end(run, now, "evaluation")
+            case UnitFailed(run) | UnitCancelled(run):
+                self._end(run, now, "failed")
+            case WorkerLost(worker):
+                self._gone(worker, now)
+            case WorkerJoined(worker):
+                if worker in self._lost:
+                    self._spans.append(Span(worker, self._lost.pop(worker), now, "down", 0, "", -1, -1))
+                self._free[worker] = now
+            case TrialAsked(trial=number) | TrialExtended(trial=number):
+                self._grants.setdefault(number, []).append((now, event.until))
+            case TrialBranched(trial=number):
+                self._grants.setdefault(number, []).append((now, event.until))
+                self._sources[number] = event.source
+        for action in actions:
+            if isinstance(action, RunUnit | Evaluate):
+                self._given[action.run] = (now, action)
+            elif isinstance(action, Report):
+                told = Told(action.epoch, now, self._units / self._engine.plan.partitions, dict(action.metrics))
+                self._told.setdefault(action.trial, []).append(told)
+            elif isinstance(action, EndTrial):
+                self._ended[action.trial] = now
+
+    # --- runs -------------------------------------------------------------------------------------------
+
+    def _finished(self, run: int, now: float) -> None:
+        given = self._given.pop(run, None)
+        if given is None:
+            return
+        at, action = given
+        assert isinstance(action, RunUnit)
+        begun = self._span(action, at, now, "unit")
+        self._units += 1
+        self._seconds[action.node, action.unit] = now - begun
+        self._made[action.node, action.unit + 1] = now
+        if action.home and action.home != action.worker:
+            left = self._made.get((action.source, action.unit), begun)
+            self._hops.append(Hop(action.node, action.home, min(left, begun), action.worker, begun))
+        if action.evaluate:
+            self._trained[run] = action
+
+    def _end(self, run: int, now: float, kind: str) -> None:
+        trained = self._trained.pop(run, None)
+        if trained is not None:
+            self._span(trained, now, now, kind)
+            return
+        given = self._given.pop(run, None)
+        if given is not None:
+            at, action = given
+            # What was taken back before it began took no time.
+            if kind == "evaluation" or self._free.get(action.worker, 0.0) <= now:
+                self._span(action, at, now, kind)
+
+    def _span(self, action: RunUnit | Evaluate, at: float, now: float, kind: str) -> float:
+        """Note what a worker did since it was given it, or since it was free for it; return when that began."""
+        free = self._free.get(action.worker, 0.0)
+        begun = free if kind == "evaluation" and isinstance(action, RunUnit) else max(at, free)
+        begun = min(begun, now)
+        partition, epoch = (action.partition, action.epoch) if isinstance(action, RunUnit) else (-1, -1)
+        self._spans.append(Span(action.worker, begun, now, kind, action.node, "", partition, epoch))
+        self._free[action.worker] = now
+        return begun
+
+    def _gone(self, worker: str, now: float) -> None:
+        """End what ran on a worker that is gone; what was queued behind it never began."""
+        under_way = [(at, action) for at, action in self._given.values() if action.worker == worker]
+        riding = [action for action in self._trained.values() if action.worker == worker]
+        if riding:
+            self._span(riding[0], now, now, "failed")
+        elif under_way:
+            self._span(under_way[0][1], under_way[0][0], now, "failed")
+        for action in (*(action for _, action in under_way), *riding):
+            self._given.pop(action.run, None)
+            self._trained.pop(action.run, None)
+        self._lost[worker] = now
+
+    # --- telling ----------------------------------------------------------------------------------------
+
+    def chronicle(
+        self,
+        name: str,
+        metric: str,
+        maximize: bool,
+        *,
+        only: str | None = None,
+        facts: dict[str, str] | None = None,
+        environments: tuple[dict[str, str], ...] = (),
+        created: float = 0.0,
+    ) -> Chronicle:
+        """Return what has happened so far; ``only`` names the study whose trials are told of, of a group.
+
+        Workers and hops are those of the whole group: they served all of it.
+        """
+        trials = [trial for trial in self._engine.trials.values() if only is None or trial.study == only]
+        numbers = {trial.number: number for number, trial in enumerate(trials)}
+        seconds = self._lineage_seconds()
+        courses = tuple(self._course(trial, numbers, seconds) for trial in trials)
+        twigs = tuple(self._twigs(trials, numbers))
+        return Chronicle(
+            name=name,
+            metric=metric,
+            maximize=maximize,
+            partitions=self._engine.plan.partitions,
+            courses=courses,
+            timeline=self._timeline(numbers),
+            hops=tuple(self._hops),
+            moments=tuple(self._moments(courses)),
+            twigs=twigs,
+            facts=facts or {},
+            environments=environments,
+            created=created,
+        )
+
+    def _course(self, trial: Trial, numbers: dict[int, int], seconds: Callable[[Trial], list[float]]) -> Course:
+        told = tuple(self._told.get(trial.number, ()))
+        grants = tuple(self._grants.get(trial.number, ()))
+        sums = seconds(trial) if told else []
+        source = self._sources.get(trial.number)
+        return Course(
+            number=numbers[trial.number],
+            config=dict(trial.history[-1].config),
+            state=trial.ending or "running",
+            error=trial.reason,
+            begun=grants[0][0] if grants else 0.0,
+            ended=self._ended.get(trial.number) if trial.ending else None,
+            reports=told,
+            grants=grants,
+            seconds=tuple(sums[min(each.epoch, len(sums) - 1)] for each in told),
+            source=None if source is None else numbers.get(source),
+        )
+
+    def _lineage_seconds(self) -> Callable[[Trial], list[float]]:
+        """Return what gives a trial's seconds after each epoch, from the units that were trained.
+
+        Units that came from the store were not measured here: they count as the mean of those that were, of their
+        node if there are any.
+        """
+        plan = self._engine.plan
+        by_node: dict[int, list[float]] = {}
+        for (node, _), taken in self._seconds.items():
+            by_node.setdefault(node, []).append(taken)
+        usual = math.fsum(self._seconds.values()) / len(self._seconds) if self._seconds else 0.0
+        means = {node: math.fsum(each) / len(each) for node, each in by_node.items()}
+
+        def seconds(trial: Trial) -> list[float]:
+            total, sums = 0.0, [0.0]
+            first = 0
+            for node, end in plan.way(trial, max(trial.done, trial.reached) * plan.partitions):
+                mean = means.get(node.id, usual)
+                for unit in range(first, end):
+                    total += self._seconds.get((node.id, unit), mean)
+                    if (unit + 1) % plan.partitions == 0:
+                        sums.append(total)
+                first = end
+            return sums
+
+        return seconds
+
+    def _twigs(self, trials: list[Trial], numbers: dict[int, int]) -> list[Twig]:
+        plan = self._engine.plan
+        reach: dict[int, int] = {}
+        passing: dict[int, list[int]] = {}
+        for trial in trials:
+            for node, end in plan.way(trial, trial.epochs * plan.partitions):
+                reach[node.id] = max(reach.get(node.id, 0), end)
+                passing.setdefault(node.id, []).append(numbers[trial.number])
+        return [self._twig(plan.nodes[node], end, tuple(passing[node])) for node, end in sorted(reach.items())]
+
+    def _twig(self, node: Node, end: int, trials: tuple[int, ...]) -> Twig:
+        partitions = self._engine.plan.partitions
+        parent = node.parent
+        told = max((unit for unit in node.reports if unit <= end), default=0)
+        return Twig(
+            node=node.id,
+            parent=None if parent is None or parent.parent is None else parent.id,
+            start=node.start / partitions,
+            end=end / partitions,
+            trials=trials,
+            values=dict(node.values.at(node.start / partitions)),
+            told=told / partitions,
+            metrics=dict(node.reports.get(told, {})),
+        )
+
+    def _timeline(self, numbers: dict[int, int]) -> Timeline:
+        plan = self._engine.plan
+        passing: dict[int, list[int]] = {}
+        for trial in self._engine.trials.values():
+            if trial.number in numbers:  # as far as it was granted: one that failed has no report
+                for node, _ in plan.way(trial, trial.until * plan.partitions):
+                    passing.setdefault(node.id, []).append(numbers[trial.number])
+        labels = {node: _passing(tuple(trials)) for node, trials in passing.items()}
+        spans = tuple(
+            Span(
+                span.worker,
+                span.start,
+                span.end,
+                span.kind,
+                span.lane,
+                labels.get(span.lane, "other trials"),
+                span.partition,
+                span.epoch,
+            )
+            for span in self._spans
+        )
+        return Timeline(spans, self._now, tuple(sorted({*self._free, *(s.worker for s in spans)}, key=_natural)))
+
+    def _moments(self, courses: tuple[Course, ...]) -> list[Moment]:
+        """Return the sums over time: a moment for every report and for units, but no more than can be drawn."""
+        got, alone = _Sum(), _Sum()
+        for course in courses:
+            epoch, before = 0, 0.0
+            for told, after in zip(course.reports, course.seconds, strict=True):
+                got.add(told.now, told.epoch - epoch)
+                alone.add(told.now, after - before)
+                epoch, before = told.epoch, after
+        trained, spent = _Sum(), _Sum()
+        for span in self._spans:
+            if span.kind == "unit":
+                trained.add(span.end, 1 / self._engine.plan.partitions)
+                spent.add(span.end, span.end - span.start)
+        times = sorted({0.0, *got.times, *trained.times})
+        step = -(-len(times) // _MOST_MOMENTS)
+        times = [*times[:-1:step], times[-1]]
+        sums = [each.at(times) for each in (got, trained, spent, alone)]
+        return [Moment(*values) for values in zip(times, *sums, strict=True)]
+
+
+@final
+class _Sum:
+    """Amounts that came at times."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self._amounts: list[float] = []
+
+    def add(self, now: float, amount: float) -> None:
+        self.times.append(now)
+        self._amounts.append(amount)
+
+    def at(self, times: list[float]) -> list[float]:
+        """Return what had come together at each of the times, which rise."""
+        order = sorted(zip(self.times, self._amounts, strict=True))
+        sums, index = [], 0
+        so_far: list[float] = []
+        total = 0.0
+        for now in times:
+            so_far.clear()
+            while index < len(order) and order[index][0] <= now:
+                so_far.append(order[index][1])
+                index += 1
+            total += math.fsum(so_far)
+            sums.append(total)
+        return sums
+
+
+def _passing(trials: tuple[int, ...]) -> str:
+    """Name a node by its trials.
+
+    >>> _passing((3,)), _passing((0, 1, 2)), _passing((0, 4, 7))
+    ('trial 3', 'trials 0-2', 'trials 0,4,7')
+    """
+    if len(trials) == 1:
+        return f"trial {trials[0]}"
+    if trials[-1] - trials[0] == len(trials) - 1:
+        return f"trials {trials[0]}-{trials[-1]}"
+    return f"trials {','.join(map(str, trials[:3]))}{',…' if len(trials) > 3 else ''}"
+
+
+def _natural(name: str) -> tuple[str, int]:
+    stem = name.rstrip("0123456789")
+    return stem, int(name[len(stem) :] or 0)

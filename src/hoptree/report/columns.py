@@ -1,0 +1,113 @@
+"""Hyper-parameters as axes: numbers by their size or their logarithm, everything else as options in a row."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from hoptree.report.chronicle import Course, short
+
+_FACTOR = 50  # numbers that span more than this are told by their logarithm
+_FEW = 8  # numbers with at most so many different values stand in a row, however far apart they are
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One hyper-parameter of many trials: ``places`` are where they stand (NaN where a config lacks it).
+
+    ``kind`` is "linear", "log" (places are decimal logarithms) or "options" (places count the options from 0).
+    """
+
+    name: str
+    kind: str
+    places: tuple[float, ...]
+    ticks: tuple[float, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """From the lowest place to the highest."""
+        found = [place for place in (*self.places, *self.ticks) if math.isfinite(place)]
+        return min(found, default=0.0), max(found, default=1.0)
+
+
+def column(name: str, courses: Sequence[Course], longest: int = 18) -> Column:
+    """Return a hyper-parameter of trials as an axis.
+
+    Numbers of few different values stand in a row too: what lies close together could not be read.
+
+    >>> courses = [Course(i, {"lr": 10.0**-i}, "complete", "", 0, 1, (), (), ()) for i in range(9)]
+    >>> column("lr", courses).kind, column("lr", courses[:2]).labels
+    ('log', ('0.1', '1'))
+    """
+    values = [course.config.get(name) for course in courses]
+    missing = [name not in course.config for course in courses]
+    given = [value for value, absent in zip(values, missing, strict=True) if not absent]
+    numbers = [value for value in given if isinstance(value, int | float) and not isinstance(value, bool)]
+    if numbers and len(numbers) == len(given) and all(math.isfinite(number) for number in numbers):
+        return _of_numbers(name, values, missing, numbers)
+    options = list(dict.fromkeys(map(_option, given)))
+    places = [math.nan if absent else options.index(_option(v)) for v, absent in zip(values, missing, strict=True)]
+    labels = tuple(_cut(option, longest) for option in options)
+    return Column(name, "options", tuple(places), tuple(map(float, range(len(options)))), labels)
+
+
+def _of_numbers(name: str, values: Sequence[object], missing: Sequence[bool], numbers: Sequence[float]) -> Column:
+    low, high = min(numbers), max(numbers)
+    different = sorted(set(numbers))
+    if len(different) <= _FEW:
+        order = {number: float(index) for index, number in enumerate(different)}
+        places = [math.nan if absent else order[v] for v, absent in zip(values, missing, strict=True)]  # type: ignore[index]
+        return Column(name, "options", tuple(places), tuple(order.values()), tuple(map(short, different)))
+    log = low > 0 and high / low >= _FACTOR and _is_even(numbers, math.log) > _is_even(numbers, float)
+
+    def place(number: float) -> float:
+        return math.log10(number) if log else float(number)
+
+    places = [
+        math.nan if absent or not isinstance(value, int | float) else place(value)
+        for value, absent in zip(values, missing, strict=True)
+    ]
+    ticks = _round(low, high, log, whole=all(isinstance(number, int) for number in numbers))
+    return Column(
+        name, "log" if log else "linear", tuple(places), tuple(map(place, ticks)), tuple(map(short, ticks))
+    )
+
+
+def _is_even(numbers: Sequence[float], place: Callable[[float], float]) -> float:
+    """Return how near the middle number is to the middle of the axis: 0 at the far end, 1 in the middle."""
+    low, middle, high = (place(number) for number in (min(numbers), statistics.median(numbers), max(numbers)))
+    return 1 - 2 * abs((middle - low) / (high - low) - 0.5)
+
+
+def _round(low: float, high: float, log: bool, whole: bool) -> list[float]:
+    """Return round numbers between two, for an axis."""
+    if log:
+        first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+        step = max(1, (last - first) // 5)
+        powers = [10.0**power for power in range(first, last + 1, step)]
+        return powers if len(powers) >= 2 else [low, *powers, high]
+    from matplotlib.ticker import MaxNLocator
+
+    ticks = MaxNLocator(5, integer=whole).tick_values(low, high)
+    return [float(f"{tick:.10g}") for tick in ticks if low <= tick <= high]
+
+
+def _option(value: object) -> str:
+    return short(value)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def spread(places: Sequence[float], keys: Sequence[int], width: float = 0.6) -> list[float]:
+    """Move those who stand on one option apart, the same way every time: by the golden ratio of their numbers.
+
+    >>> [round(place, 2) for place in spread([1.0, 1.0], [0, 1])]
+    [0.7, 1.07]
+    """
+    golden = (math.sqrt(5) - 1) / 2
+    return [place + width * ((key * golden) % 1.0 - 0.5) for place, key in zip(places, keys, strict=True)]

@@ -1,0 +1,117 @@
+"""The best so far: over time, and over the epochs that were trained for it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from hoptree.report import page as pages
+from hoptree.report.axis import time_axis
+from hoptree.report.chronicle import Chronicle
+from hoptree.report.page import Theme
+from hoptree.report.tables import count, duration
+from hoptree.report.timeline import ReportError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class _Point(NamedTuple):
+    now: float
+    trained: float
+    value: float
+    trial: int
+
+
+def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
+    """Draw every report as a dot and the best so far as a staircase, twice: by the clock, and by work done."""
+    points = _points(chronicle)
+    stairs = _stairs(chronicle, points)
+    with pages.drawing(dark, 11, 5.0) as (page, theme):
+        left, right = page.subplots(1, 2, sharey=True)
+        end = max(chronicle.timeline.makespan, points[-1].now)
+        axis = time_axis(end, at_most=7)
+        _panel(left, theme, [(p.now, p.value) for p in points], [(s.now, s.value) for s in stairs], end)
+        left.set_xticks(axis.seconds, labels=list(axis.labels))
+        pages.frame(left, theme, x=f"time ({axis.unit})", y=f"{chronicle.metric}, best so far")
+        trained = max(point.trained for point in points)
+        _panel(
+            right, theme, [(p.trained, p.value) for p in points], [(s.trained, s.value) for s in stairs], trained
+        )
+        pages.frame(right, theme, x="epochs trained, all trials together")
+        values = [point.value for point in points]
+        limits = pages.value_limits(values, [stairs[-1].value])
+        left.set_ylim(*limits)
+        _name(left, theme, stairs[-1], stairs[-1].now, end)
+        _name(right, theme, stairs[-1], stairs[-1].trained, trained)
+        last = stairs[-1]
+        said = (
+            f"{chronicle.name}: {chronicle.metric} {last.value:.4g} was found after {duration(last.now)} "
+            f"and {_number(last.trained)} epoch{'' if last.trained == 1 else 's'} of training"
+        )
+        times = f"{count(len(stairs))} time{'s' if len(stairs) > 1 else ''}"
+        beneath = (
+            f"The best improved {times}; the study took {duration(end)} and trained {_number(trained)} epochs. "
+            f"Dots are the {count(len(points))} reports. {pages.off_the_page(values, limits)}"
+        )
+        pages.title(page, theme, said, beneath.rstrip())
+    return page
+
+
+def _number(epochs: float) -> str:
+    """Return epochs as people count them: parts of one matter while there are few."""
+    return f"{epochs:,.0f}" if epochs >= 100 else f"{epochs:.3g}"
+
+
+def _points(chronicle: Chronicle) -> list[_Point]:
+    told = [
+        _Point(each.now, each.trained, chronicle.value(each), course.number)
+        for course in chronicle.with_reports("best")
+        for each in course.reports
+    ]
+    points = sorted(point for point in told if math.isfinite(point.value))
+    if not points:
+        raise ReportError(
+            f"best: no report of {chronicle.name!r} has a finite {chronicle.metric!r}; expected at least one"
+        )
+    return points
+
+
+def _stairs(chronicle: Chronicle, points: list[_Point]) -> list[_Point]:
+    """Return the reports that were better than all before them."""
+    stairs: list[_Point] = []
+    for point in points:
+        if not stairs or chronicle.loss(point.value) < chronicle.loss(stairs[-1].value):
+            stairs.append(point)
+    return stairs
+
+
+def _panel(
+    axes: Axes, theme: Theme, points: list[tuple[float, float]], stairs: list[tuple[float, float]], end: float
+) -> None:
+    x, y = zip(*points, strict=True)
+    many = len(points) > 400
+    dots = axes.scatter(
+        x, y, s=5 if many else 14, color=theme.muted, alpha=0.35 if many else 0.6, linewidths=0, zorder=2
+    )
+    dots.set_rasterized(len(points) > 5_000)
+    x, y = zip(*stairs, (end, stairs[-1][1]), strict=True)
+    axes.step(x, y, where="post", color=theme.few[0] if not theme.dark else theme.few[4], linewidth=2.2, zorder=3)
+    axes.set_xlim(0, end * 1.02 or 1)
+
+
+def _name(axes: Axes, theme: Theme, last: _Point, x: float, end: float) -> None:
+    axes.scatter([x], [last.value], s=60, color=theme.best, edgecolors=theme.page, linewidths=1.2, zorder=5)
+    right = x > 0.75 * end
+    axes.annotate(
+        f"trial {last.trial}",
+        (x, last.value),
+        xytext=(-8 if right else 8, 8),
+        textcoords="offset points",
+        ha="right" if right else "left",
+        color=theme.best,
+        fontsize=9,
+        weight="bold",
+        zorder=6,
+    )

@@ -1,0 +1,48 @@
+"""The importance of hyper-parameters, as bars."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hoptree.report import page as pages
+from hoptree.report.chronicle import Chronicle
+from hoptree.report.importance import importance
+from hoptree.report.tables import count, percent, printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST = 20
+_NAMES = {"fanova": "fANOVA", "mean-decrease": "mean decrease of impurity", "ped-anova": "PED-ANOVA"}
+
+
+def figure(chronicle: Chronicle, evaluator: str = "ped-anova", dark: bool = False) -> Figure:
+    """Draw one bar per hyper-parameter, the most important on top."""
+    found = importance(chronicle, evaluator)
+    shares = list(found.shares.items())[:_MOST]
+    with pages.drawing(dark, 9, min(8.0, 1.7 + 0.42 * len(shares))) as (page, theme):
+        axes = page.add_subplot()
+        pages.frame(axes, theme, x="importance; all together are 100 %", grid="x")
+        rows = range(len(shares))
+        colour = theme.few[4] if theme.dark else theme.few[0]
+        axes.barh(rows, [share for _, share in shares], height=0.62, color=colour, zorder=2)
+        axes.set_yticks(list(rows), labels=[printable(name) for name, _ in shares], parse_math=False)
+        axes.set_ylim(len(shares) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0, labelsize=10)
+        highest = max(share for _, share in shares) or 1.0
+        axes.set_xlim(0, 1.12 * highest)
+        axes.xaxis.set_major_formatter(lambda value, _: percent(value))
+        for row, (_, share) in zip(rows, shares, strict=True):
+            axes.text(share + 0.012 * highest, row, percent(share), va="center", fontsize=9, color=theme.ink)
+        name, share = shares[0]
+        said = (
+            f"{chronicle.name}: {name} matters most for {chronicle.metric}, with {percent(share)} of the importance"
+        )
+        beneath = (
+            f"{_NAMES[found.evaluator]} by Optuna, from the {count(found.trials)} trials that reported epoch "
+            f"{found.epoch}."
+        )
+        if found.left_out:
+            beneath += f" Not in all trials, so not compared: {', '.join(found.left_out[:4])}."
+        pages.title(page, theme, said, beneath)
+    return page

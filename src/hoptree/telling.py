@@ -1,0 +1,69 @@
+"""Telling of a study: its journal, read again, as a chronicle. Needs neither its code nor its states."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from hoptree.record import Record
+from hoptree.report.chronicle import Chronicle
+from hoptree.report.chronicler import Chronicler
+from hoptree.search.protocol import Goal
+from hoptree.spec import StudySpec
+
+if TYPE_CHECKING:
+    from hoptree.store import Store, StudyRecord
+
+
+def tell(store: Store, name: str, goal: Goal | None = None) -> Chronicle:
+    """Return what the store knows of a study, from its own journal or from that of a group it was run with.
+
+    ``goal`` is that of a member of a group; the catalog has the one of the first.
+    """
+    known = find(store, name)
+    spec = StudySpec.read(known.spec)
+    goal = goal or spec.goal
+    record = Record(spec.settings)
+    chronicler = Chronicler(record.engine)
+    for event, actions in record.replay(store.journal.read(known.name)):
+        chronicler.see(event, record.now, False, actions)
+    return chronicler.chronicle(
+        name,
+        goal.metric,
+        goal.maximize,
+        only=name if name in spec.members else None,
+        facts=_facts(store, known, spec, goal),
+        environments=tuple(spec.environments),
+        created=known.created,
+    )
+
+
+def find(store: Store, name: str) -> StudyRecord:
+    """Return the catalog's entry of a study, or of the group that it was run with."""
+    from hoptree.store import StudyMissingError
+
+    studies = store.catalog.all()
+    for known in studies:
+        if known.name == name and store.journal.last(name):
+            return known
+    for known in studies:
+        if name in known.spec.get("members", ()) and store.journal.last(known.name):
+            return known
+    holds = ", ".join(known.name for known in studies[:20]) or "none"
+    raise StudyMissingError(f"{name}: no such study with trials in {store.folder}; it holds {holds}; run it first")
+
+
+def _facts(store: Store, known: StudyRecord, spec: StudySpec, goal: Goal) -> dict[str, str]:
+    return {
+        "status": "running" if store.holder(known.name) else known.status,
+        "begun": datetime.fromtimestamp(known.created, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "goal": f"{'maximize' if goal.maximize else 'minimize'} {goal.metric}",
+        "search": spec.search,
+        "space": "\n".join(f"{name}: {values}" for name, values in spec.space["names"]),
+        "seed": str(spec.seed),
+        "order": f"{spec.settings.order}, with {'shared' if spec.share else 'no shared'} beginnings",
+        "partitions": str(spec.settings.partitions),
+        "data": spec.data,
+        "trainer": spec.trainer,
+        "program": spec.program,
+    }

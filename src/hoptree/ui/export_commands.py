@@ -1,0 +1,192 @@
+"""``hoptree export``: a study for other programs and other machines; and verifying a bundle."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from hoptree.core.errors import WorkloadError
+from hoptree.ui.store_options import in_a_store
+
+if TYPE_CHECKING:
+    from hoptree.bundle_check import Compared, Difference
+    from hoptree.store import Store
+
+_WEIGHTS = (".safetensors", ".pt")
+KINDS = ("csv", "parquet", "tensorboard", "mlflow", "html")
+
+
+@click.command(name="export")
+@click.argument("name")
+@click.option("--to", "path", type=click.Path(path_type=Path), help="Where to; the suffix says what it becomes.")
+@click.option("--as", "kind", type=click.Choice(KINDS), help="What it becomes, where the suffix does not say.")
+@click.option("--bundle", type=click.Path(dir_okay=False, path_type=Path), help="A .zip for `hoptree verify`.")
+@click.option("--reports", is_flag=True, help="For csv and parquet: a row per report instead of per trial.")
+@click.option("--trial", type=int, help="For weights: this trial.  [default: the best]")
+@click.option("--dark", is_flag=True, help="For html: a dark page.")
+@in_a_store
+def export_command(
+    name: str,
+    path: Path | None,
+    kind: str | None,
+    bundle: Path | None,
+    reports: bool,
+    trial: int | None,
+    dark: bool,
+    location: str,
+    journal: str | None,
+) -> None:
+    """Write a study for other programs, or what another machine needs to reproduce it.
+
+    \b
+    --to trials.csv, trials.parquet   a row per trial
+    --to report.html                  plots, trials, environment, how to reproduce it, in one file
+    --to FOLDER --as tensorboard      curves and the table of hyper-parameters
+    --to FOLDER --as mlflow           an experiment with a run per trial, in SQLite
+    --to best.safetensors, best.pt    the weights of the best model, or of --trial
+    --bundle FILE.zip                 configs, fingerprints, seeds, versions, visit orders
+
+    \b
+    Examples:
+      hoptree export digits --to report.html
+      hoptree export digits --to runs --as tensorboard
+      hoptree export digits --bundle digits.zip
+    """  # noqa: D301 click needs the real character
+    from hoptree.exports import kind_of
+    from hoptree.ui.studies_view import reading
+
+    if (path is None) == (bundle is None):
+        raise WorkloadError("export: expected either --to or --bundle; for example --to report.html")
+    with reading(location, journal) as store:
+        if bundle is not None:
+            click.echo(_bundled(store, name, bundle))
+            return
+        assert path is not None
+        if kind is None and path.suffix in _WEIGHTS:
+            click.echo(f"wrote {_weights(store, name, path, trial)}")
+            return
+        kind = kind or kind_of(path)
+        if kind is None:
+            raise WorkloadError(
+                f"--to: {path} does not say what it becomes; expected .csv, .parquet, .html, .safetensors or .pt, "
+                "or a folder with --as tensorboard or --as mlflow"
+            )
+        click.echo(f"wrote {_written(store, name, path, kind, reports, dark)}")
+
+
+def _written(store: Store, name: str, path: Path, kind: str, reports: bool, dark: bool) -> Path:
+    from hoptree.exports import export
+    from hoptree.telling import tell
+
+    options: dict[str, Any] = {}
+    if kind in ("csv", "parquet"):
+        options["reports"] = reports
+    elif reports:
+        raise WorkloadError(f"--reports: given for {kind}; expected for csv and parquet only")
+    if kind == "html":
+        options["dark"] = dark
+    elif dark:
+        raise WorkloadError(f"--dark: given for {kind}; expected for html only")
+    return export(tell(store, name), kind, path, **options)
+
+
+def _weights(store: Store, name: str, path: Path, trial: int | None) -> Path:
+    from hoptree.ui.studies_view import find_study
+
+    view = find_study(store, name)
+    best = view.results.best if trial is None else view.trial(trial)
+    return best.save(path)
+
+
+def _bundled(store: Store, name: str, path: Path) -> str:
+    from hoptree.bundle import write_bundle
+
+    about = write_bundle(store, name, path)
+    stored = sum(bool(trial.fingerprint) for trial in about.trials)
+    return (
+        f"wrote {path}: {len(about.trials)} trials, {stored} of them with a fingerprint to compare\n"
+        f"On another machine: hoptree verify {path.name} --program FILE"
+    )
+
+
+# --- verifying a bundle -----------------------------------------------------------------------------------
+
+
+def is_bundle(name: str) -> bool:
+    """Return whether `hoptree verify` was given a bundle instead of the name of a study."""
+    return name.endswith(".zip") and Path(name).is_file()
+
+
+def verify_bundle(path: str, trial: int | None, target: str | None, as_json: bool) -> None:
+    """Train a bundle's trials again with a program, and say what matches, what differs, and what explains it."""
+    from hoptree.bundle import read_bundle
+    from hoptree.bundle_check import compare, differences, to_compare
+    from hoptree.ui.programs import ProgramError, program
+
+    bundle = read_bundle(path)
+    to_compare(bundle, trial)
+    if target is None:
+        file = Path(bundle.about.spec.program).name or "FILE"
+        raise ProgramError(f"{path}: a bundle has no code; give it as --program FILE (it was run with {file})")
+    with program(target, bundle.about.study) as study:
+        found = differences(bundle, study)
+        if not as_json:
+            click.echo(_told_differences(found))
+        compared: list[Compared] = []
+        for each in compare(bundle, study, trial):
+            compared.append(each)
+            if not as_json:
+                click.echo(_told_trial(each))
+    if as_json:
+        rows = [{**msgspec.to_builtins(each), "same": each.same} for each in compared]
+        told = {"study": bundle.about.study, "differences": msgspec.to_builtins(found), "trials": rows}
+        click.echo(
+            msgspec.json.format(msgspec.json.encode({**told, "verdict": verdict(found, compared)}), indent=2)
+        )
+    else:
+        click.echo(verdict(found, compared))
+    if not all(each.same for each in compared):
+        sys.exit(1)
+
+
+def _told_differences(found: list[Difference]) -> str:
+    from hoptree.report.tables import text_table
+
+    if not found:
+        return "Code, data, seed and environment: the same as where it was run."
+    rows = [[each.what, each.there[:40], each.here[:40]] for each in found]
+    return text_table(["differs", "there", "here"], rows)
+
+
+def _told_trial(each: Compared) -> str:
+    from hoptree.ui.study_tables import short
+
+    prints = f"there {short(each.stored)}, here {short(each.trained)}"
+    if each.same:
+        return f"trial {each.trial}: {prints}: same bits"
+    pairs = [
+        f"{name} {each.metrics_there[name]:.6g} there, {value:.6g} here"
+        for name, value in each.metrics_here.items()
+        if isinstance(value, float) and isinstance(each.metrics_there.get(name), float)
+    ]
+    return f"trial {each.trial}: {prints}: differs{'; ' if pairs else ''}{'; '.join(pairs)}"
+
+
+def verdict(found: list[Difference], compared: list[Compared]) -> str:
+    """Say in a few words whether it was reproduced, and what explains it if not."""
+    same = sum(each.same for each in compared)
+    counted = f"{same} of {len(compared)} trials: same bits."
+    if same == len(compared):
+        return f"{counted} Reproduced{', whatever differs' if found else ''}."
+    if not found:
+        return (
+            f"{counted} Nothing that is recorded differs, so look for code that is not deterministic: unseeded "
+            "random numbers, time, the order of sets or files, or a library that is not torch or numpy."
+        )
+    first = found[0]
+    others = f" Also different: {', '.join(each.what for each in found[1:])}." if len(found) > 1 else ""
+    return f"{counted} The likeliest reason is the {first.what}: {first.reason}.{others}"

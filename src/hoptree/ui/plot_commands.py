@@ -1,0 +1,98 @@
+"""``hoptree plot``: pictures of a study, from its journal alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from hoptree.ui.store_options import in_a_store
+
+# The names of hoptree.plot.KINDS, which a test compares: importing it here would make every command slow.
+KINDS: Final = ("curves", "best", "parallel", "importance", "slices", "tree", "gantt", "savings", "rungs")
+
+
+@click.command(name="plot")
+@click.argument("name")
+@click.argument("kind", type=click.Choice([*KINDS, "all"]))
+@click.option(
+    "--save",
+    "path",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="An .svg, .png or .pdf file; for `all` a folder.",
+)
+@click.option("--dark", is_flag=True, help="For a dark page.")
+@click.option("--metric", help="For curves: another metric than the one that decides.")
+@click.option("--names", help="For parallel and slices: hyper-parameters, separated by commas.")
+@click.option("--evaluator", help="For importance: ped-anova, fanova or mean-decrease.  [default: ped-anova]")
+@in_a_store
+def plot_command(
+    name: str,
+    kind: str,
+    path: Path,
+    dark: bool,
+    metric: str | None,
+    names: str | None,
+    evaluator: str | None,
+    location: str,
+    journal: str | None,
+) -> None:
+    """Draw a study, also while it runs; needs neither its code nor its states.
+
+    \b
+    KIND is one of
+      curves      every trial's metric over its epochs
+      best        the best so far, over time and over epochs trained
+      parallel    every trial as a line through its values
+      importance  how much each hyper-parameter matters (Optuna's evaluators)
+      slices      the metric over each hyper-parameter by itself
+      tree        epochs that trials share, where they part, and what came of it
+      gantt       what every worker did, and the hops between them
+      savings     what trials got, and what it took
+      rungs       who reached which rung of a halving search
+      all         all of these that the study has something for
+
+    \b
+    Examples:
+      hoptree plot digits curves --save curves.svg
+      hoptree plot digits all --save plots --dark
+    """  # noqa: D301 click needs the real character
+    from hoptree import plot
+    from hoptree.report.page import check_suffix
+    from hoptree.report.timeline import ReportError
+    from hoptree.telling import tell
+    from hoptree.ui.studies_view import reading
+
+    options = _options(kind, metric, names, evaluator)
+    if kind == "all":
+        path.mkdir(parents=True, exist_ok=True)
+    else:
+        check_suffix(path)
+    with reading(location, journal) as store:
+        chronicle = tell(store, name)
+    if kind != "all":
+        click.echo(f"wrote {plot.save(plot.KINDS[kind](chronicle, dark=dark, **options), path)}")
+        return
+    for each, draw in plot.KINDS.items():
+        try:
+            click.echo(f"wrote {plot.save(draw(chronicle, dark=dark), path / f'{each}.svg')}")
+        except (ReportError, ImportError) as error:
+            click.echo(f"left out {each}: {error}", err=True)
+
+
+def _options(kind: str, metric: str | None, names: str | None, evaluator: str | None) -> dict[str, Any]:
+    """Return the options that go with a kind; refuse those that would be ignored."""
+    from hoptree.report.timeline import ReportError
+
+    given = {"metric": metric, "names": names, "evaluator": evaluator}
+    takes = {"curves": ("metric",), "parallel": ("names",), "slices": ("names",), "importance": ("evaluator",)}
+    for option, value in given.items():
+        if value is not None and option not in takes.get(kind, ()):
+            fitting = ", ".join(name for name, options in takes.items() if option in options)
+            raise ReportError(f"--{option}: given for {kind}; expected for {fitting} only")
+    found: dict[str, Any] = {option: value for option, value in given.items() if value is not None}
+    if "names" in found:
+        found["names"] = [part.strip() for part in found["names"].split(",")]
+    return found

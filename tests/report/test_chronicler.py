@@ -1,0 +1,84 @@
+"""What a chronicler tells against what the engine and the backend know."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.report.chronicles import STEPPED, WIDE, chronicle, run
+
+import hoptree as ht
+from hoptree.core.events import UnitFinished
+
+
+def test_sums_are_those_of_the_plan() -> None:
+    told = chronicle(ht.Grid(epochs=12), STEPPED)
+    last = told.moments[-1]
+    assert last.got == 12 * 12
+    # Of three schedules, two begin alike for 4 and 8 epochs: 4 groups of 12 + 8 + 4.
+    assert last.trained == pytest.approx(4 * 24)
+    assert sum(twig.end - twig.start for twig in told.twigs) == 4 * 24
+    assert last.alone > last.spent > 0
+    assert len(told.courses) == 12
+    assert told.searched == ["act", "lr", "width"]
+    assert all(len(course.reports) == 12 for course in told.courses)
+
+
+@settings(max_examples=20, deadline=None)
+@given(workers=st.integers(1, 5), partitions=st.integers(1, 4), trials=st.integers(1, 12))
+def test_workers_do_one_thing_at_a_time_and_every_unit_is_told(workers: int, partitions: int, trials: int) -> None:
+    units = []
+
+    def count(event: object, *_: object) -> None:
+        units.append(isinstance(event, UnitFinished))
+
+    workers = min(workers, partitions)
+    told = chronicle(ht.Random(trials, epochs=3), WIDE, workers=workers, partitions=partitions, watches=(count,))
+    spans = [span for span in told.timeline.spans if span.kind == "unit"]
+    assert len(spans) == sum(units)
+    assert told.moments[-1].trained == pytest.approx(sum(units) / partitions)
+    for worker in told.timeline.workers:
+        mine = sorted((s.start, s.end) for s in told.timeline.spans if s.worker == worker)
+        for (_, end), (start, _) in pairwise(mine):
+            assert start >= end - 1e-9
+    for hop in told.hops:
+        assert hop.source != hop.worker
+        assert hop.left <= hop.begun
+
+
+def test_spans_agree_with_the_simulator() -> None:
+    seen = {}
+
+    def watch(event: object, now: float, more: bool, actions: list[object]) -> None:
+        if isinstance(event, UnitFinished):
+            seen[event.run] = now
+
+    told = chronicle(ht.Grid(epochs=3), STEPPED, watches=(watch,))
+    assert sorted(seen.values()) == sorted(span.end for span in told.timeline.spans if span.kind == "unit")
+
+
+def test_lost_workers_are_absent_and_what_they_did_failed() -> None:
+    told = chronicle(ht.Grid(epochs=3), STEPPED, faults=[ht.Crash("w1", at=17, back=60)])
+    kinds = [span.kind for span in told.timeline.spans if span.worker == "w1"]
+    assert kinds.count("failed") == 1
+    (down,) = (span for span in told.timeline.spans if span.kind == "down")
+    assert (down.worker, down.start, down.end) == ("w1", 17, 60)
+    assert all(course.state == "complete" for course in told.courses)
+
+
+def test_grants_and_sources() -> None:
+    told = chronicle(ht.SuccessiveHalving(9, max_epochs=9), WIDE)
+    assert sorted(max(until for _, until in course.grants) for course in told.courses) == [1] * 6 + [3] * 2 + [9]
+    assert told.common_epoch == 1
+    bred = chronicle(ht.PBT(population=4, epochs=6, interval=2), {"lr": ht.log(1e-4, 1e-1)})
+    assert any(course.source is not None for course in bred.courses)
+
+
+def test_best_prefers_complete_trials() -> None:
+    told = chronicle(ht.SuccessiveHalving(9, max_epochs=9), WIDE)
+    assert told.best is not None
+    assert told.best.state == "complete"
+    silent = run(ht.Grid(epochs=1), STEPPED).chronicle("x", "nonsense", False)
+    assert silent.best is not None  # a metric that nobody reports is no reason to fall over

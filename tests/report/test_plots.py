@@ -1,0 +1,235 @@
+"""Every plot of every kind of study: drawn, light and dark, with what it says in its words and marks."""
+
+from __future__ import annotations
+
+import math
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+from tests.report.chronicles import CONDITIONAL, STEPPED, WIDE, chronicle
+
+import hoptree as ht
+from hoptree.core.errors import MissingExtraError
+from hoptree.report import ReportError, Timeline
+from hoptree.report.chronicle import Chronicle
+from hoptree.report.columns import column
+from hoptree.report.importance import importance
+from hoptree.report.page import apart, value_limits
+
+STUDIES: dict[str, Callable[[], Chronicle]] = {
+    "grid": lambda: chronicle(ht.Grid(epochs=12), STEPPED),
+    "minimize": lambda: chronicle(ht.Grid(epochs=3), STEPPED, maximize=False),
+    "few": lambda: chronicle(ht.Random(3, epochs=4), WIDE),
+    "one": lambda: chronicle(ht.Random(1, epochs=2), WIDE),
+    "halving": lambda: chronicle(ht.SuccessiveHalving(27, max_epochs=9), WIDE),
+    "conditional": lambda: chronicle(ht.Random(20, epochs=3), CONDITIONAL),
+    "pbt": lambda: chronicle(ht.PBT(population=6, epochs=6, interval=2), {"lr": ht.log(1e-4, 0.1)}),
+    "500": lambda: chronicle(ht.ASHA(500, max_epochs=27), WIDE, workers=8, partitions=8),
+}
+REFUSED = {
+    ("one", "parallel"), ("one", "slices"), ("one", "importance"), ("few", "importance"),
+}  # fmt: skip
+HALVING = ("halving", "500", "pbt")  # who grants more to some, or in parts
+
+
+@pytest.fixture(scope="session")
+def studies() -> Callable[[str], Chronicle]:
+    known: dict[str, Chronicle] = {}
+
+    def get(name: str) -> Chronicle:
+        if name not in known:
+            known[name] = STUDIES[name]()
+        return known[name]
+
+    return get
+
+
+@pytest.mark.parametrize("kind", ht.plot.KINDS)
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_plot_of_every_study(
+    studies: Callable[[str], Chronicle], name: str, kind: str, tmp_path: Path
+) -> None:
+    told = studies(name)
+    draw = ht.plot.KINDS[kind]
+    if (name, kind) in REFUSED or (kind == "rungs" and name not in HALVING):
+        with pytest.raises(ReportError, match="expected"):
+            draw(told)
+        return
+    dark = name in ("grid", "500")
+    figure = draw(told, dark=dark)
+    assert isinstance(figure, Figure)
+    assert "made-up" in _title(figure)
+    ht.plot.save(figure, tmp_path / "plot.svg")
+    assert ET.parse(tmp_path / "plot.svg").getroot().tag.endswith("svg")
+    assert "nan" not in _title(figure)
+
+
+def _title(figure: Figure) -> str:
+    return (figure.get_suptitle() or figure.axes[0].get_title(loc="left")).strip()
+
+
+def _texts(figure: Figure) -> list[str]:
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def test_light_and_dark_have_other_pages(studies: Callable[[str], Chronicle]) -> None:
+    light, dark = (ht.plot.curves(studies("few"), dark=dark).get_facecolor() for dark in (False, True))
+    assert sum(light[:3]) > 2.9
+    assert sum(dark[:3]) < 0.5
+
+
+def test_equal_studies_give_equal_files(studies: Callable[[str], Chronicle], tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        ht.plot.save(ht.plot.tree(studies("grid")), tmp_path / f"{name}.svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_curves_have_a_line_per_trial(studies: Callable[[str], Chronicle]) -> None:
+    few = ht.plot.curves(studies("few"), metric="loss").axes[0]
+    assert [line.get_xdata().tolist() for line in few.lines] == [[1, 2, 3, 4]] * 3
+    assert few.get_ylabel() == "loss"
+    many = ht.plot.curves(studies("500")).axes[0]
+    assert len(many.collections[0].get_segments()) == 500
+    with pytest.raises(ReportError, match="metric: 'speed'; expected one of accuracy, loss"):
+        ht.plot.curves(studies("few"), metric="speed")
+
+
+def test_the_best_is_a_staircase_that_ends_at_the_best(studies: Callable[[str], Chronicle]) -> None:
+    told = studies("halving")
+    values = [told.value(report) for course in told.courses for report in course.reports]
+    left, right = ht.plot.best(told).axes
+    for axes in (left, right):
+        stairs = axes.lines[0].get_ydata()
+        assert list(stairs) == sorted(stairs)
+        assert stairs[-1] == max(values)
+
+
+def test_a_tree_says_what_is_shared_and_who_ends_where(studies: Callable[[str], Chronicle]) -> None:
+    figure = ht.plot.tree(studies("grid"))
+    assert "12 trials ask for 144 epochs; 96 are left after sharing (33 % less)" in _title(figure)
+    words = " ".join(_texts(figure))
+    assert all(f"trial {number}:" in words for number in range(12))
+    assert "3 trials · " in words
+    assert "lr=0.001" in words
+
+
+def test_savings_name_both_lines(studies: Callable[[str], Chronicle]) -> None:
+    figure = ht.plot.savings(studies("grid"))
+    assert "33 % of 144 epochs did not have to be trained" in _title(figure)
+    assert {"144 got", "96 trained"} <= set(_texts(figure))
+
+
+def test_rungs_have_as_many_dots_as_trials(studies: Callable[[str], Chronicle]) -> None:
+    axes = ht.plot.rungs(studies("halving")).axes[0]
+    dots = [len(each.get_offsets()) for each in axes.collections if hasattr(each, "get_sizes")]
+    assert sum(dots) == 27 + 9 + 3
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1\n27 trials", "3\n9 trials", "9\n3 trials"]
+
+
+def test_hops_are_lines_while_they_can_be_told_apart(studies: Callable[[str], Chronicle]) -> None:
+    told = studies("few")
+    assert 0 < len(told.hops) <= 400
+    axes = ht.plot.gantt(told).axes[0]
+    assert len(axes.collections[-1].get_segments()) == len(told.hops)
+    assert f"{len(told.hops)} hops" in axes.get_title(loc="left")
+
+
+@pytest.mark.parametrize("evaluator", ["ped-anova", "fanova", "mean-decrease"])
+def test_importance_by_optuna(studies: Callable[[str], Chronicle], evaluator: str) -> None:
+    found = importance(studies("halving"), evaluator)
+    assert (found.trials, found.epoch) == (27, 1)
+    assert sum(found.shares.values()) == pytest.approx(1)
+    assert next(iter(found.shares)) == "lr"
+
+
+def test_importance_of_what_only_some_trials_have(studies: Callable[[str], Chronicle]) -> None:
+    told = studies("conditional")
+    (conditional,) = (name for name in told.searched if "momentum" in name)
+    assert conditional in importance(told).shares
+    assert importance(told, "fanova").left_out == (conditional,)
+
+
+def test_fanova_that_would_take_minutes_is_refused() -> None:
+    rates = [ht.multistep(0.01, at=[1], gamma=round(0.01 * step, 2)) for step in range(1, 15)]
+    told = chronicle(ht.Grid(epochs=2), {"lr": ht.choice(*rates), "width": ht.choice(32, 64)})
+    with pytest.raises(ReportError, match="'fanova' would take minutes for 'lr'.*take 'ped-anova'"):
+        importance(told, "fanova")
+    with pytest.raises(ReportError, match="evaluator: 'magic'; expected one of ped-anova, fanova, mean-decrease"):
+        importance(told, "magic")
+
+
+def test_names_choose_hyper_parameters(studies: Callable[[str], Chronicle]) -> None:
+    axes = ht.plot.parallel(studies("halving"), names=["width", "lr"]).axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["width", "lr", "accuracy"]
+    assert len([axes for axes in ht.plot.slices(studies("halving"), names=["drop"]).axes if axes.collections]) >= 1
+    with pytest.raises(ReportError, match="names: 'speed'; expected hyper-parameters of the study: act, depth"):
+        ht.plot.slices(studies("halving"), names=["speed"])
+
+
+def test_nothing_reported_is_said() -> None:
+    empty = Chronicle("quiet", "loss", False, 2, (), Timeline((), 0.0, ()))
+    for kind, draw in ht.plot.KINDS.items():
+        with pytest.raises(ReportError, match="run the study first|expected"):
+            draw(empty)
+        assert kind
+
+
+def test_values_that_are_no_numbers_are_left_out(studies: Callable[[str], Chronicle], tmp_path: Path) -> None:
+    import msgspec
+
+    told = studies("few")
+    course = told.courses[0]
+    lost = [msgspec.structs.replace(r, metrics={"accuracy": math.nan, "loss": math.inf}) for r in course.reports]
+    bad = msgspec.structs.replace(course, reports=tuple(lost))
+    broken = msgspec.structs.replace(told, courses=(bad, *told.courses[1:]))
+    for kind in ("curves", "best", "parallel", "slices", "tree", "savings", "gantt"):
+        ht.plot.save(ht.plot.KINDS[kind](broken), tmp_path / f"{kind}.png")
+
+
+def test_names_of_users_are_text_not_markup(tmp_path: Path) -> None:
+    space = {"lr": ht.choice(0.01, 0.02), "a$b^{": ht.choice("<&>", "$x$", "_\\frac")}
+    told = chronicle(ht.Grid(epochs=2), space)
+    for kind in ("curves", "parallel", "slices", "tree", "importance"):
+        ht.plot.save(ht.plot.KINDS[kind](told), tmp_path / f"{kind}.svg")
+        ET.parse(tmp_path / f"{kind}.svg")
+
+
+def test_an_unknown_suffix_is_refused(studies: Callable[[str], Chronicle], tmp_path: Path) -> None:
+    figure = ht.plot.curves(studies("few"))
+    with pytest.raises(ReportError, match=r"plot\.jpg: suffix is '\.jpg'; expected \.svg or \.png or \.pdf"):
+        ht.plot.save(figure, tmp_path / "plot.jpg")
+    with pytest.raises(ReportError, match="there is no folder"):
+        ht.plot.save(figure, tmp_path / "nowhere" / "plot.svg")
+
+
+def test_without_optuna_the_message_names_the_extra(
+    studies: Callable[[str], Chronicle], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'hoptree\[optuna\]'"):
+        ht.plot.importance(studies("halving"))
+
+
+def test_no_figure_is_registered_with_pyplot(studies: Callable[[str], Chronicle]) -> None:
+    ht.plot.slices(studies("few"))
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_columns_choose_their_scale(studies: Callable[[str], Chronicle]) -> None:
+    courses = studies("500").courses
+    kinds: dict[str, Any] = {name: column(name, courses).kind for name in WIDE}
+    assert kinds == {"lr": "log", "width": "options", "act": "options", "drop": "linear", "depth": "linear"}
+    assert all(float(label).is_integer() for label in column("depth", courses).labels)
+
+
+def test_limits_leave_odd_ones_out_but_never_what_must_be_seen() -> None:
+    values = [*(0.01 * i for i in range(100)), 1e9]
+    assert value_limits(values)[1] < 5
+    assert value_limits(values, keep=[1e9])[1] > 1e9
+    assert value_limits([math.nan]) == value_limits([])
+    assert apart([3.0, 3.0, 3.0], 1.0, 0.0, 4.0) == [2.0, 3.0, 4.0]

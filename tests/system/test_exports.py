@@ -1,0 +1,369 @@
+"""Plots, exports and bundles of a real study, each read back by the library that it is meant for."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+import zipfile
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner, Result
+
+import hoptree as ht
+from hoptree.bundle import BundleError, read_bundle
+from hoptree.bundle_check import differences
+from hoptree.report import ReportError
+from hoptree.trainers import TrainerError
+from hoptree.ui import export_commands, plot_commands
+from hoptree.ui.cli import cli
+from hoptree.ui.programs import ProgramError, program
+from tests.system.plain import study as plain_study
+
+PROGRAM = Path(__file__).with_name("tiny_study.py")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a program, and the store that it made when python ran it."""
+    folder = tmp_path_factory.mktemp("exports")
+    shutil.copy(PROGRAM, folder / "tiny.py")
+    ran = subprocess.run([sys.executable, "tiny.py"], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    return folder
+
+
+def invoke(folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, [*arguments, "--store", str(folder / ".hoptree")])
+
+
+def done(folder: Path, *arguments: str) -> str:
+    result = invoke(folder, *arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+def hoptree(folder: Path, *arguments: str, code: int = 0) -> str:
+    """Run a command as a process of its own."""
+    command = [sys.executable, "-c", "from hoptree.ui.cli import main; main()", *arguments]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return ran.stdout if code == 0 else ran.stdout + ran.stderr
+
+
+# --- plots ------------------------------------------------------------------------------------------------
+
+
+def test_plot_writes_what_is_asked_for(folder: Path, tmp_path: Path) -> None:
+    assert done(folder, "plot", "tiny", "curves", "--save", str(tmp_path / "c.png"), "--metric", "loss")
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+    told = hoptree(folder, "plot", "tiny", "all", "--save", str(tmp_path / "plots"), "--dark")
+    kinds = [Path(line).stem for line in told.splitlines()]
+    assert kinds == [kind for kind in plot_commands.KINDS if kind != "rungs"]
+    assert "<svg" in (tmp_path / "plots" / "tree.svg").read_text()
+
+
+def test_the_command_knows_all_kinds() -> None:
+    assert tuple(ht.plot.KINDS) == plot_commands.KINDS
+    from hoptree.exports import KINDS
+
+    assert tuple(KINDS) == export_commands.KINDS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nobody", "curves", "--save", "c.svg"], "nobody: no such study with trials .* it holds tiny"),
+        (["tiny", "curves", "--save", "c.jpg"], r"suffix is '\.jpg'; expected \.svg"),
+        (["tiny", "tree", "--save", "t.svg", "--metric", "loss"], "--metric: given for tree; expected for curves"),
+        (["tiny", "rungs", "--save", "r.svg"], "were granted .* at once; expected a search that grants more"),
+    ],
+)
+def test_plot_refuses(folder: Path, arguments: list[str], message: str) -> None:
+    result = invoke(folder, "plot", *arguments)
+    assert re.search(message, str(result.exception))
+
+
+def test_a_study_and_its_results_can_be_plotted(tmp_path: Path) -> None:
+    study = plain_study(tmp_path, "fine", "raise", epochs=3)
+    results = study.run(workers=2)
+    for subject in (study, results, study.results()):
+        figure = ht.plot.curves(subject)
+        assert "loss of 1 trial over their epochs" in str(figure.get_suptitle())
+    told = study.chronicle()
+    assert [course.state for course in told.courses] == ["complete", "failed"]
+    assert told.moments[-1].trained == 3 == results.savings.epochs_trained
+    assert {span.kind for span in told.timeline.spans} >= {"unit", "failed"}
+    assert told.environments[0]["threads"] == "1"
+
+
+def test_results_of_a_group_tell_of_their_own_trials(tmp_path: Path) -> None:
+    first = plain_study(tmp_path, "fine", name="one")
+    second = plain_study(tmp_path, "fine", "other", name="two", data=first.data)
+    ht.run([first, second], workers=1)
+    assert [len(study.chronicle().courses) for study in (first, second)] == [1, 2]
+    assert second.chronicle().name == "two"
+
+
+# --- exports ----------------------------------------------------------------------------------------------
+
+
+def test_tables(folder: Path, tmp_path: Path) -> None:
+    done(folder, "export", "tiny", "--to", str(tmp_path / "t.csv"))
+    table = pyarrow.csv.read_csv(tmp_path / "t.csv")
+    assert table["state"].to_pylist() == ["complete"] * 2 + ["failed"] * 2 + ["complete"] * 2
+    assert table["config.width"].to_pylist() == [8, 8, 5, 5, 16, 16]
+    assert "five is too odd" in table["error"].to_pylist()[2]
+    done(folder, "export", "tiny", "--to", str(tmp_path / "t.parquet"), "--reports")
+    reports = pyarrow.parquet.read_table(tmp_path / "t.parquet")
+    assert reports["epoch"].to_pylist() == [1, 2] * 4
+    assert reports.schema.metadata[b"goal"] == b"maximize accuracy"
+    shown = json.loads(done(folder, "show", "tiny", "--trial", "4", "--json"))
+    of_four = [row for row in reports.to_pylist() if row["trial"] == 4]
+    assert {str(row["epoch"]): row["metric.loss"] for row in of_four} == {
+        epoch: metrics["loss"] for epoch, metrics in shown["curve"].items()
+    }
+
+
+def test_tensorboard_reads_curves_and_hyper_parameters(folder: Path, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import metadata
+
+    done(folder, "export", "tiny", "--to", str(tmp_path / "runs"), "--as", "tensorboard")
+    run = EventAccumulator(str(tmp_path / "runs" / "trial-4"))
+    run.Reload()
+    told = json.loads(done(folder, "show", "tiny", "--trial", "4", "--json"))
+    tensors = {event.step: event.tensor_proto.float_val[0] for event in run.Tensors("loss")}
+    assert tensors == pytest.approx({int(epoch): metrics["loss"] for epoch, metrics in told["curve"].items()})
+    content = run.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    values = metadata.parse_session_start_info_plugin_data(content).hparams
+    assert (values["width"].number_value, values["lr"].number_value) == (16, 0.1)
+    ended = run.SummaryMetadata("_hparams_/session_end_info").plugin_data.content
+    assert metadata.parse_session_end_info_plugin_data(ended).status == 1  # success
+    whole = EventAccumulator(str(tmp_path / "runs"))
+    whole.Reload()
+    experiment = whole.SummaryMetadata("_hparams_/experiment").plugin_data.content
+    names = [info.name for info in metadata.parse_experiment_plugin_data(experiment).hparam_infos]
+    assert sorted(names) == ["batch_size", "lr", "width"]
+    again = invoke(folder, "export", "tiny", "--to", str(tmp_path / "runs"), "--as", "tensorboard")
+    assert "expected a new or an empty folder" in str(again.exception)
+
+
+def test_mlflow_reads_runs(folder: Path, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its own dependencies
+        from mlflow import MlflowClient
+
+        done(folder, "export", "tiny", "--to", str(tmp_path / "ml"), "--as", "mlflow")
+        client: Any = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/ml/mlflow.db")
+        experiment = client.get_experiment_by_name("tiny")
+        runs = {run.data.tags["trial"]: run for run in client.search_runs([experiment.experiment_id])}
+        assert {number: run.info.status for number, run in runs.items()} == {
+            "0": "FINISHED", "1": "FINISHED", "2": "FAILED", "3": "FAILED", "4": "FINISHED", "5": "FINISHED",
+        }  # fmt: skip
+        assert runs["5"].data.params == {"batch_size": "16", "lr": "multistep(0.1, [1], 0.1)", "width": "16"}
+        steps = [metric.step for metric in client.get_metric_history(runs["5"].info.run_id, "loss")]
+        assert sorted(steps) == [1, 2]
+        assert [number for number, run in runs.items() if "best" in run.data.tags] == ["0"]
+        client._tracking_client.store.engine.dispose()
+
+
+class _Links(HTMLParser):
+    """Collects what a page would load, and the rows of its tables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.rows = 0
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        self.rows += tag == "tr"
+        for name, value in attributes:
+            if name in ("src", "href", "xlink:href") and not value.startswith(("data:", "#")):
+                self.loads.append(value)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_html_report_is_whole_and_loads_nothing(folder: Path, tmp_path: Path, dark: bool) -> None:
+    done(folder, "export", "tiny", "--to", str(tmp_path / "r.html"), *(["--dark"] if dark else []))
+    text = (tmp_path / "r.html").read_text()
+    page = _Links()
+    page.feed(text)
+    assert not page.loads
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#|['\"]?data:)", text)
+    assert text.count("<svg") == 8
+    assert page.rows > 6
+    for said in ("five is too odd", "How to reproduce it", "hoptree verify tiny", "Environment", "numpy", "25%"):
+        assert said in text
+
+
+def test_weights_are_a_plain_state_dict(folder: Path, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    for name in ("best.pt", "best.safetensors"):
+        done(folder, "export", "tiny", "--to", str(tmp_path / name))
+    plain = torch.load(tmp_path / "best.pt", weights_only=True)
+    safe = load_file(tmp_path / "best.safetensors")
+    with program(str(folder / "tiny.py")) as study:
+        study.keep_in(folder / ".hoptree")
+        best = study.results().best
+        expected = best.load().state_dict()
+        study.export("pt", tmp_path / "again.pt")
+        with pytest.raises(TrainerError, match=r"suffix is '\.onnx'; expected \.safetensors or \.pt"):
+            best.save(tmp_path / "model.onnx")
+    assert plain.keys() == safe.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(plain[name], tensor)
+        assert torch.equal(safe[name], tensor)
+    assert torch.load(tmp_path / "again.pt", weights_only=True).keys() == expected.keys()
+
+
+def test_weights_of_another_trainer(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    results = plain_study(tmp_path).run(workers=1)
+    assert load_file(results.export("safetensors", tmp_path / "w"))["w"].shape == (16,)
+    with pytest.raises(TrainerError, match="not a torch module's: it has w"):
+        results.best.save(tmp_path / "w.pt")
+
+
+def test_exports_refuse(folder: Path, tmp_path: Path) -> None:
+    assert "either --to or --bundle" in str(invoke(folder, "export", "tiny").exception)
+    assert "does not say what it becomes" in str(invoke(folder, "export", "tiny", "--to", "runs").exception)
+    wrong = invoke(folder, "export", "tiny", "--to", str(tmp_path / "t.csv"), "--dark")
+    assert "--dark: given for csv; expected for html only" in str(wrong.exception)
+    nowhere = invoke(folder, "export", "tiny", "--to", str(tmp_path / "no" / "t.csv"))
+    assert isinstance(nowhere.exception, ReportError)
+    study = plain_study(tmp_path)
+    results = study.run(workers=1)
+    with pytest.raises(ReportError, match="kind: 'magic'; expected one of csv, parquet, tensorboard, mlflow, html"):
+        results.export("magic", tmp_path / "x")
+    with pytest.raises(ReportError, match="there is no folder"):
+        study.export("html", tmp_path / "no" / "x.html")
+
+
+# --- bundles ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bundle(folder: Path) -> Path:
+    told = hoptree(folder, "export", "tiny", "--bundle", "tiny.zip")
+    assert "6 trials, 4 of them with a fingerprint" in told
+    return folder / "tiny.zip"
+
+
+def elsewhere(bundle: Path, tmp_path: Path, change: tuple[str, str] = ("", "")) -> Path:
+    """Take a bundle and the program to another folder, where there is no store."""
+    shutil.copy(bundle, tmp_path)
+    (tmp_path / "tiny.py").write_text(PROGRAM.read_text().replace(*change) if change[0] else PROGRAM.read_text())
+    return tmp_path
+
+
+def test_a_bundle_has_all_that_bits_depend_on(folder: Path, bundle: Path) -> None:
+    about = read_bundle(bundle).about
+    assert (about.study, about.spec.seed) == ("tiny", 0)
+    assert {"python", "hoptree", "torch", "torch build", "numpy", "platform", "cpu flags", "threads"} <= set(
+        about.spec.environments[0]
+    )
+    assert [trial.number for trial in about.trials if trial.fingerprint] == [0, 1, 4, 5]
+    assert [sorted(trial.visits[:2]) for trial in about.trials if trial.visits] == [[0, 1]] * 4
+    shown = json.loads(done(folder, "show", "tiny", "--trial", "5", "--json"))
+    assert about.trials[5].fingerprint == shown["fingerprint"]
+    hoptree(folder, "export", "tiny", "--bundle", "again.zip")
+    assert (folder / "again.zip").read_bytes() == bundle.read_bytes()
+
+
+def test_a_bundle_is_verified_elsewhere(bundle: Path, tmp_path: Path) -> None:
+    told = hoptree(elsewhere(bundle, tmp_path), "verify", "tiny.zip", "--program", "tiny.py")
+    assert told.startswith("Code, data, seed and environment: the same")
+    assert told.count("same bits\n") == 4
+    assert told.endswith("4 of 4 trials: same bits. Reproduced.\n")
+    assert not (tmp_path / ".hoptree" / "journal.sqlite").exists()
+
+
+def test_other_code_is_named(bundle: Path, tmp_path: Path) -> None:
+    place = elsewhere(bundle, tmp_path, ('optimizer="sgd"', 'optimizer="adam"'))
+    told = hoptree(place, "verify", "tiny.zip", "0", "--program", "tiny.py", code=1)
+    assert "trial 0: there" in told
+    assert "accuracy 0.4375 there" in told
+    assert "0 of 1 trials: same bits. The likeliest reason is the trainer" in told
+
+
+def test_other_data_and_seeds_are_named(bundle: Path, tmp_path: Path) -> None:
+    place = elsewhere(bundle, tmp_path, ("default_rng(0)", "default_rng(1)"))
+    told = json.loads(
+        hoptree(place, "verify", "tiny.zip", "1", "--program", "tiny.py", "--json", code=1).partition("\n}")[0]
+        + "}"
+    )
+    assert [each["what"] for each in told["differences"]] == ["data"]
+    assert told["trials"][0]["same"] is False
+    assert "likeliest reason is the data" in told["verdict"]
+
+
+def test_another_build_is_named_though_bits_agree(bundle: Path, tmp_path: Path) -> None:
+    place = elsewhere(bundle, tmp_path)
+    with zipfile.ZipFile(bundle) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    about = json.loads(parts["bundle.json"])
+    about["spec"]["environments"][0]["torch build"] = "2.13.0+cu130, settings 0123456789ab"
+    with zipfile.ZipFile(tmp_path / "tiny.zip", "w") as file:
+        file.writestr("bundle.json", json.dumps(about))
+        file.writestr("journal.jsonl", parts["journal.jsonl"])
+    told = hoptree(place, "verify", "tiny.zip", "--program", "tiny.py")
+    assert "torch build" in told
+    assert "Reproduced, whatever differs." in told
+
+
+def test_what_explains_other_bits(bundle: Path, folder: Path) -> None:
+    from hoptree.bundle_check import Compared, Difference
+
+    same = Compared(0, "aa", "aa", {}, {})
+    other = Compared(1, "aa", "bb", {"loss": 1.0}, {"loss": 1.1})
+    build = Difference("torch build", "a", "b", "another build of torch rounds differently")
+    assert export_commands.verdict([], [same]) == "1 of 1 trials: same bits. Reproduced."
+    assert "Nothing that is recorded differs" in export_commands.verdict([], [same, other])
+    assert "the torch build: another build of torch rounds" in export_commands.verdict([build], [other])
+    with program(str(folder / "tiny.py")) as study:
+        found = read_bundle(bundle)
+        assert differences(found, study) == []
+        study.seed = 7
+        assert [each.what for each in differences(found, study)] == ["seed"]
+
+
+def test_bundles_are_refused(folder: Path, bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "no.zip").write_bytes(b"PK nonsense")
+    with pytest.raises(BundleError, match="not a bundle"):
+        read_bundle(tmp_path / "no.zip")
+    with zipfile.ZipFile(tmp_path / "old.zip", "w") as file:
+        file.writestr("bundle.json", msgspec.json.encode({"format": 99}))
+        file.writestr("journal.jsonl", b"")
+    with pytest.raises(BundleError, match="a bundle of format 99; this Hoptree reads 1"):
+        read_bundle(tmp_path / "old.zip")
+    assert isinstance(invoke(folder, "verify", str(bundle)).exception, ProgramError)
+    failed = invoke(folder, "verify", str(bundle), "2", "--program", str(folder / "tiny.py"))
+    assert "expected one that was complete and stored: 0, 1, 4, 5" in str(failed.exception)
+    assert "expected .zip" in str(invoke(folder, "export", "tiny", "--bundle", "x.tar").exception)
+
+
+def test_orders_that_were_chosen_are_in_a_bundle(tmp_path: Path) -> None:
+    """In free order the visits follow from no key: only the journal has them."""
+    from hoptree.bundle import write_bundle
+    from hoptree.bundle_check import compare
+
+    study = plain_study(tmp_path, "fine", "other", order="free", epochs=3)
+    study.run(workers=2)
+    with study.open_store() as store:
+        about = write_bundle(store, "plain", tmp_path / "plain.zip")
+    assert all(sorted(trial.visits) == [0, 0, 0, 1, 1, 1] for trial in about.trials)
+    assert [each.same for each in compare(read_bundle(tmp_path / "plain.zip"), study)] == [True, True]
