@@ -65,3 +65,9 @@ def shown_trial(record: Record, study: str, number: int) -> Trial:
     if not 0 <= number < len(own):
         raise HoptreeError(f"trial {number} of {study!r}: not known; it has {len(own)} trials, numbered from 0")
     return own[number]
+
+
+def shown_number(record: Record, trial: Trial) -> int:
+    """Return the number under which a trial's study shows it."""
+    own = (number for number, known in record.engine.trials.items() if known.study == trial.study)
+    return next(place for place, number in enumerate(own) if number == trial.number)

@@ -15,6 +15,7 @@ from hoptree.core.errors import WorkloadError
 from hoptree.desk import WISHED, Desk
 from hoptree.drive import Watch
 from hoptree.library import Library
+from hoptree.progress import Spectator, choose_display
 from hoptree.record import Record
 from hoptree.results import Results
 from hoptree.search.tuner import Tuner, Tuners
@@ -37,6 +38,7 @@ def run(
     accept_changes: bool = False,
     unit_limit: float | None = None,
     mirror: str | None = None,
+    quiet: bool = False,
 ) -> list[Results]:
     """Train several studies at once, and return the results of each.
 
@@ -45,7 +47,9 @@ def run(
     Optuna storage that follows each of them, see ``Study.mirror``.
     """
     group = Group(studies)
-    return group.run(workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit, mirror=mirror)
+    return group.run(
+        workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit, mirror=mirror, quiet=quiet
+    )
 
 
 @final
@@ -82,6 +86,7 @@ class Group:
         accept_changes: bool,
         unit_limit: float | None,
         mirror: str | None = None,
+        quiet: bool = False,
     ) -> list[Results]:
         """Train what is missing; see ``Study.run``."""
         trainer, data = self._first.trainer, self._first.data
@@ -97,7 +102,10 @@ class Group:
             keep = max(study.keep for study in self._studies)
             desk = Desk(store, record, [(study.name, study.share) for study in self._studies], spec.root)
             library = Library(store, self.name, keep)
-            session = Session(store, lease, record, self._tuners(spec.root), library, desk)
+            goals = {study.name: study.goal for study in self._studies}
+            count = worker_count(workers, trainer.threads) if backend == "local" else workers or 0
+            spectator = Spectator(choose_display(quiet), goals, count, store.folder / "logs")
+            session = Session(store, lease, record, self._tuners(spec.root), library, desk, spectator)
             watches = self._mirrors(mirror, record, stack) if mirror is not None else []
             store.catalog.set_status(self.name, "running")
             try:

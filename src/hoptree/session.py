@@ -14,12 +14,15 @@ from hoptree.backends.pool import DrainedError, PoolBackend
 from hoptree.core.actions import Action, EndTrial, Report
 from hoptree.core.events import Event, StateLost, TrialAsked, TrialBranched, TrialExtended, WorkerLost
 from hoptree.core.lineage import history, segments
+from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, Scalar
-from hoptree.desk import Desk
+from hoptree.desk import Desk, shown_number
 from hoptree.drive import Asks, Watch, drive
 from hoptree.library import Library
+from hoptree.progress import Spectator
 from hoptree.record import Record
 from hoptree.results import Savings
+from hoptree.store.logs import Logs
 
 if TYPE_CHECKING:
     from hoptree.store import Lease, Store
@@ -32,13 +35,22 @@ class Session:
     """Brings a study from where its journal ends to where no trial is left."""
 
     def __init__(
-        self, store: Store, lease: Lease, record: Record, tuner: Asks, library: Library, desk: Desk
+        self,
+        store: Store,
+        lease: Lease,
+        record: Record,
+        tuner: Asks,
+        library: Library,
+        desk: Desk,
+        spectator: Spectator,
     ) -> None:
         self._store = store
         self._lease = lease
         self._tuner = tuner
         self._library = library
         self._desk = desk
+        self._spectator = spectator
+        self._logs = Logs(store.folder / "logs")
         self.record = record
         self._backend: PoolBackend | None = None
 
@@ -76,9 +88,13 @@ class Session:
                 spares=self.record.engine.settings.order == "strict",
             )
             first = [*self._reconcile(backend), *owed]
-            own = [self._save, self._append, self.record.note]
-            with suppress(DrainedError):
-                drive(engine, backend, self._tuner, [*own, *watches], first, self._look_up)
+            own = [self._save, self._append, self.record.note, self._log, self._spectator.see]
+            try:
+                self._spectator.begin(engine, self.record.curves)
+                with suppress(DrainedError):
+                    drive(engine, backend, self._tuner, [*own, *watches], first, self._look_up)
+            finally:
+                self._spectator.end()
         return self._savings()
 
     # --- going on ---------------------------------------------------------------------------------------
@@ -117,6 +133,7 @@ class Session:
     def _look_around(self) -> list[Event]:
         """Give a sign of life, and see whether somebody wishes for something."""
         self._lease.renew()
+        self._spectator.tick()
         return self._desk.take()
 
     def _look_up(self, event: Event) -> Event:
@@ -142,6 +159,14 @@ class Session:
             reports=self._library.reports(event, actions, self.record.engine),
         )
 
+    def _log(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+        """Write what a trial failed of to a file, whole: messages are short and name it."""
+        for action in actions:
+            if isinstance(action, EndTrial) and action.ending == "failed":
+                trial = self.record.engine.trials[action.trial]
+                number = shown_number(self.record, trial)
+                self._logs.write(self._logs.of_trial(trial.study, number), failure_text(trial, number))
+
     # --- what came of it --------------------------------------------------------------------------------
 
     def _savings(self) -> Savings:
@@ -149,6 +174,12 @@ class Session:
         if backend is None:
             return Savings.count(self.record.engine, units=0, bytes_hopped=0)
         return Savings.count(self.record.engine, backend.units, backend.bytes_hopped, backend.state_bytes)
+
+
+def failure_text(trial: Trial, number: int) -> str:
+    """Return all that is known of a failed trial."""
+    config = "\n".join(f"  {name}: {value}" for name, value in dict(trial.history[-1].config).items())
+    return f"trial {number} of {trial.study}\nreported epochs: {trial.reached}\nconfig:\n{config}\n\n{trial.reason}"
 
 
 def _request(event: Event) -> Event:

@@ -106,6 +106,7 @@ class Study:
         accept_changes: bool = False,
         unit_limit: float | None = None,
         mirror: str | None = None,
+        quiet: bool = False,
     ) -> Results:
         """Train what is missing, and return what was found; a finished study trains nothing.
 
@@ -115,13 +116,19 @@ class Study:
         Code or data that differ from what the store holds under this name are refused, unless
         ``accept_changes``. ``unit_limit`` are the seconds after which a unit is taken for hung and its trial
         fails (by default 20 times the longest so far, and 10 minutes). ``mirror`` is the URL of an
-        Optuna storage that follows the study while it runs, see ``mirror``.
+        Optuna storage that follows the study while it runs, see ``mirror``. A terminal or a notebook shows the
+        run live, a log gets a few lines; ``quiet`` shows nothing.
         """
         from hoptree.group import Group
 
         group = Group([self])
         return group.run(
-            workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit, mirror=mirror
+            workers,
+            backend=backend,
+            accept_changes=accept_changes,
+            unit_limit=unit_limit,
+            mirror=mirror,
+            quiet=quiet,
         )[0]
 
     def explain(self, workers: int | None = None) -> Forecast:
