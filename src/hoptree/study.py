@@ -13,10 +13,9 @@ import msgspec
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import config_items, digest
-from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.core.settings import Order, Settings
-from hoptree.desk import shown_trial
+from hoptree.desk import clone, extension, shown_trial
 from hoptree.record import Record
 from hoptree.report.traffic import Traffic
 from hoptree.results import Results, Savings, TrialResult
@@ -26,7 +25,7 @@ from hoptree.search.space import Space, describe
 from hoptree.solo import Soloist
 from hoptree.spec import StudySpec
 from hoptree.store.ledger import parse_size
-from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Wish
+from hoptree.store.wishes import Add, GiveUp, Wish
 
 if TYPE_CHECKING:
     from hoptree.backends.choice import Where
@@ -208,32 +207,24 @@ class Study:
 
     def clone(self, trial: int, at: int, config: Config, epochs: int, every: int = 1) -> None:
         """Have a trial followed up to the epoch ``at``, and trained with another config from there on."""
-        source = self._shown(trial)
-        if not 0 < at <= source.until:
-            raise WorkloadError(f"at: epoch {at} of trial {trial}; expected 1 to {source.until}, as far as it goes")
-        if epochs <= at:
-            raise WorkloadError(f"epochs: {epochs}; expected more than the {at} before the branch")
-        self._wish(Clone(trial, at, config_items(config), epochs, every))
+        self._wish(clone(self._known(), self.name, trial, at, config, epochs, every))
 
     def extend(self, trial: int, epochs: int) -> None:
         """Have a trial trained up to an epoch that it was not granted before."""
-        known = self._shown(trial)
-        if known.ending in ("stopped", "failed"):
-            raise WorkloadError(f"trial {trial}: it is {known.ending}; clone it from an epoch that it has reached")
-        self._wish(Prolong(trial, self._epochs(epochs)))
+        self._wish(extension(self._known(), self.name, trial, self._epochs(epochs)))
 
     def stop(self, trial: int) -> None:
         """Have a trial given up."""
-        self._shown(trial)
+        shown_trial(self._known(), self.name, trial)
         self._wish(GiveUp(trial))
 
     def _wish(self, wish: Wish) -> None:
         with self.open_store() as store:
             store.wishes.make(self.name, wish)
 
-    def _shown(self, trial: int) -> Trial:
+    def _known(self) -> Record:
         with self.open_store(create=False) as store:
-            return shown_trial(self._recorded(store), self.name, trial)
+            return self._recorded(store)
 
     def _epochs(self, epochs: int) -> int:
         if epochs < 1:
