@@ -240,6 +240,28 @@ class Study:
         """Use another store than the one that the program names."""
         self._store, self._journal = Path(store), journal
 
+    def __repr__(self) -> str:
+        direction = "maximize" if self.goal.maximize else "minimize"
+        return f"study {self.name!r}: {direction} {self.goal.metric}, {self.search!r}, in {self.store}"
+
+    def _repr_html_(self) -> str:
+        """Return it as a notebook shows it: what it is made of, and what the store holds of it."""
+        from hoptree.report.html import html_facts
+        from hoptree.store import StoreMissingError, StudyMissingError
+
+        space = describe(self.space)
+        facts: dict[str, object] = {
+            "goal": f"{'maximize' if self.goal.maximize else 'minimize'} {self.goal.metric}",
+            "space": "\n".join(f"{name}: {values}" for name, values in space["names"]),
+            "search": repr(self.search),
+            "data": f"{self.data.rows:,} rows in {self.data.partitions} partitions",
+            "store": str(self.store),
+        }
+        try:
+            return html_facts(f"study {self.name}", facts) + self.results()._repr_html_()
+        except (StoreMissingError, StudyMissingError):
+            return html_facts(f"study {self.name}", {**facts, "trials": "none yet; run it"})
+
     # --- what the store knows ---------------------------------------------------------------------------
 
     def open_store(self, create: bool = True) -> Store:

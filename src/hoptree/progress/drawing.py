@@ -12,7 +12,7 @@ from hoptree.progress.scene import Row, Scene
 from hoptree.report.spark import sparkline
 from hoptree.report.tables import NOTHING, duration, percent, printable
 
-_HAND = 30  # columns for a worker and what it does
+_HAND = 35  # columns for a worker and what it does
 _CURVE = 12
 _LABEL = 9
 
@@ -86,9 +86,8 @@ def told_leader(scene: Scene, index: int = 0) -> str:
 def told_work(scene: Scene) -> str:
     """Say what was asked for, and what of it is saved."""
     shared = scene.epochs_asked - scene.epochs_unique
-    saved = f", {shared:,g} of them shared" if shared else ""
-    share = f" ({percent(shared / scene.epochs_asked)} saved)" if shared else ""
-    return f"{scene.epochs_asked:,g} asked{saved}{share}, {round(scene.epochs_trained, 2):,g} trained now"
+    saved = f", {shared:,g} of them shared ({percent(shared / scene.epochs_asked)} saved)" if shared > 0 else ""
+    return f"{scene.epochs_asked:,g} asked{saved}, {round(scene.epochs_trained, 2):,g} trained now"
 
 
 def number(value: float) -> str:

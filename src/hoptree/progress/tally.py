@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import final
@@ -34,15 +35,25 @@ _MEASURED = 512  # units whose times are remembered
 class Followed:
     """A trial as it is shown: by the number that its study gives it, with the curve of the goal's metric."""
 
-    __slots__ = ("ending", "goal", "number", "study", "trial", "values")
+    __slots__ = ("_epochs", "ending", "goal", "number", "study", "trial", "values")
 
     def __init__(self, trial: Trial, number: int, goal: Goal) -> None:
         self.trial = trial
         self.number = number
         self.study = trial.study
         self.goal = goal
-        self.values: list[float] = []
+        self.values: list[float] = []  # by epoch
+        self._epochs: list[int] = []
         self.ending = ""
+
+    def note(self, epoch: int, value: float) -> None:
+        """Add a report; most come in order, but what the store knew may come after what was trained."""
+        place = bisect_left(self._epochs, epoch)
+        if self._epochs[place : place + 1] == [epoch]:
+            self.values[place] = value
+        else:
+            self._epochs.insert(place, epoch)
+            self.values.insert(place, value)
 
     @property
     def loss(self) -> float:
@@ -87,8 +98,8 @@ class Tally:
         self._named: Counter[str] = Counter()
         for trial in engine.trials.values():
             self._follow(trial)
-            for _, metrics in sorted(curves.get(trial.number, {}).items()):
-                self._report(trial.number, metrics)
+            for epoch, metrics in sorted(curves.get(trial.number, {}).items()):
+                self._report(trial.number, epoch, metrics)
             if trial.ending is not None:
                 self._end(trial.number, trial.ending)
 
@@ -97,8 +108,8 @@ class Tally:
         match event:
             case UnitFinished(run, worker):
                 self._finished(run, worker, now)
-            case StateEvaluated(run, worker) | UnitFailed(run, worker) | UnitCancelled(run, worker):
-                self._over(run, worker, now)
+            case StateEvaluated(worker=worker) | UnitFailed(worker=worker) | UnitCancelled(worker=worker):
+                self._over(worker, now)
             case TrialAsked(trial=number) | TrialBranched(trial=number):
                 self._follow(self.engine.trials[number])
             case TrialExtended(trial=number):
@@ -115,14 +126,16 @@ class Tally:
             match action:
                 case RunUnit() | Evaluate():
                     self._given(action, now)
-                case Report(trial, _, metrics):
-                    self._report(trial, metrics)
+                case Report(trial, epoch, metrics):
+                    self._report(trial, epoch, metrics)
                 case EndTrial(trial, ending, reason):
                     self._end(trial, ending, reason)
 
     # --- trials -------------------------------------------------------------------------------------------
 
     def _follow(self, trial: Trial) -> None:
+        if trial.number in self.followed:  # a message that came twice
+            return
         goal = self.goals.get(trial.study) or next(iter(self.goals.values()))
         self.followed[trial.number] = self.live[trial.number] = Followed(trial, self._named[trial.study], goal)
         self._named[trial.study] += 1
@@ -141,9 +154,9 @@ class Tally:
             if name not in common:
                 self.searched[name] = None
 
-    def _report(self, number: int, metrics: Mapping[str, float]) -> None:
+    def _report(self, number: int, epoch: int, metrics: Mapping[str, float]) -> None:
         followed = self.followed[number]
-        followed.values.append(float(metrics.get(followed.goal.metric, float("nan"))))
+        followed.note(epoch, float(metrics.get(followed.goal.metric, float("nan"))))
         leader = self.best.get(followed.study)
         if leader is followed:  # it may have got worse
             self._choose(followed.study)
@@ -161,7 +174,7 @@ class Tally:
 
     def _go_on(self, number: int) -> None:
         followed = self.followed[number]
-        if followed.ending:
+        if followed.ending and followed.trial.ending is None:
             self.endings[followed.ending] -= 1
             followed.ending = ""
             self.live[number] = followed
@@ -203,13 +216,12 @@ class Tally:
                 self.cost += cost
                 if cost > 0:
                     self.paces.append(seconds / cost)
-                self._free_since[worker] = now
-                if not action.evaluate:
-                    self._over(run, worker, now)
-                return
+        self._over(worker, now)
 
-    def _over(self, run: int, worker: str, now: float) -> None:
-        queue = self.queues.get(worker)
-        if queue is not None:
-            self.queues[worker] = [action for action in queue if action.run != run]
+    def _over(self, worker: str, now: float) -> None:
+        """Note that a worker is done with something: what is left is what the engine still expects of it."""
+        known = self.engine.workers.by_name.get(worker)
+        if known is not None and worker in self.queues:
+            left = {run.number for run in known.queue}
+            self.queues[worker] = [action for action in self.queues[worker] if action.run in left]
             self._free_since[worker] = now

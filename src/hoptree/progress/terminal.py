@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
@@ -22,6 +23,7 @@ from hoptree.store.logs import Logs
 _PAUSE = 0.25  # seconds between two pictures
 _SHARE = 0.02  # of the driver's time at most goes into pictures
 _FAILURES = 5
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # between them a terminal shows nothing half drawn
 
 
 @final
@@ -36,6 +38,7 @@ class TerminalDisplay:
         self._pipe: _Streams | None = None
         self._live: Live | None = None
         self._terminal: TextIO | None = None
+        self._picture = io.StringIO()
         self._due = 0.0
         self._told = 0
         self._logs: Logs | None = None
@@ -45,7 +48,7 @@ class TerminalDisplay:
         """Take the terminal."""
         self._logs = logs
         self._terminal = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
-        console = Console(file=self._terminal, force_terminal=True, legacy_windows=False, highlight=False)
+        console = Console(file=self._picture, force_terminal=True, legacy_windows=False, highlight=False)
         self._live = Live(
             console=console,
             auto_refresh=False,
@@ -75,6 +78,7 @@ class TerminalDisplay:
             self._live.update(draw_end(scenes.scene(), width), refresh=True)
         finally:
             self._live.stop()
+            self._put()
             self._pipe.pass_on(self._terminal)
 
     def _draw(self, scenes: Scenes) -> None:
@@ -83,9 +87,19 @@ class TerminalDisplay:
         self._print_above(scenes)
         width, height = self._resize(self._live.console)
         self._live.update(draw(scenes.scene(), width, height - 1), refresh=True)
+        self._put()
         ended = time.monotonic()
         self.spent += ended - began
         self._due = max(began + _PAUSE, ended + (ended - began) / _SHARE)
+
+    def _put(self) -> None:
+        """Give the terminal a whole picture in one piece, so that it never shows half of one."""
+        assert self._terminal is not None
+        text = self._picture.getvalue()
+        self._picture.seek(0)
+        self._picture.truncate()
+        self._terminal.write(f"{_BEGIN}{text}{_END}")
+        self._terminal.flush()
 
     def _resize(self, console: Console) -> tuple[int, int]:
         assert self._terminal is not None

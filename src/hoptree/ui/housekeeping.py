@@ -52,8 +52,8 @@ class Housekeeping:
         found = []
         for known in self._store.catalog.all():
             held = [record for record in self._books if known.name in record.held_by]
-            size = sum(record.size for record in held)
-            alone = sum(record.size for record in held if len(record.held_by) == 1)
+            size = sum(self._sizes.get(record.key, 0) for record in held)
+            alone = sum(self._sizes.get(record.key, 0) for record in held if len(record.held_by) == 1)
             status = "running" if known.name in self._busy else known.status
             found.append(StudyHolding(known.name, status, len(held), size, alone))
         return found
@@ -61,8 +61,8 @@ class Housekeeping:
     def holdings(self) -> list[Holding]:
         """Return what there is of each kind, and what of it can go."""
         going = self._evicted()
-        states = _total(record.size for record in self._books)
-        free = _total(record.size for record in going)
+        states = _total(self._sizes.get(record.key, 0) for record in self._books)
+        free = _total(self._sizes.get(record.key, 0) for record in going)
         strays = _total(self._strays().values())
         partial = _total(file.stat().st_size for file in self._partial())
         datasets, unused = _total(map(folder_size, self._datasets())), _total(map(folder_size, self._unused()))
@@ -83,7 +83,8 @@ class Housekeeping:
         for kind in kinds:
             match kind:
                 case "states":
-                    freed += sum(record.size for record in self._store.ledger.evict(self._keep))
+                    gone = self._store.ledger.evict(self._keep)
+                    freed += sum(self._sizes.get(record.key, 0) for record in gone)
                 case "strays" if not self._busy:
                     freed += sum(self._store.states.delete(key) for key in self._strays())
                 case "partial":
