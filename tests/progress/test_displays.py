@@ -67,9 +67,8 @@ def test_a_log_gets_few_lines_and_fewer_with_time() -> None:
 
 def test_failures_are_told_at_once_and_name_a_file_but_not_all_of_them() -> None:
     out = io.StringIO()
-    run = Run(
-        Workload(configs=30, epochs=1, partitions=1), Cluster(workers=2, faults=[FlakyUnits(0.999999)]), retries=0
-    )
+    flaky = Cluster(workers=2, faults=[FlakyUnits(0.999999)])
+    run = Run(Workload(configs=30, epochs=1, partitions=1), flaky, retries=0)
     run.drive(PlainDisplay(out))
     lines = out.getvalue().splitlines()
     told = [line for line in lines if " failed: " in line]

@@ -12,6 +12,7 @@ from rich.console import Console, Group
 from hoptree.progress.drawing import draw, draw_end
 from hoptree.progress.remaining import TimeLeft
 from hoptree.progress.scene import Hand, Leader, Row, Scene
+from hoptree.report.tables import NOTHING
 
 names = st.text(min_size=1, max_size=60)
 numbers = st.floats(allow_nan=True, allow_infinity=True)
@@ -87,5 +88,5 @@ def test_a_picture_at_80_columns() -> None:
         "workers  w0 trial 3 +1: epoch 4, 2 of 4     w1 idle",
         "trial     epochs    accuracy  curve         now      config",
         "    3        3/6      0.9812  ▁▅█           w0       lr=0.003, width=128",
-        "    4        0/6           –                         lr=0.003, width=32",
+        f"    4        0/6           {NOTHING}                         lr=0.003, width=32",
     ]

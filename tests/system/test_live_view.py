@@ -17,6 +17,8 @@ from pathlib import Path
 import pyte
 import pytest
 
+from hoptree.report.tables import NOTHING
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("many_study.py")
 BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"  # around every picture
@@ -133,7 +135,7 @@ def test_a_trial_that_runs_is_seen_with_its_worker(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     holder = os.open(gate, os.O_RDWR)  # so that neither end waits to be opened; a reader waits for the end of it
-    shown = re.compile(r" +7 +0/3 +– +w\d +number=7$")
+    shown = re.compile(rf" +7 +0/3 +{NOTHING} +w\d +number=7$")
     with on_a_terminal(tmp_path, 8, 80, 24) as terminal:
         for screen in terminal.pictures():
             check(screen, 80)

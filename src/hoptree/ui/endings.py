@@ -20,7 +20,6 @@ FAILED: Final = 1  # it was done, and something failed: no trial is complete, bi
 REFUSED: Final = 2  # it was not done: wrong usage, or something given that cannot be
 BROKEN: Final = 3  # a bug
 INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C has ended
-CLOSED: Final = 141  # … and of one that nobody listens to any more
 
 _OURS = str(Path(__file__).resolve().parents[1])
 _LINES = 30  # of a message that are shown
@@ -44,9 +43,6 @@ def guarded(command: click.Group) -> int:
     except KeyboardInterrupt:
         click.echo("Interrupted.", err=True)
         return INTERRUPTED
-    except BrokenPipeError:
-        _close_stdout()
-        return CLOSED
     except Exception as error:
         click.echo(told_bug(error), err=True)
         return BROKEN
@@ -98,10 +94,3 @@ def _whole(error: BaseException) -> list[str]:
     text = f"{' '.join(sys.argv)}\n\n{''.join(traceback.format_exception(error))}"
     file = logs.write(logs.of_command(), text)
     return [] if file is None else [f"  The whole trace: {file}"]
-
-
-def _close_stdout() -> None:
-    """Let nothing be written any more, so that Python does not complain when it ends."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
