@@ -114,6 +114,13 @@ def test_every_command_with_json_has_a_schema() -> None:
     assert all(file.name in page for file in SCHEMAS.glob("*.json"))
 
 
+def test_policies_are_those_of_the_core() -> None:
+    from hoptree.core.policies import POLICIES
+    from hoptree.ui import simulate_commands
+
+    assert simulate_commands.POLICIES == POLICIES
+
+
 # --- completion -------------------------------------------------------------------------------------------
 
 

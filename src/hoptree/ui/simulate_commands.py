@@ -6,14 +6,15 @@ import random
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
 from hoptree.core.errors import WorkloadError
-from hoptree.core.policies import POLICIES
 from hoptree.ui.common import print_json
+
+POLICIES: Final = ("longest-path", "random", "breadth-first", "most-children")  # core's, without importing it
 
 if TYPE_CHECKING:
     from hoptree.simulation import Simulation
