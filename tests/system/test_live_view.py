@@ -153,7 +153,8 @@ def test_a_trial_that_runs_is_seen_with_its_worker(tmp_path: Path) -> None:
     assert "trials   8 complete" in terminal.everything
 
 
-def test_ctrl_c_is_as_without_a_picture(tmp_path: Path) -> None:
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_is_as_without_a_picture(tmp_path: Path, presses: int) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     holder = os.open(gate, os.O_RDWR)
@@ -167,13 +168,24 @@ def test_ctrl_c_is_as_without_a_picture(tmp_path: Path) -> None:
             check(screen, 80)
             if any("interrupt again to stop at once" in line for line in terminal.everything):
                 break
+        if presses == 2:
+            terminal.press(b"\x03")  # at once: the gate is still closed
+            for screen in pictures:
+                check(screen, 80)
         gate.unlink()
         os.close(holder)
         for screen in pictures:
             check(screen, 80)
-        assert terminal.process.wait(timeout=60) == 0  # a run that was interrupted once returns what there is
+        code = terminal.process.wait(timeout=60)
     assert not terminal.screen.cursor.hidden
-    assert any(line.startswith("the best: trial ") for line in terminal.everything)
+    text = terminal.everything
+    assert sum(line.startswith("many  ") for line in text) == 1
+    if presses == 1:
+        assert code == 0  # a run that was interrupted once returns what there is
+        assert any(line.startswith("the best: trial ") for line in text)
+    else:
+        assert code != 0
+        assert "KeyboardInterrupt" in text
 
 
 def test_a_pipe_gets_plain_lines(tmp_path: Path) -> None:
