@@ -16,8 +16,8 @@ from hoptree.core.errors import (
 
 if TYPE_CHECKING:
     from hoptree import optimize
-    from hoptree.core.schedules import Schedule
     from hoptree.backends.ray_settings import Ray
+    from hoptree.core.schedules import Schedule
     from hoptree.data import Dataset
     from hoptree.group import run
     from hoptree.results import Results

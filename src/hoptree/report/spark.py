@@ -10,12 +10,12 @@ _UNKNOWN = "·"
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Draw values from left to right, from the lowest to the highest of them; the last ones if there are too many.
+    """Draw values from left to right, from the lowest to the highest of them; thinned if they are too many.
 
     >>> sparkline([1, 2, 3, 8], 10), sparkline([5, 5], 10), sparkline([1, float("nan"), 2], 10)
     ('▁▂▃█', '▄▄', '▁·█')
     >>> sparkline(range(100), 5)
-    '▁▃▄▆█'
+    '▁▃▅▆█'
     """
     shown = _thinned(values, width)
     known = [value for value in shown if math.isfinite(value)]

@@ -56,7 +56,7 @@ def told(error: HoptreeError) -> str:
     place = _own_line(error.__traceback__)
     if len(lines) > _LINES:
         lines = [*lines[: _LINES // 3], "  …", *lines[-_LINES * 2 // 3 :]]
-    elif place is None and error.__cause__ is None:
+    elif place is None:
         return text
     return "\n".join([*lines, *([f"  at {place}"] if place else []), *_whole(error)])
 

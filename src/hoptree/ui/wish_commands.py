@@ -191,8 +191,8 @@ def _changed(view: StudyView, config: Config, changes: tuple[str, ...]) -> Confi
 def parse_setting(text: str) -> Value:
     """Return what a user writes after NAME=: a Python literal, a schedule, or else a word.
 
-    >>> [parse_setting(text) for text in ("0.01", "64", "true", "adam", "'adam'", "constant(0.1)")]
-    [0.01, 64, True, 'adam', 'adam', constant(0.1)]
+    >>> [parse_setting(text) for text in ("0.01", "64", "true", "adam", "'adam'")]
+    [0.01, 64, True, 'adam', 'adam']
     """
     from hoptree.ui.workload_file import parse_value
 
