@@ -6,6 +6,7 @@ trace.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -90,7 +91,8 @@ def _whole(error: BaseException) -> list[str]:
     from hoptree.store.logs import Logs
 
     store = Path(".hoptree")
-    logs = Logs((store.absolute() if store.is_dir() else Path(gettempdir(), "hoptree")) / "logs")
+    home = store.absolute() if store.is_dir() else Path(gettempdir(), f"hoptree-{os.getuid()}")
+    logs = Logs(home / "logs")
     text = f"{' '.join(sys.argv)}\n\n{''.join(traceback.format_exception(error))}"
     file = logs.write(logs.of_command(), text)
     return [] if file is None else [f"  The whole trace: {file}"]

@@ -29,17 +29,16 @@ if TYPE_CHECKING:
 @click.command(name="run", short_help="Run the study of a Python file, or go on with it.")
 @click.argument("target", metavar="FILE[:NAME]", type=click.Path())
 @click.option("--workers", type=int, help="Worker processes.  [default: one per core]")
+@click.option("--backend", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where.")
+@click.option("--mirror", metavar="URL", help="An Optuna storage that follows the study, for optuna-dashboard.")
 @click.option("--accept-changes", is_flag=True, help="Go on although code or data have changed.")
 @click.option("--unit-limit", type=float, metavar="SECONDS", help="After how long a unit is taken for hung.")
 @click.option("--quiet", is_flag=True, help="Show nothing while it runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print what came of it for programs.")
 def run_command(
     target: str,
-    workers: int | None,
-    accept_changes: bool,
-    unit_limit: float | None,
-    quiet: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run the study that a Python file defines, or go on with it; a finished one trains nothing.
 
@@ -57,7 +56,7 @@ def run_command(
 
     with interruptible(f"Interrupted. What is done is kept; go on with: hoptree run {shlex.quote(target)}"):
         with stdout_kept_for_json(as_json), program(target) as study:
-            results = study.run(workers, accept_changes=accept_changes, unit_limit=unit_limit, quiet=quiet)
+            results = study.run(**options)
             outcome = _outcome(study, results)
         if as_json:
             print_json(outcome)
