@@ -17,6 +17,9 @@ import numpy as np
 from tests.system.plain import Plain
 
 class Mine:
+    def __repr__(self):
+        return "Mine()"
+
     def search(self, space, goal, seed):
         return self
 
@@ -42,7 +45,7 @@ def test_what_users_code_raises_in_the_driver_is_shown_with_its_line(tmp_path: P
     (tmp_path / ".hoptree").mkdir()
     done = hoptree("run", "mine.py", "--quiet", cwd=tmp_path, PYTHONPATH=os.pathsep.join(sys.path))
     assert done.returncode == 3
-    assert done.stderr.startswith("IndexError: list index out of range\n  at mine.py, line 11, in start\n")
+    assert done.stderr.startswith("IndexError: list index out of range\n  at mine.py, line 14, in start\n")
     assert "Traceback" not in done.stderr
     assert "return [][0]" in whole(done.stderr)
     assert "Traceback" in whole(done.stderr)
