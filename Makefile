@@ -36,6 +36,7 @@ bench: $(READY_BENCH)  ## speed, sharing and quality of decisions; figures go to
 	$(BIN)/python -m bench.throughput
 	$(BIN)/python -m bench.speed
 	$(BIN)/python -m bench.sharing
+	$(BIN)/python -m bench.start
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

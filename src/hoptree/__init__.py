@@ -3,7 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hoptree import optimize
 from hoptree.core.errors import (
     HoptreeError,
     InvariantError,
@@ -14,35 +13,35 @@ from hoptree.core.errors import (
     StudyChangedError,
     WorkloadError,
 )
-from hoptree.core.schedules import Schedule
-from hoptree.search.asha import ASHA
-from hoptree.search.grid import Grid
-from hoptree.search.hyperband import Hyperband
-from hoptree.search.median_stopping import MedianStopping
-from hoptree.search.optuna import Optuna
-from hoptree.search.pbt import PBT
-from hoptree.search.random import Random
-from hoptree.search.schedules import (
-    constant,
-    cosine,
-    cyclic,
-    exponential,
-    linear,
-    multistep,
-    piecewise,
-    warmup,
-)
-from hoptree.search.space import SpaceError, choice, integer, log, uniform, where
-from hoptree.search.successive_halving import SuccessiveHalving
-from hoptree.simulation import Simulation, simulate
-from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
 
 if TYPE_CHECKING:
-    from hoptree import plot
+    from hoptree import optimize, plot
     from hoptree.backends.ray_settings import Ray
+    from hoptree.core.schedules import Schedule
     from hoptree.data import Dataset
     from hoptree.group import run
     from hoptree.results import Results
+    from hoptree.search.asha import ASHA
+    from hoptree.search.grid import Grid
+    from hoptree.search.hyperband import Hyperband
+    from hoptree.search.median_stopping import MedianStopping
+    from hoptree.search.optuna import Optuna
+    from hoptree.search.pbt import PBT
+    from hoptree.search.random import Random
+    from hoptree.search.schedules import (
+        constant,
+        cosine,
+        cyclic,
+        exponential,
+        linear,
+        multistep,
+        piecewise,
+        warmup,
+    )
+    from hoptree.search.space import SpaceError, choice, integer, log, uniform, where
+    from hoptree.search.successive_halving import SuccessiveHalving
+    from hoptree.simulation import Simulation, simulate
+    from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
     from hoptree.study import Study
     from hoptree.trainers import Functions, Torch, Trainer, accuracy
 
@@ -102,23 +101,42 @@ __all__ = [
     "where",
 ]
 
-# What training needs is imported when it is used: `import hoptree` stays fast.
-_LATER = {
-    "Dataset": "hoptree.data",
-    "Functions": "hoptree.trainers",
-    "Ray": "hoptree.backends.ray_settings",
-    "Results": "hoptree.results",
-    "Study": "hoptree.study",
-    "Torch": "hoptree.trainers",
-    "Trainer": "hoptree.trainers",
-    "accuracy": "hoptree.trainers",
-    "run": "hoptree.group",
-}
+# All but errors is imported when it is used, so that `import hoptree` takes no time.
+_HOMES = {
+    "hoptree": ("optimize", "plot"),
+    "hoptree.backends.ray_settings": ("Ray",),
+    "hoptree.core.schedules": ("Schedule",),
+    "hoptree.data": ("Dataset",),
+    "hoptree.group": ("run",),
+    "hoptree.results": ("Results",),
+    "hoptree.search.asha": ("ASHA",),
+    "hoptree.search.grid": ("Grid",),
+    "hoptree.search.hyperband": ("Hyperband",),
+    "hoptree.search.median_stopping": ("MedianStopping",),
+    "hoptree.search.optuna": ("Optuna",),
+    "hoptree.search.pbt": ("PBT",),
+    "hoptree.search.random": ("Random",),
+    "hoptree.search.schedules": (
+        "constant", "cosine", "cyclic", "exponential", "linear", "multistep", "piecewise", "warmup",
+    ),
+    "hoptree.search.space": ("SpaceError", "choice", "integer", "log", "uniform", "where"),
+    "hoptree.search.successive_halving": ("SuccessiveHalving",),
+    "hoptree.simulation": ("Simulation", "simulate"),
+    "hoptree.simulator": ("Cluster", "Crash", "FlakyUnits", "StateLoss", "WorkerSpec", "Workload"),
+    "hoptree.study": ("Study",),
+    "hoptree.trainers": ("Functions", "Torch", "Trainer", "accuracy"),
+}  # fmt: skip
+_LATER = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "plot":
-        return import_module("hoptree.plot")
-    if name not in _LATER:
+    home = _LATER.get(name)
+    if home is None:
         raise AttributeError(f"module 'hoptree' has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    value = import_module(f"hoptree.{name}") if home == "hoptree" else getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, assert_never, final
 
-from hoptree.core.errors import HoptreeError
+from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialStopped
+from hoptree.core.lineage import config_items
 from hoptree.core.plan import Trial
+from hoptree.core.schedules import Config
 from hoptree.record import Record
 from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Wish
 
@@ -65,3 +67,31 @@ def shown_trial(record: Record, study: str, number: int) -> Trial:
     if not 0 <= number < len(own):
         raise HoptreeError(f"trial {number} of {study!r}: not known; it has {len(own)} trials, numbered from 0")
     return own[number]
+
+
+def shown_number(record: Record, trial: Trial) -> int:
+    """Return the number under which a trial's study shows it."""
+    own = (number for number, known in record.engine.trials.items() if known.study == trial.study)
+    return next(place for place, number in enumerate(own) if number == trial.number)
+
+
+def extension(record: Record, study: str, trial: int, epochs: int) -> Prolong:
+    """Return the wish that a trial be trained up to an epoch; refuse what cannot be."""
+    known = shown_trial(record, study, trial)
+    if known.ending in ("stopped", "failed"):
+        raise WorkloadError(f"trial {trial}: it is {known.ending}; clone it from an epoch that it has reached")
+    if epochs <= known.until:
+        raise WorkloadError(
+            f"epochs: {epochs}; expected more than the {known.until} that trial {trial} has already"
+        )
+    return Prolong(trial, epochs)
+
+
+def clone(record: Record, study: str, trial: int, at: int, config: Config, epochs: int, every: int = 1) -> Clone:
+    """Return the wish for a new trial that follows another one up to an epoch; refuse what cannot be."""
+    source = shown_trial(record, study, trial)
+    if not 0 < at <= source.until:
+        raise WorkloadError(f"at: epoch {at} of trial {trial}; expected 1 to {source.until}, as far as it goes")
+    if epochs <= at:
+        raise WorkloadError(f"epochs: {epochs}; expected more than the {at} before the branch")
+    return Clone(trial, at, config_items(config), epochs, every)

@@ -15,6 +15,7 @@ from hoptree.core.errors import WorkloadError
 from hoptree.desk import WISHED, Desk
 from hoptree.drive import Watch
 from hoptree.library import Library
+from hoptree.progress import Spectator, choose_display
 from hoptree.record import Record
 from hoptree.results import Results, Savings
 from hoptree.search.tuner import Tuner, Tuners
@@ -38,6 +39,7 @@ def run(
     accept_changes: bool = False,
     unit_limit: float | None = None,
     mirror: str | None = None,
+    quiet: bool = False,
 ) -> list[Results]:
     """Train several studies at once, and return the results of each.
 
@@ -46,7 +48,9 @@ def run(
     Optuna storage that follows each of them, see ``Study.mirror``.
     """
     group = Group(studies)
-    return group.run(workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit, mirror=mirror)
+    return group.run(
+        workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit, mirror=mirror, quiet=quiet
+    )
 
 
 @final
@@ -83,6 +87,7 @@ class Group:
         accept_changes: bool,
         unit_limit: float | None,
         mirror: str | None = None,
+        quiet: bool = False,
     ) -> list[Results]:
         """Train what is missing; see ``Study.run``."""
         check_backend(backend, workers)
@@ -91,7 +96,9 @@ class Group:
         with ExitStack() as stack:
             store, lease = self._drive(stack)
             spec = agree(store, self.name, self._spec(), accept_changes)
-            session = self._session(store, lease, spec, self._tuners(spec.root))
+            threads = self._first.trainer.threads
+            count = worker_count(workers, threads) if backend == "local" else workers or 0
+            session = self._session(store, lease, spec, self._tuners(spec.root), count, quiet=quiet)
             record = session.record
             watches = self._mirrors(mirror, record, stack) if mirror is not None else []
             store.catalog.set_status(self.name, "running")
@@ -110,7 +117,7 @@ class Group:
             store, lease = self._drive(stack)
             spec = agree(store, self.name, self._spec(), False)
             known = store.catalog.find(self.name)
-            session = self._session(store, lease, spec, Tuners([], end=0))
+            session = self._session(store, lease, spec, Tuners([], end=0), workers or 0, quiet=True)
             engine = session.record.engine
             pool = self._pool(store, backend, workers)
             try:
@@ -127,13 +134,17 @@ class Group:
         self._first.data.check()
         return store, lease
 
-    def _session(self, store: Store, lease: Lease, spec: StudySpec, tuners: Tuners) -> Session:
+    def _session(
+        self, store: Store, lease: Lease, spec: StudySpec, tuners: Tuners, workers: int, *, quiet: bool
+    ) -> Session:
+        goals = {study.name: study.goal for study in self._studies}
+        spectator = Spectator(choose_display(quiet), goals, workers, store.folder / "logs")
         record = Record(spec.settings)
         desk = Desk(store, record, [(study.name, study.share) for study in self._studies], spec.root)
         library = Library(store, self.name, max(study.keep for study in self._studies))
         shares = spec.share and spec.settings.order == "strict"
         claims = store.claims(lease, (study.name for study in self._studies)) if shares else None
-        return Session(store, lease, record, tuners, library, desk, claims)
+        return Session(store, lease, record, tuners, library, desk, spectator, claims)
 
     def _pool(self, store: Store, backend: Where, workers: int | None) -> Callable[[], Pool]:
         trainer, data = self._first.trainer, self._first.data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -15,6 +16,8 @@ from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.record import Record
+from hoptree.report.failures import told
+from hoptree.report.spark import sparkline
 from hoptree.report.tables import size
 from hoptree.report.traffic import Traffic
 from hoptree.search.protocol import Goal
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from hoptree.trainers.base import ModelState
 
 log = logging.getLogger("hoptree")
+
+_SHOWN = 50  # trials in a notebook's table
 
 
 class NoStateError(HoptreeError, LookupError):
@@ -155,7 +160,20 @@ class TrialResult:
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self.config.items())
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
-        return f"trial {self.number} ({values}): {self.state} after {self.epochs} epochs: {metrics or self.error}"
+        what = told(self.error) if self.error else metrics
+        return f"trial {self.number} ({values}): {self.state} after {self.epochs} epochs: {what}"
+
+    def _repr_html_(self) -> str:
+        """Return it as a notebook shows it."""
+        from hoptree.report.html import html_facts, html_table, html_text
+
+        facts = {"state": self.state, "epochs": self.epochs, **{n: str(v) for n, v in self.config.items()}}
+        parts = [html_facts(f"trial {self.number}", facts)]
+        if self.curve:
+            names = list(dict.fromkeys(name for metrics in self.curve.values() for name in metrics))
+            rows = [[epoch, *map(metrics.get, names)] for epoch, metrics in sorted(self.curve.items())]
+            parts.append(html_table(["epoch", *names], rows))
+        return "".join([*parts, html_text(self.error)] if self.error else parts)
 
 
 @final
@@ -229,3 +247,31 @@ class Results:
         states = [trial.state for trial in self.trials]
         counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
         return f"{len(self.trials)} trials: {counts}; {self.savings}"
+
+    def _repr_html_(self) -> str:
+        """Return them as a notebook shows them: a table of the trials, the best in bold and first."""
+        from hoptree.report.html import html_table, html_text
+
+        def rank(trial: TrialResult) -> tuple[bool, float, int]:
+            return trial.state != "complete", self._goal.loss(trial.metrics), trial.number
+
+        shown = sorted(self.trials, key=rank)[:_SHOWN]
+        values = list(dict.fromkeys(name for trial in shown for name in trial.config))
+        searched = [name for name in values if len({str(trial.config.get(name)) for trial in self.trials}) > 1]
+        metrics = list(dict.fromkeys(name for trial in shown for name in trial.metrics))
+        rows = [
+            [
+                trial.number,
+                trial.state,
+                trial.epochs,
+                *(None if name not in trial.config else str(trial.config[name]) for name in searched or values),
+                *map(trial.metrics.get, metrics),
+                sparkline([m.get(self._goal.metric, math.nan) for _, m in sorted(trial.curve.items())], 16),
+                told(trial.error) if trial.error else "",
+            ]
+            for trial in shown
+        ]
+        columns = ["trial", "state", "epochs", *(searched or values), *metrics, self._goal.metric + " by epoch", ""]
+        best = 0 if shown and shown[0].state == "complete" else None
+        more = f"<div>and {len(self.trials) - len(shown):,} more</div>" if len(self.trials) > len(shown) else ""
+        return f"{html_table(columns, rows, best)}{more}{html_text(str(self.savings))}"

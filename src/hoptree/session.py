@@ -15,12 +15,15 @@ from hoptree.company import Company
 from hoptree.core.actions import Action, EndTrial, Report
 from hoptree.core.events import Event, StateLost, TrialAsked, TrialBranched, TrialExtended, WorkerLost
 from hoptree.core.lineage import history, segments
+from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, Scalar
-from hoptree.desk import Desk
+from hoptree.desk import Desk, shown_number
 from hoptree.drive import Asks, Watch, drive
 from hoptree.library import Library
+from hoptree.progress import Spectator
 from hoptree.record import Record
 from hoptree.results import Savings
+from hoptree.store.logs import Logs
 
 if TYPE_CHECKING:
     from hoptree.backends.protocol import Backend
@@ -42,6 +45,7 @@ class Session:
         tuner: Asks,
         library: Library,
         desk: Desk,
+        spectator: Spectator,
         claims: Claims | None = None,
     ) -> None:
         self._store = store
@@ -49,6 +53,8 @@ class Session:
         self._tuner = tuner
         self._library = library
         self._desk = desk
+        self._spectator = spectator
+        self._logs = Logs(store.folder / "logs")
         self.record = record
         self._backend: PoolBackend | None = None
         self._claims = claims  # None: nothing can be shared with other drivers
@@ -92,7 +98,7 @@ class Session:
                 spares=self.record.engine.settings.order == "strict",
             )
             first = [*self._reconcile(backend), *owed]
-            own = [self._save, self._append, self.record.note]
+            own = [self._save, self._append, self.record.note, self._log, self._spectator.see]
             front: Backend = backend
             if self._claims is not None:
                 resumed = bool(engine.trials)
@@ -100,8 +106,12 @@ class Session:
                 front = company.around(backend)
                 first = [*company.forget(), *first]
                 own.append(company.note)
-            with suppress(DrainedError):
-                drive(engine, front, self._tuner, [*own, *watches], first, self._look_up, enough)
+            try:
+                self._spectator.begin(engine, self.record.curves)
+                with suppress(DrainedError):
+                    drive(engine, front, self._tuner, [*own, *watches], first, self._look_up, enough)
+            finally:
+                self._spectator.end()
         return self._savings()
 
     # --- going on ---------------------------------------------------------------------------------------
@@ -140,6 +150,7 @@ class Session:
     def _look_around(self) -> list[Event]:
         """Give a sign of life, and see whether somebody wishes for something or has trained something."""
         self._lease.renew()
+        self._spectator.tick()
         heard = self._company.look_around() if self._company is not None else []
         return [*heard, *self._desk.take()]
 
@@ -169,6 +180,14 @@ class Session:
             reports=self._library.reports(event, actions, self.record.engine),
         )
 
+    def _log(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+        """Write what a trial failed of to a file, whole: messages are short and name it."""
+        for action in actions:
+            if isinstance(action, EndTrial) and action.ending == "failed":
+                trial = self.record.engine.trials[action.trial]
+                number = shown_number(self.record, trial)
+                self._logs.write(self._logs.of_trial(trial.study, number), failure_text(trial, number))
+
     # --- what came of it --------------------------------------------------------------------------------
 
     def _savings(self) -> Savings:
@@ -176,6 +195,12 @@ class Session:
         if backend is None:
             return Savings.count(self.record.engine, units=0, bytes_hopped=0)
         return Savings.count(self.record.engine, backend.units, backend.bytes_hopped, backend.state_bytes)
+
+
+def failure_text(trial: Trial, number: int) -> str:
+    """Return all that is known of a failed trial."""
+    config = "\n".join(f"  {name}: {value}" for name, value in dict(trial.history[-1].config).items())
+    return f"trial {number} of {trial.study}\nreported epochs: {trial.reached}\nconfig:\n{config}\n\n{trial.reason}"
 
 
 def _request(event: Event) -> Event:

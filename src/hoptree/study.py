@@ -14,10 +14,9 @@ import msgspec
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
 from hoptree.core.lineage import config_items, digest
-from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.core.settings import Order, Settings
-from hoptree.desk import shown_trial
+from hoptree.desk import clone, extension, shown_trial
 from hoptree.environment import environment
 from hoptree.record import Record
 from hoptree.report.traffic import Traffic
@@ -28,7 +27,7 @@ from hoptree.search.space import Space, describe
 from hoptree.solo import Soloist
 from hoptree.spec import StudySpec
 from hoptree.store.ledger import parse_size
-from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Wish
+from hoptree.store.wishes import Add, GiveUp, Wish
 
 if TYPE_CHECKING:
     from hoptree.backends.choice import Where
@@ -117,6 +116,7 @@ class Study:
         accept_changes: bool = False,
         unit_limit: float | None = None,
         mirror: str | None = None,
+        quiet: bool = False,
     ) -> Results:
         """Train what is missing, and return what was found; a finished study trains nothing.
 
@@ -126,13 +126,19 @@ class Study:
         Code or data that differ from what the store holds under this name are refused, unless
         ``accept_changes``. ``unit_limit`` are the seconds after which a unit is taken for hung and its trial
         fails (by default 20 times the longest so far, and 10 minutes). ``mirror`` is the URL of an
-        Optuna storage that follows the study while it runs, see ``mirror``.
+        Optuna storage that follows the study while it runs, see ``mirror``. A terminal or a notebook shows the
+        run live, a log gets a few lines; ``quiet`` shows nothing.
         """
         from hoptree.group import Group
 
         group = Group([self])
         return group.run(
-            workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit, mirror=mirror
+            workers,
+            backend=backend,
+            accept_changes=accept_changes,
+            unit_limit=unit_limit,
+            mirror=mirror,
+            quiet=quiet,
         )[0]
 
     def explain(self, workers: int | None = None) -> Forecast:
@@ -248,32 +254,24 @@ class Study:
 
     def clone(self, trial: int, at: int, config: Config, epochs: int, every: int = 1) -> None:
         """Have a trial followed up to the epoch ``at``, and trained with another config from there on."""
-        source = self._shown(trial)
-        if not 0 < at <= source.until:
-            raise WorkloadError(f"at: epoch {at} of trial {trial}; expected 1 to {source.until}, as far as it goes")
-        if epochs <= at:
-            raise WorkloadError(f"epochs: {epochs}; expected more than the {at} before the branch")
-        self._wish(Clone(trial, at, config_items(config), epochs, every))
+        self._wish(clone(self._known(), self.name, trial, at, config, epochs, every))
 
     def extend(self, trial: int, epochs: int) -> None:
         """Have a trial trained up to an epoch that it was not granted before."""
-        known = self._shown(trial)
-        if known.ending in ("stopped", "failed"):
-            raise WorkloadError(f"trial {trial}: it is {known.ending}; clone it from an epoch that it has reached")
-        self._wish(Prolong(trial, self._epochs(epochs)))
+        self._wish(extension(self._known(), self.name, trial, self._epochs(epochs)))
 
     def stop(self, trial: int) -> None:
         """Have a trial given up."""
-        self._shown(trial)
+        shown_trial(self._known(), self.name, trial)
         self._wish(GiveUp(trial))
 
     def _wish(self, wish: Wish) -> None:
         with self.open_store() as store:
             store.wishes.make(self.name, wish)
 
-    def _shown(self, trial: int) -> Trial:
+    def _known(self) -> Record:
         with self.open_store(create=False) as store:
-            return shown_trial(self._recorded(store), self.name, trial)
+            return self._recorded(store)
 
     def _epochs(self, epochs: int) -> int:
         if epochs < 1:
@@ -288,6 +286,28 @@ class Study:
     def keep_in(self, store: str | Path, journal: str | None = None) -> None:
         """Use another store than the one that the program names."""
         self._store, self._journal = Path(store), journal
+
+    def __repr__(self) -> str:
+        direction = "maximize" if self.goal.maximize else "minimize"
+        return f"study {self.name!r}: {direction} {self.goal.metric}, {self.search!r}, in {self.store}"
+
+    def _repr_html_(self) -> str:
+        """Return it as a notebook shows it: what it is made of, and what the store holds of it."""
+        from hoptree.report.html import html_facts
+        from hoptree.store import StoreMissingError, StudyMissingError
+
+        space = describe(self.space)
+        facts: dict[str, object] = {
+            "goal": f"{'maximize' if self.goal.maximize else 'minimize'} {self.goal.metric}",
+            "space": "\n".join(f"{name}: {values}" for name, values in space["names"]),
+            "search": repr(self.search),
+            "data": f"{self.data.rows:,} rows in {self.data.partitions} partitions",
+            "store": str(self.store),
+        }
+        try:
+            return html_facts(f"study {self.name}", facts) + self.results()._repr_html_()
+        except (StoreMissingError, StudyMissingError):
+            return html_facts(f"study {self.name}", {**facts, "trials": "none yet; run it"})
 
     # --- what the store knows ---------------------------------------------------------------------------
 

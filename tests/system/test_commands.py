@@ -93,7 +93,7 @@ def stopped_at_the_gate(folder: Path) -> Iterator[subprocess.Popen[str]]:
     shutil.copy(PROGRAM, folder / "tiny.py")
     gate = folder / "gate"
     os.mkfifo(gate)
-    process = start(folder, "run", "tiny.py", "--workers", "1")
+    process = start(folder, "run", "tiny.py", "--workers", "1", "--quiet")
     Thread(target=_open_when_over, args=(process, gate)).start()
     writer = os.open(gate, os.O_WRONLY)  # waits for a reader
     assert process.poll() is None, process.communicate()

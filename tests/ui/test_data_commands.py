@@ -196,7 +196,7 @@ def test_a_full_disk_leaves_nothing(folder: Path) -> None:
     assert sorted(folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, 128 + signal.SIGTERM)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 128 + signal.SIGTERM)])
 def test_an_interrupted_build_leaves_nothing(tmp_path: Path, number: signal.Signals, code: int) -> None:
     np.savez(tmp_path / "large.npz", x=np.zeros((1 << 18, 64)))
     command = [sys.executable, "-c", MAIN, "data", "build", "large.npz", "--to", "d", "--partitions", "64"]

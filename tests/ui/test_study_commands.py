@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import sqlite3
 import subprocess
@@ -22,22 +21,6 @@ from hoptree.ui.cli import cli
 from hoptree.ui.programs import ProgramError, lines_to_load
 
 PROGRAM = Path(__file__).parents[1] / "system" / "tiny_study.py"
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a program, and the store that it made when python ran it."""
-    folder = tmp_path_factory.mktemp("commands")
-    shutil.copy(PROGRAM, folder / "tiny.py")
-    done = subprocess.run([sys.executable, "tiny.py"], cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-@pytest.fixture
-def copy(folder: Path, tmp_path: Path) -> Path:
-    """A copy of the store, to be changed."""
-    return Path(shutil.copytree(folder / ".hoptree", tmp_path / "copy"))
 
 
 def invoke(store: Path, *arguments: str) -> Result:

@@ -92,6 +92,22 @@ class Catalog:
         """Replace a study's spec: for a user who says to go on with what changed."""
         self._update(name, {"spec": exact_json.dump(spec, "spec")})
 
+    def remove(self, name: str) -> None:
+        """Forget a study: its journal, its wishes and its holds. Its states stay until somebody evicts them.
+
+        Whoever calls this has the study's lease, so that nobody drives it meanwhile.
+        """
+        from sqlalchemy import delete
+
+        from hoptree.store.tables import EVENTS, HOLDS, STUDIES, WISHES
+
+        with self._database.writing() as connection:
+            for table in (EVENTS, WISHES, HOLDS):
+                connection.execute(delete(table).where(table.c.study == name))
+            gone = connection.execute(delete(STUDIES).where(STUDIES.c.name == name)).rowcount
+        if not gone:
+            raise StudyMissingError(f"{name}: no such study in {self._database.where}; nothing was removed")
+
     def _update(self, name: str, values: dict[str, str]) -> None:
         from sqlalchemy import update
 

@@ -115,7 +115,8 @@ class Ledger:
             if excess <= 0:
                 break
             if not record.held_by:
-                excess -= self._states.delete(record.key)
+                self._states.delete(record.key)
+                excess -= record.size  # as it was counted above; a file is somewhat larger than its arrays
                 gone.append(record)
         if gone:
             with self._database.writing(durable=False) as connection:

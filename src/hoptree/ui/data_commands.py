@@ -7,20 +7,26 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from hoptree.data import DataChangedError, DataError, Dataset
-from hoptree.report.tables import printable, size, text_table
+from hoptree.ui.common import print_json
+from hoptree.ui.endings import FAILED
+
+if TYPE_CHECKING:
+    from hoptree.data import Dataset
 
 FILES_SHOWN: Final = 20
 
 
 @click.group()
 def data() -> None:
-    """Build datasets from files, and look at them."""
+    """Build datasets from files, and look at them.
+
+    Example: hoptree data build 'rows/*.parquet' --to dataset --partitions 8
+    """
 
 
 @data.command(name="build")
@@ -52,6 +58,8 @@ def build_command(
       hoptree data build digits.npz --to dataset --partitions 4 --valid 0.1
       hoptree data build train.csv --valid-from test.csv --to dataset --partitions 4
     """  # noqa: D301 click needs the real character
+    from hoptree.data import DataError, Dataset
+
     if valid is not None and valid_from is not None:
         raise click.UsageError("--valid and --valid-from: both given; expected at most one of them")
     held_out = (0.2 if valid is None else valid) if valid_from is None else valid_from
@@ -83,13 +91,16 @@ def inspect_command(folder: Path, verify: bool, as_json: bool) -> None:
       hoptree data inspect dataset
       hoptree data inspect dataset --verify
     """  # noqa: D301 click needs the real character
+    from hoptree.data import DataChangedError, Dataset
+    from hoptree.report.tables import size
+
     try:
         dataset = Dataset.open(folder)
         if verify:
             dataset.verify()
     except DataChangedError as error:
         click.echo(f"{type(error).__name__}: {error}", err=True)
-        sys.exit(1)
+        sys.exit(FAILED)
     if as_json:
         _print_json(dataset, verified=verify)
         return
@@ -111,6 +122,8 @@ def _ending_in_order() -> Iterator[None]:
 
 
 def _tables(dataset: Dataset) -> str:
+    from hoptree.report.tables import printable, size, text_table
+
     columns = [
         [printable(column.name), column.dtype, str(list(column.shape)) if column.shape else None]
         for column in dataset.columns
@@ -131,6 +144,8 @@ def _tables(dataset: Dataset) -> str:
 
 
 def _files(dataset: Dataset) -> str:
+    from hoptree.report.tables import size, text_table
+
     files = dataset.manifest.files
     shown = [[file.name, file.rows, size(file.bytes), file.checksum] for file in files[:FILES_SHOWN]]
     more = len(files) - len(shown)
@@ -153,4 +168,4 @@ def _print_json(dataset: Dataset, **more: Any) -> None:
         **more,
         **msgspec.to_builtins(dataset.manifest),
     }
-    click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    print_json(found)

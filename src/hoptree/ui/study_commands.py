@@ -6,53 +6,46 @@ imported when they run, so that ``hoptree --help`` stays fast.
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from hoptree.core.errors import HoptreeError, WorkloadError
+from hoptree.ui.common import interruptible, of_a_store, print_json, stdout_kept_for_json, study_argument
+from hoptree.ui.endings import FAILED
 
 if TYPE_CHECKING:
     from hoptree.results import Results, TrialResult
     from hoptree.study import Study
     from hoptree.ui.studies_view import StudyView
 
-INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C has ended
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def _of_a_store(command: Command) -> Command:
-    """Add the options of all commands that look into a store."""
-    json = click.option("--json", "as_json", is_flag=True, help="Print it for programs.")
-    journal = click.option("--journal", metavar="URL", help="The journal's database.  [default: in the store]")
-    store = click.option("--store", "location", default=".hoptree", show_default=True, help="The store's folder.")
-    return store(journal(json(command)))
-
-
 # --- running ----------------------------------------------------------------------------------------------
 
 
-@click.command(name="run")
-@click.argument("target", metavar="FILE[:NAME]")
+@click.command(name="run", short_help="Run the study of a Python file, or go on with it.")
+@click.argument("target", metavar="FILE[:NAME]", type=click.Path())
 @click.option("--workers", type=int, help="Worker processes.  [default: one per core]")
+@click.option("--backend", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where.")
+@click.option("--mirror", metavar="URL", help="An Optuna storage that follows the study, for optuna-dashboard.")
 @click.option("--accept-changes", is_flag=True, help="Go on although code or data have changed.")
 @click.option("--unit-limit", type=float, metavar="SECONDS", help="After how long a unit is taken for hung.")
+@click.option("--quiet", is_flag=True, help="Show nothing while it runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print what came of it for programs.")
 def run_command(
-    target: str, workers: int | None, accept_changes: bool, unit_limit: float | None, as_json: bool
+    target: str,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Run the study that a Python file defines, or go on with it; a finished one trains nothing.
 
     NAME is the variable or the name of the study; it can be left out where there is only one. What stands below
     if __name__ == "__main__": is not run. Ctrl-C lets the units that run end, a second one stops at once.
+
+    A terminal shows it live, a log gets a few lines. The exit code is 1 when no trial is complete.
 
     \b
     Examples:
@@ -61,18 +54,18 @@ def run_command(
     """  # noqa: D301 click needs the real character
     from hoptree.ui.programs import program
 
-    with _interruptible(f"Interrupted. What is done is kept; go on with: hoptree run {shlex.quote(target)}"):
-        with _stdout_kept_for_json(as_json), program(target) as study:
-            results = study.run(workers, accept_changes=accept_changes, unit_limit=unit_limit)
+    with interruptible(f"Interrupted. What is done is kept; go on with: hoptree run {shlex.quote(target)}"):
+        with stdout_kept_for_json(as_json), program(target) as study:
+            results = study.run(**options)
             outcome = _outcome(study, results)
         if as_json:
-            _print_json(outcome)
+            print_json(outcome)
         else:
             click.echo(_told_outcome(outcome, results))
         if not results.trials or outcome["trials"]["running"]:
             raise KeyboardInterrupt  # the study took the first one for a wish to end in order, and it did
     if outcome["best"] is None:
-        sys.exit(1)
+        sys.exit(FAILED)
 
 
 def _outcome(study: Study, results: Results) -> dict[str, Any]:
@@ -106,8 +99,8 @@ def _told_outcome(outcome: dict[str, Any], results: Results) -> str:
 # --- looking ----------------------------------------------------------------------------------------------
 
 
-@click.command(name="explain")
-@click.argument("target", metavar="FILE[:NAME]")
+@click.command(name="explain", short_help="Tell what a study would train, and how long.")
+@click.argument("target", metavar="FILE[:NAME]", type=click.Path())
 @click.option("--workers", type=int, help="Worker processes.  [default: one per core]")
 @click.option("--json", "as_json", is_flag=True, help="Print it for programs.")
 def explain_command(target: str, workers: int | None, as_json: bool) -> None:
@@ -120,16 +113,16 @@ def explain_command(target: str, workers: int | None, as_json: bool) -> None:
     """
     from hoptree.ui.programs import program
 
-    with _stdout_kept_for_json(as_json), program(target) as study:
+    with stdout_kept_for_json(as_json), program(target) as study:
         forecast = study.explain(workers)
     if as_json:
-        _print_json(msgspec.to_builtins(forecast))
+        print_json(msgspec.to_builtins(forecast))
     else:
         click.echo(str(forecast))
 
 
-@click.command(name="studies")
-@_of_a_store
+@click.command(name="studies", short_help="List the studies of a store.")
+@of_a_store
 def studies_command(location: str, journal: str | None, as_json: bool) -> None:
     """List the studies of a store: how far they are, their best, and who drives them now.
 
@@ -150,15 +143,15 @@ def studies_command(location: str, journal: str | None, as_json: bool) -> None:
             else:
                 lines.append(view.summary())
     if as_json:
-        _print_json(lines)
+        print_json(lines)
     else:
         click.echo(studies_table(lines) if lines else f"No study is in {Path(location).absolute()} yet.")
 
 
-@click.command(name="show")
-@click.argument("name")
+@click.command(name="show", short_help="Tell what a study is made of, and how it is.")
+@study_argument
 @click.option("--trial", "number", type=int, help="Only this trial, with its whole curve and its whole error.")
-@_of_a_store
+@of_a_store
 def show_command(name: str, number: int | None, location: str, journal: str | None, as_json: bool) -> None:
     """Tell what a study is made of, how its trials are, and what was shared.
 
@@ -173,18 +166,18 @@ def show_command(name: str, number: int | None, location: str, journal: str | No
     with reading(location, journal) as store:
         view = find_study(store, name)
     if number is None:
-        _print_json(view.details()) if as_json else click.echo(study_tables(view))
+        print_json(view.details()) if as_json else click.echo(study_tables(view))
         return
     trial = view.trial(number)
     if as_json:
-        _print_json({**trial_to_dict(trial), "curve": trial.curve, **_stored(view, trial)})
+        print_json({**trial_to_dict(trial), "curve": trial.curve, **_stored(view, trial)})
     else:
         click.echo(trial_tables(view, trial))
 
 
-@click.command(name="best")
-@click.argument("name")
-@_of_a_store
+@click.command(name="best", short_help="Tell the best trial, and how to load its model.")
+@study_argument
+@of_a_store
 def best_command(name: str, location: str, journal: str | None, as_json: bool) -> None:
     """Tell which trial is the best, where its state is, and how to load its model.
 
@@ -204,7 +197,7 @@ def best_command(name: str, location: str, journal: str | None, as_json: bool) -
         )
     lines = lines_to_load(view.spec.program, name)
     if as_json:
-        _print_json({"study": name, **trial_to_dict(best), **_stored(view, best), "python": lines})
+        print_json({"study": name, **trial_to_dict(best), **_stored(view, best), "python": lines})
         return
     click.echo(best_table(view, best))
     click.echo("\n".join(["", "Its model, in Python:", *(f"    {line}" for line in lines)]))
@@ -218,11 +211,11 @@ def _stored(view: StudyView, trial: TrialResult) -> dict[str, Any]:
 # --- verifying --------------------------------------------------------------------------------------------
 
 
-@click.command(name="verify")
-@click.argument("name")
+@click.command(name="verify", short_help="Train trials again, and compare the bits.")
+@study_argument
 @click.argument("trial", required=False, type=int)
 @click.option("--program", "target", metavar="FILE[:NAME]", help="The code.  [default: what it was run with]")
-@_of_a_store
+@of_a_store
 def verify_command(
     name: str, trial: int | None, target: str | None, location: str, journal: str | None, as_json: bool
 ) -> None:
@@ -243,7 +236,7 @@ def verify_command(
     from hoptree.ui.study_tables import counted
 
     if is_bundle(name):
-        with _interruptible("Interrupted."), _stdout_kept_for_json(as_json):
+        with interruptible("Interrupted."), stdout_kept_for_json(as_json):
             verify_bundle(name, trial, target, as_json)
         return
     with reading(location, journal) as store:
@@ -253,8 +246,8 @@ def verify_command(
         raise WorkloadError(f"{name}: {counted(view.counts, view.head)}; expected a complete trial to verify")
     found: list[dict[str, Any]] = []
     with (
-        _interruptible("Interrupted."),
-        _stdout_kept_for_json(as_json),
+        interruptible("Interrupted."),
+        stdout_kept_for_json(as_json),
         program(target or recorded_program(view.spec, name), name) as study,
     ):
         refuse_other_study(study, name, view.spec)
@@ -264,9 +257,9 @@ def verify_command(
             if not as_json:
                 click.echo(_told_verification(found[-1]))
     if as_json:
-        _print_json(found)
+        print_json(found)
     if not all(each["same"] for each in found):
-        sys.exit(1)
+        sys.exit(FAILED)
 
 
 def _verify(study: Study, trial: int) -> dict[str, Any]:
@@ -281,41 +274,3 @@ def _told_verification(found: dict[str, Any]) -> str:
         return f"trial {found['trial']}: nothing to compare with: its state is gone or damaged"
     prints = f"stored {short(found['stored'])}, trained again {short(found['trained'])}"
     return f"trial {found['trial']}: {prints}: {'same bits' if found['same'] else 'differs'}"
-
-
-# --- what commands have in common -------------------------------------------------------------------------
-
-
-@contextmanager
-def _interruptible(message: str) -> Iterator[None]:
-    """End with a message where Ctrl-C would end with a traceback."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        click.echo(message, err=True)
-        sys.exit(INTERRUPTED)
-
-
-@contextmanager
-def _stdout_kept_for_json(as_json: bool) -> Iterator[None]:
-    """With --json, let what users' code prints go to stderr, here and in workers: stdout holds JSON alone."""
-    if not as_json:
-        yield
-        return
-    sys.stdout.flush()
-    ours = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        with redirect_stdout(sys.stderr):
-            yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(ours, 1)
-        os.close(ours)
-
-
-def _print_json(value: object) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
-
-
-STUDY_COMMANDS: Final = (run_command, explain_command, studies_command, show_command, best_command, verify_command)

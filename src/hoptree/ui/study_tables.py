@@ -6,16 +6,18 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hoptree.core.errors import HoptreeError
+from hoptree.report.failures import gist
+from hoptree.report.spark import sparkline
 from hoptree.report.tables import printable, size, text_table
 
 if TYPE_CHECKING:
     from hoptree.results import TrialResult
     from hoptree.ui.studies_view import StudyHead, StudyView
 
+_CURVE = 16  # columns of a sparkline
 _SHORT = 12  # characters of a fingerprint that tell two apart
 
 
@@ -54,7 +56,7 @@ def study_tables(view: StudyView) -> str:
         "trials": counted(view.counts, view.head),
         "epochs": work,
     }
-    return f"{_facts(view.name, facts)}\n\n{_trials(view)}"
+    return f"{_facts(view.name, facts)}\n\n{trials_table(view, view.trials)}"
 
 
 def trial_tables(view: StudyView, trial: TrialResult) -> str:
@@ -92,26 +94,36 @@ def short(fingerprint: str) -> str:
     return fingerprint[:_SHORT]
 
 
-def _trials(view: StudyView) -> str:
-    """Return the trials, without the hyper-parameters that the space fixes."""
-    trials = view.trials
-    configs = {name: value for trial in trials for name, value in trial.config.items()}
+def trials_table(view: StudyView, trials: Sequence[TrialResult], columns: Sequence[str] = ()) -> str:
+    """Return trials, by default without the hyper-parameters that the space fixes."""
+    names = columns or default_columns(view)
+    rows = [[trial.number, *(_cell(view, trial, name) for name in names)] for trial in trials]
+    return _table(["trial", *names], rows)
+
+
+def default_columns(view: StudyView) -> list[str]:
+    """Return what tells trials apart: what is searched, what is measured, and what failed."""
+    configs = {name: value for trial in view.trials for name, value in trial.config.items()}
     space = dict(view.spec.space["names"])
     searched = [name for name, value in configs.items() if space.get(name) not in (str(value), repr(value))]
-    metrics = dict.fromkeys([view.spec.goal.metric, *(name for trial in trials for name in trial.metrics)])
-    failed = any(trial.error for trial in trials)
-    rows: list[list[object]] = [
-        [
-            trial.number,
-            _word(trial.state, view.head),
-            trial.epochs,
-            *(_config(trial).get(name) for name in searched),
-            *map(trial.metrics.get, metrics),
-            *([_gist(trial.error)] if failed else []),
-        ]
-        for trial in trials
-    ]
-    return _table(["trial", "state", "epochs", *searched, *metrics, *(["error"] if failed else [])], rows)
+    metrics = dict.fromkeys([view.spec.goal.metric, *(name for trial in view.trials for name in trial.metrics)])
+    failed = any(trial.error for trial in view.trials)
+    return ["state", "epochs", *searched, *metrics, *(["error"] if failed else [])]
+
+
+def _cell(view: StudyView, trial: TrialResult, name: str) -> object:
+    match name:
+        case "state":
+            return _word(trial.state, view.head)
+        case "epochs":
+            return trial.epochs
+        case "error":
+            return gist(trial.error)
+        case "curve":
+            metric = view.spec.goal.metric
+            values = [metrics.get(metric, float("nan")) for _, metrics in sorted(trial.curve.items())]
+            return sparkline(values, _CURVE)
+    return trial.metrics[name] if name in trial.metrics else _config(trial).get(name)
 
 
 def _best(view: StudyView) -> str | None:
@@ -141,17 +153,6 @@ def _word(state: str, head: StudyHead | None) -> str:
 
 def _driver(head: StudyHead) -> str | None:
     return None if head.driver is None else f"process {head.driver.pid} on {head.driver.host}"
-
-
-def _gist(error: str) -> str | None:
-    r"""Return the line of an error that says most: the one that its traceback leads to, else the first.
-
-    >>> _gist("Traceback (most recent call last):\n  File 'a.py', line 1\nValueError: odd\n\nmodel: raised this")
-    'ValueError: odd'
-    """
-    lines = [line for line in error.splitlines() if line.strip()]
-    ends = [line for before, line in pairwise(lines) if before.startswith("  ") and not line.startswith("  ")]
-    return ends[-1] if ends else next(iter(lines), None)
 
 
 def _number(value: float | None) -> str:

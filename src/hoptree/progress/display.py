@@ -1,0 +1,127 @@
+"""A display shows a run to whoever looks on: the drive loop tells it what happens, and it decides when to draw."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol, final
+
+from hoptree.core.actions import Action
+from hoptree.core.engine import Engine
+from hoptree.core.events import Event, Metrics
+from hoptree.progress.remaining import Remaining
+from hoptree.progress.scene import Scenes
+from hoptree.progress.tally import Tally
+from hoptree.search.protocol import Goal
+from hoptree.store.logs import Logs
+
+
+class Display(Protocol):
+    """What a run is shown with."""
+
+    def begin(self, scenes: Scenes, logs: Logs) -> None:
+        """Show that a run begins."""
+        ...
+
+    def look(self, scenes: Scenes) -> None:
+        """Show what there is to see, if it is time to."""
+        ...
+
+    def end(self, scenes: Scenes) -> None:
+        """Show how it ended; nothing is drawn afterwards."""
+        ...
+
+
+@final
+class Nothing:
+    """Shows nothing at all."""
+
+    def begin(self, scenes: Scenes, logs: Logs) -> None:
+        """Show nothing."""
+
+    def look(self, scenes: Scenes) -> None:
+        """Show nothing."""
+
+    def end(self, scenes: Scenes) -> None:
+        """Show nothing."""
+
+
+@final
+class Spectator:
+    """Stands between a driver and a display: keeps the tally, and lets the display look after every moment."""
+
+    def __init__(
+        self,
+        display: Display,
+        goals: Mapping[str, Goal],
+        workers: int,
+        logs: Path,
+        remaining: Remaining | None = None,
+    ) -> None:
+        self._display = display
+        self._goals = goals
+        self._workers = workers
+        self._logs = Logs(logs)
+        self._remaining = remaining
+        self._scenes: Scenes | None = None
+
+    def begin(self, engine: Engine, curves: Mapping[int, Mapping[int, Metrics]]) -> None:
+        """Look on from here: ``curves`` is what was reported before."""
+        if not isinstance(self._display, Nothing):
+            self._scenes = Scenes(Tally(engine, curves, self._goals), self._workers, self._remaining)
+            self._display.begin(self._scenes, self._logs)
+
+    def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+        """Take in what happens: a watch of the drive loop."""
+        if self._scenes is not None:
+            self._scenes.tally.see(event, now, more, actions)
+            if not more:
+                self._display.look(self._scenes)
+
+    def tick(self) -> None:
+        """Look again although nothing has happened."""
+        if self._scenes is not None:
+            self._display.look(self._scenes)
+
+    def end(self) -> None:
+        """Show how it ended."""
+        if self._scenes is not None:
+            self._display.end(self._scenes)
+            self._scenes = None
+
+
+def choose_display(quiet: bool = False) -> Display:
+    """Return what suits whoever looks on: a terminal, a notebook, or a log."""
+    if quiet:
+        return Nothing()
+    if _in_notebook():
+        from hoptree.progress.notebook import NotebookDisplay
+
+        return NotebookDisplay()
+    if _on_a_terminal():
+        from hoptree.progress.terminal import TerminalDisplay
+
+        return TerminalDisplay()
+    from hoptree.progress.plain import PlainDisplay
+
+    return PlainDisplay()
+
+
+def _on_a_terminal() -> bool:
+    """Whether somebody sees the cursor move: both streams are terminals, and no robot runs us."""
+    if os.environ.get("TERM", "dumb") == "dumb" or os.environ.get("CI"):
+        return False
+    try:
+        streams = (sys.stdout.fileno(), sys.stderr.fileno())
+    except (AttributeError, OSError, ValueError):  # replaced by something without a file
+        return False
+    return streams == (1, 2) and all(map(os.isatty, streams))
+
+
+def _in_notebook() -> bool:
+    """Whether this is a notebook's kernel; IPython is not imported to find out."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module is not None else None
+    return shell is not None and hasattr(shell, "kernel")

@@ -1,0 +1,209 @@
+"""The scene: all that is shown of a run at one moment, as plain values; terminals and notebooks draw it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Iterable
+from typing import final
+
+import msgspec
+
+from hoptree.core.actions import Evaluate, RunUnit
+from hoptree.core.plan import Trial, Work
+from hoptree.core.schedules import Value
+from hoptree.progress.remaining import MeasuredPace, Remaining, TimeLeft
+from hoptree.progress.tally import Failure, Followed, Tally
+
+_ROWS = 400  # trials of which more is known than that they are there
+_SHARE = 0.02  # of the time may be spent on counting the work of all trials
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A trial that has not ended: how far it is, its curve, and which workers train it now."""
+
+    number: int
+    study: str
+    epochs: int
+    until: int
+    values: tuple[float, ...]
+    config: str
+    by: tuple[str, ...] = ()
+
+
+class Leader(msgspec.Struct, frozen=True):
+    """The best trial of a study so far."""
+
+    number: int
+    study: str
+    metric: str
+    value: float
+    config: str
+
+
+class Hand(msgspec.Struct, frozen=True):
+    """A worker, and what it does."""
+
+    name: str
+    doing: str
+
+
+@final
+class Scene(msgspec.Struct, frozen=True):
+    """A run at one moment.
+
+    ``rows`` are trials that have not ended, those that train first; ``hidden`` says how many more there are.
+    ``epochs_asked`` are of all trials, ``epochs_unique`` what is left of them when equal ones are trained once.
+    """
+
+    studies: tuple[str, ...]
+    metrics: tuple[str, ...]
+    elapsed: float
+    fraction: float
+    left: TimeLeft | None
+    counts: dict[str, int]
+    leaders: tuple[Leader, ...]
+    hands: tuple[Hand, ...]
+    rows: tuple[Row, ...]
+    hidden: int
+    epochs_asked: float
+    epochs_unique: float
+    epochs_trained: float
+    failures: tuple[Failure, ...] = ()
+
+
+@final
+class Scenes:
+    """Puts scenes together from a tally; the driver's time is not spent on what nobody would see."""
+
+    def __init__(
+        self,
+        tally: Tally,
+        workers: int,
+        remaining: Remaining | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.tally = tally
+        self._workers = workers
+        self._remaining = remaining or MeasuredPace(tally)
+        self._clock = clock
+        self._begun = clock()
+        self._work = Work(0, 0)
+        self._count_after = 0.0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the driver began."""
+        return self._clock() - self._begun
+
+    def scene(self) -> Scene:
+        """Return what there is to show now."""
+        tally, engine = self.tally, self.tally.engine
+        partitions = engine.settings.partitions
+        trained_by = self._training()
+        rows = sorted(
+            tally.live.values(),
+            key=lambda each: (each.trial.number not in trained_by, not each.values, each.study, each.number),
+        )
+        work = self._counted()
+        done = sum(engine.demand.done)
+        running = sum(bool(each.values) or each.trial.number in trained_by for each in tally.live.values())
+        return Scene(
+            studies=tuple(tally.goals),
+            metrics=tuple(dict.fromkeys(goal.metric for goal in tally.goals.values())),
+            elapsed=self.elapsed,
+            fraction=done / total if (total := done + max(0.0, engine.demand.backlog)) > 0 else 0.0,
+            left=self._remaining.remaining() if tally.live else None,
+            counts={
+                **{ending: tally.endings[ending] for ending in ("complete", "stopped", "failed")},
+                "running": running,
+                "waiting": len(tally.live) - running,
+            },
+            leaders=tuple(_leader(each, tally.searched) for each in tally.best.values()),
+            hands=self._hands(),
+            rows=tuple(_row(each, tally.searched, trained_by.get(each.trial.number, ())) for each in rows[:_ROWS]),
+            hidden=max(0, len(rows) - _ROWS),
+            epochs_asked=work.asked / partitions,
+            epochs_unique=work.unique / partitions,
+            epochs_trained=tally.units / partitions,
+            failures=tuple(tally.failures),
+        )
+
+    def _training(self) -> dict[int, list[str]]:
+        """Return by trial the workers that train it now: several trials where they share."""
+        found: dict[int, list[str]] = {}
+        for worker, queue in self.tally.queues.items():
+            for trial in self._behind(queue[:1]):
+                found.setdefault(trial.number, []).append(self.tally.workers.get(worker, worker))
+        return found
+
+    def _behind(self, actions: Iterable[RunUnit | Evaluate]) -> list[Trial]:
+        """Return the trials that wait for what a worker does."""
+        engine = self.tally.engine
+        found: dict[int, Trial] = {}
+        for action in actions:
+            run = engine.runs.get(action.run)
+            if run is None:
+                continue
+            after = action.unit if isinstance(action, Evaluate) else action.unit + 1
+            found.update((trial.number, trial) for trial in run.node.requests.get(after, ()))
+            if run.cursor is not None:
+                found.update((trial.number, trial) for trial in engine.demand.trials_behind(run.cursor))
+        return list(found.values())
+
+    def _hands(self) -> tuple[Hand, ...]:
+        tally = self.tally
+        hands = [Hand(called, self._doing(name)) for name, called in tally.workers.items()]
+        missing = range(len(hands), self._workers)
+        return (*hands, *(Hand(f"w{i}", "starts") for i in missing))
+
+    def _doing(self, worker: str) -> str:
+        queue = self.tally.queues.get(worker)
+        if not queue:
+            return "idle"
+        action, trials = queue[0], self._behind(queue[:1])
+        numbers = sorted(self.tally.followed[trial.number].number for trial in trials)
+        whom = f"trial {numbers[0]}" if numbers else "a trial"
+        others = f" +{len(numbers) - 1}" if len(numbers) > 1 else ""
+        if isinstance(action, Evaluate):
+            return f"{whom}{others}: evaluates"
+        partitions = self.tally.engine.settings.partitions
+        return f"{whom}{others}: epoch {action.epoch + 1}, {action.unit % partitions + 1} of {partitions}"
+
+    def _counted(self) -> Work:
+        """Count the work of all trials; with many of them that takes a while, so it is done less often."""
+        began = self._clock()
+        if began >= self._count_after:
+            engine = self.tally.engine
+            self._work = engine.plan.work(engine.trials.values())
+            ended = self._clock()
+            self._count_after = ended + (ended - began) / _SHARE
+        return self._work
+
+
+def _row(followed: Followed, searched: Container[str], by: Iterable[str]) -> Row:
+    trial = followed.trial
+    return Row(
+        number=followed.number,
+        study=followed.study,
+        epochs=trial.reached,
+        until=trial.until,
+        values=tuple(followed.values),
+        config=_config(trial, searched),
+        by=tuple(by),
+    )
+
+
+def _leader(followed: Followed, searched: Container[str]) -> Leader:
+    config = _config(followed.trial, searched)
+    return Leader(followed.number, followed.study, followed.goal.metric, followed.values[-1], config)
+
+
+def _config(trial: Trial, searched: Container[str]) -> str:
+    """Return what sets a trial apart from others, or all of its config if nothing does."""
+    config = dict(trial.history[-1].config)
+    names = [name for name in config if name in searched] or list(config)
+    return ", ".join(f"{name}={_value(config[name])}" for name in names)
+
+
+def _value(value: Value) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

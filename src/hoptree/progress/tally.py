@@ -1,0 +1,227 @@
+"""The tally: what a driver has seen of its trials and workers so far, counted from events and actions."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import final
+
+import msgspec
+
+from hoptree.core.actions import Action, EndTrial, Evaluate, Report, RunUnit
+from hoptree.core.engine import Engine
+from hoptree.core.events import (
+    Event,
+    Metrics,
+    StateEvaluated,
+    TrialAsked,
+    TrialBranched,
+    TrialExtended,
+    UnitCancelled,
+    UnitFailed,
+    UnitFinished,
+    WorkerJoined,
+    WorkerLost,
+)
+from hoptree.core.plan import Trial
+from hoptree.core.schedules import Value
+from hoptree.search.protocol import Goal
+
+_MEASURED = 512  # units whose times are remembered
+
+
+@final
+class Followed:
+    """A trial as it is shown: by the number that its study gives it, with the curve of the goal's metric."""
+
+    __slots__ = ("_epochs", "ending", "goal", "number", "study", "trial", "values")
+
+    def __init__(self, trial: Trial, number: int, goal: Goal) -> None:
+        self.trial = trial
+        self.number = number
+        self.study = trial.study
+        self.goal = goal
+        self.values: list[float] = []  # by epoch
+        self._epochs: list[int] = []
+        self.ending = ""
+
+    def note(self, epoch: int, value: float) -> None:
+        """Add a report; most come in order, but what the store knew may come after what was trained."""
+        place = bisect_left(self._epochs, epoch)
+        if self._epochs[place : place + 1] == [epoch]:
+            self.values[place] = value
+        else:
+            self._epochs.insert(place, epoch)
+            self.values.insert(place, value)
+
+    @property
+    def loss(self) -> float:
+        """How bad its last report is; infinite before the first."""
+        return self.goal.loss({self.goal.metric: self.values[-1]}) if self.values else float("inf")
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A trial that failed since the driver began."""
+
+    study: str
+    number: int
+    reason: str
+
+
+@final
+class Tally:
+    """Takes in events and actions, each at little cost, and knows at any time what there is to show.
+
+    ``curves`` are the reports from before the driver began. ``goals`` has the goal of every study.
+    """
+
+    def __init__(
+        self, engine: Engine, curves: Mapping[int, Mapping[int, Metrics]], goals: Mapping[str, Goal]
+    ) -> None:
+        self.engine = engine
+        self.goals = dict(goals)
+        self.followed: dict[int, Followed] = {}
+        self.live: dict[int, Followed] = {}
+        self.endings: Counter[str] = Counter()
+        self.best: dict[str, Followed] = {}
+        self.failures: deque[Failure] = deque(maxlen=100)
+        self.workers: dict[str, str] = {}  # by their names, what they are called here
+        self.queues: dict[str, list[RunUnit | Evaluate]] = {}
+        self.units = 0
+        self.paces: deque[float] = deque(maxlen=_MEASURED)  # seconds per unit of cost 1, of the last units
+        self.seconds = 0.0
+        self.cost = 0.0
+        self._free_since: dict[str, float] = {}
+        self.searched: dict[str, None] = {}  # names whose values differ from trial to trial, in order
+        self._common: dict[str, Value] | None = None
+        self._named: Counter[str] = Counter()
+        for trial in engine.trials.values():
+            self._follow(trial)
+            for epoch, metrics in sorted(curves.get(trial.number, {}).items()):
+                self._report(trial.number, epoch, metrics)
+            if trial.ending is not None:
+                self._end(trial.number, trial.ending)
+
+    def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+        """Take in what happened and what came of it; a watch of the drive loop."""
+        match event:
+            case UnitFinished(run, worker):
+                self._finished(run, worker, now)
+            case StateEvaluated(worker=worker) | UnitFailed(worker=worker) | UnitCancelled(worker=worker):
+                self._over(worker, now)
+            case TrialAsked(trial=number) | TrialBranched(trial=number):
+                self._follow(self.engine.trials[number])
+            case TrialExtended(trial=number):
+                self._go_on(number)
+            case WorkerJoined(worker):
+                self._join(worker, now)
+            case WorkerLost(worker):
+                self.workers.pop(worker, None)
+                self.queues.pop(worker, None)
+                self._free_since.pop(worker, None)
+            case _:
+                pass
+        for action in actions:
+            match action:
+                case RunUnit() | Evaluate():
+                    self._given(action, now)
+                case Report(trial, epoch, metrics):
+                    self._report(trial, epoch, metrics)
+                case EndTrial(trial, ending, reason):
+                    self._end(trial, ending, reason)
+
+    # --- trials -------------------------------------------------------------------------------------------
+
+    def _follow(self, trial: Trial) -> None:
+        if trial.number in self.followed:  # a message that came twice
+            return
+        goal = self.goals.get(trial.study) or next(iter(self.goals.values()))
+        self.followed[trial.number] = self.live[trial.number] = Followed(trial, self._named[trial.study], goal)
+        self._named[trial.study] += 1
+        self._compare(dict(trial.history[-1].config))
+
+    def _compare(self, config: dict[str, Value]) -> None:
+        """Find out what is searched: values that all trials have in common need not be shown."""
+        common = self._common
+        if common is None:
+            self._common = dict(config)
+            return
+        for name in [name for name in common if name not in config or config[name] != common[name]]:
+            del common[name]
+            self.searched[name] = None
+        for name in config:
+            if name not in common:
+                self.searched[name] = None
+
+    def _report(self, number: int, epoch: int, metrics: Mapping[str, float]) -> None:
+        followed = self.followed[number]
+        followed.note(epoch, float(metrics.get(followed.goal.metric, float("nan"))))
+        leader = self.best.get(followed.study)
+        if leader is followed:  # it may have got worse
+            self._choose(followed.study)
+        elif leader is None or (followed.loss, followed.number) < (leader.loss, leader.number):
+            self.best[followed.study] = followed
+
+    def _choose(self, study: str) -> None:
+        """Find the best trial anew: the one with the best last report, of those that have not failed."""
+        fit = [each for each in self.followed.values() if each.study == study and each.ending != "failed"]
+        best = min((each for each in fit if each.values), key=lambda each: (each.loss, each.number), default=None)
+        if best is None:
+            self.best.pop(study, None)
+        else:
+            self.best[study] = best
+
+    def _go_on(self, number: int) -> None:
+        followed = self.followed[number]
+        if followed.ending and followed.trial.ending is None:
+            self.endings[followed.ending] -= 1
+            followed.ending = ""
+            self.live[number] = followed
+
+    def _end(self, number: int, ending: str, reason: str = "") -> None:
+        followed = self.followed[number]
+        if followed.ending:  # a complete trial that is given up
+            self.endings[followed.ending] -= 1
+        followed.ending = ending
+        self.endings[ending] += 1
+        self.live.pop(number, None)
+        if ending == "failed":
+            if self.best.get(followed.study) is followed:
+                self._choose(followed.study)
+            if reason:
+                self.failures.append(Failure(followed.study, followed.number, reason))
+
+    # --- workers ------------------------------------------------------------------------------------------
+
+    def _join(self, worker: str, now: float) -> None:
+        if worker not in self.workers:
+            taken = set(self.workers.values())
+            self.workers[worker] = next(name for i in range(len(taken) + 1) if (name := f"w{i}") not in taken)
+        self._free_since[worker] = now
+
+    def _given(self, action: RunUnit | Evaluate, now: float) -> None:
+        queue = self.queues.setdefault(action.worker, [])
+        if not queue:
+            self._free_since[action.worker] = now
+        queue.append(action)
+
+    def _finished(self, run: int, worker: str, now: float) -> None:
+        self.units += 1
+        for action in self.queues.get(worker, ()):
+            if action.run == run and isinstance(action, RunUnit):
+                seconds = now - self._free_since.get(worker, now)
+                cost = self.engine.plan.nodes[action.node].cost
+                self.seconds += seconds
+                self.cost += cost
+                if cost > 0:
+                    self.paces.append(seconds / cost)
+        self._over(worker, now)
+
+    def _over(self, worker: str, now: float) -> None:
+        """Note that a worker is done with something: what is left is what the engine still expects of it."""
+        known = self.engine.workers.by_name.get(worker)
+        if known is not None and worker in self.queues:
+            left = {run.number for run in known.queue}
+            self.queues[worker] = [action for action in self.queues[worker] if action.run in left]
+            self._free_since[worker] = now

@@ -1,0 +1,45 @@
+"""Failures in a few words: what a traceback says in the end, and where in the user's own code."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+_FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?', re.MULTILINE)
+_LIBRARIES = ("site-packages", "dist-packages", f"{Path(re.__file__).parent.parent}/", "<frozen ")
+
+
+def gist(error: str) -> str | None:
+    r"""Return the line of an error that says most: the one that its traceback leads to, else the first.
+
+    >>> gist("Traceback (most recent call last):\n  File 'a.py', line 1\nValueError: odd\n\nmodel: raised this")
+    'ValueError: odd'
+    """
+    lines = [line for line in error.splitlines() if line.strip()]
+    ends = [line for before, line in pairwise(lines) if before.startswith("  ") and not line.startswith("  ")]
+    return ends[-1] if ends else next(iter(lines), None)
+
+
+def whereabouts(error: str) -> str | None:
+    r"""Return the last place in a traceback that is in nobody's library: most likely the user's own line.
+
+    >>> whereabouts('  File "/home/me/net.py", line 7, in net\n    raise ValueError\nValueError')
+    'net.py, line 7, in net'
+    """
+    own = [frame for frame in _FRAME.finditer(error) if not any(part in frame["file"] for part in _LIBRARIES)]
+    if not own:
+        return None
+    frame = own[-1]
+    function = f", in {frame['name']}" if frame["name"] else ""
+    return f"{Path(frame['file']).name}, line {frame['line']}{function}"
+
+
+def told(error: str) -> str:
+    r"""Return what happened and where, in one line.
+
+    >>> told('  File "/home/me/net.py", line 7, in net\n    raise ValueError\nValueError: odd')
+    'ValueError: odd (net.py, line 7, in net)'
+    """
+    what, where = gist(error) or "no reason is known", whereabouts(error)
+    return f"{what} ({where})" if where else what

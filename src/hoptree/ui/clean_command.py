@@ -1,0 +1,121 @@
+"""``hoptree clean``: what a store holds, what of it can go, and how much that frees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from hoptree.ui.common import complete_study, of_a_store, print_json
+
+if TYPE_CHECKING:
+    from hoptree.ui.housekeeping import Holding, StudyHolding
+
+
+@click.command(name="clean", short_help="Tell what a store holds, and remove what can go.")
+@click.option("--yes", is_flag=True, help="Do it; else nothing is removed.")
+@click.option(
+    "--keep", default="0", metavar="SIZE", help="Keep states that nobody needs up to this size.  [default: 0]"
+)
+@click.option(
+    "--forget",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_study,
+    help="Remove a study; may be repeated.",
+)
+@click.option("--datasets", is_flag=True, help="Remove datasets in the store that no study was run with.")
+@click.option("--logs", is_flag=True, help="Remove logs.")
+@of_a_store
+def clean_command(
+    yes: bool,
+    keep: str,
+    forget: tuple[str, ...],
+    datasets: bool,
+    logs: bool,
+    location: str,
+    journal: str | None,
+    as_json: bool,
+) -> None:
+    """Tell what a store holds and what can go; with --yes, remove that.
+
+    States that a study needs stay, unless it is forgotten: then its trials are gone, and what they have trained is
+    removed unless another study needs it. What is removed and asked for again is trained again, with the same bits.
+
+    \b
+    Examples:
+      hoptree clean
+      hoptree clean --yes --keep '2 GB'
+      hoptree clean --yes --forget old-study --datasets --logs
+    """  # noqa: D301 click needs the real character
+    from hoptree.store.ledger import parse_size
+    from hoptree.ui.housekeeping import Housekeeping, Kind
+    from hoptree.ui.studies_view import find_study, reading
+
+    budget = parse_size(keep)
+    chosen: list[Kind] = ["states", "strays", "partial"]
+    chosen += ["datasets"] if datasets else []
+    chosen += ["logs"] if logs else []
+    with reading(location, journal) as store:
+        for name in forget:
+            find_study(store, name)
+        if yes:
+            for name in forget:
+                with store.lease(name):
+                    store.catalog.remove(name)
+        house = Housekeeping(store, budget)
+        studies, holdings = house.studies(), house.holdings()
+        freed = house.clean(chosen) if yes else 0
+        folder = str(store.folder)
+    if as_json:
+        print_json(
+            {
+                "store": folder,
+                "studies": msgspec.to_builtins(studies),
+                "holdings": msgspec.to_builtins(holdings),
+                "chosen": chosen,
+                "done": yes,
+                "forgotten": list(forget) if yes else [],
+                "freed": freed,
+            }
+        )
+        return
+    click.echo(_tables(studies, holdings, forget if not yes else ()))
+    click.echo(_told(studies, holdings, chosen, forget, freed, yes))
+
+
+def _tables(studies: Sequence[StudyHolding], holdings: Sequence[Holding], forget: tuple[str, ...]) -> str:
+    from hoptree.report.tables import printable, size, text_table
+
+    rows = [
+        [printable(each.name), each.status, each.states, size(each.size), size(each.alone)]
+        for each in studies
+        if not forget or each.name in forget
+    ]
+    first = text_table(["study", "status", "states it needs", "size", "needed by it alone"], rows)
+    kinds = [
+        [each.kind, each.count, size(each.size), each.can_go, size(each.frees), each.what] for each in holdings
+    ]
+    second = text_table(["what", "there are", "size", "can go", "which frees", ""], kinds)
+    return f"{first}\n\n{second}\n"
+
+
+def _told(
+    studies: Sequence[StudyHolding],
+    holdings: Sequence[Holding],
+    chosen: Sequence[str],
+    forget: tuple[str, ...],
+    freed: int,
+    done: bool,
+) -> str:
+    from hoptree.report.tables import size
+
+    if done:
+        return f"Freed {size(freed)}."
+    frees = sum(each.frees for each in holdings if each.kind in chosen)
+    frees += sum(each.alone for each in studies if each.name in forget)
+    rest = [each.kind for each in holdings if each.kind not in chosen and each.can_go]
+    also = f" {' and '.join(f'--{kind}' for kind in rest)} would free more." if rest else ""
+    return f"Nothing was removed. With --yes this frees {size(frees)}.{also}"

@@ -1,0 +1,77 @@
+"""What commands have in common: options, JSON, interrupts, and names of studies that complete."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, Final, TypeVar
+
+import click
+import msgspec
+
+from hoptree.ui.endings import INTERRUPTED
+
+STORE: Final = ".hoptree"
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def of_a_store(command: Command) -> Command:
+    """Add the options of all commands that look into a store."""
+    json = click.option("--json", "as_json", is_flag=True, help="Print it for programs.")
+    journal = click.option("--journal", metavar="URL", help="The journal's database.  [default: in the store]")
+    store = click.option("--store", "location", default=STORE, show_default=True, help="The store's folder.")
+    return store(journal(json(command)))
+
+
+def study_argument(command: Command) -> Command:
+    """Add the name of a study, which shells can complete."""
+    return click.argument("name", shell_complete=complete_study)(command)
+
+
+def complete_study(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the studies of the store that begin like this; none where something is wrong."""
+    from hoptree.core.errors import HoptreeError
+    from hoptree.store import Store
+
+    location = str(context.params.get("location") or STORE)
+    try:
+        with Store(location, create=False, journal_url=context.params.get("journal")) as store:
+            return [known.name for known in store.catalog.all() if known.name.startswith(incomplete)]
+    except HoptreeError:
+        return []
+
+
+@contextmanager
+def interruptible(message: str) -> Iterator[None]:
+    """End with a message where Ctrl-C would end with a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(message, err=True)
+        sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def stdout_kept_for_json(as_json: bool) -> Iterator[None]:
+    """With --json, let what users' code prints go to stderr, here and in workers: stdout holds JSON alone."""
+    if not as_json:
+        yield
+        return
+    sys.stdout.flush()
+    ours = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(ours, 1)
+        os.close(ours)
+
+
+def print_json(value: object) -> None:
+    """Print a value for programs; the schemas are in docs/json."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))

@@ -1,0 +1,236 @@
+"""Checks of the machine, the installation and the store: what was found, whether that is fine, and the fix."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from hoptree.core.errors import HoptreeError
+from hoptree.report.tables import size
+
+Verdict: TypeAlias = Literal["ok", "warn", "fail", "absent"]
+
+_SHM = Path("/dev/shm")  # noqa: S108 where it is mounted
+_LITTLE_SHM = 1 << 30
+_LITTLE_DISK = 5 * 10**9
+_LITTLE_MEMORY = 2 * 10**9
+_FEW_FILES = 1024
+
+# packages, the extra that brings each, and what it is for
+_OPTIONAL = (
+    ("ray", "ray", "clusters"),
+    ("optuna", "optuna", "samplers such as TPE"),
+    ("scipy", "sampling", "sobol and latin-hypercube samples"),
+    ("ortools", "optimize", "exact schedules"),
+    ("highspy", "optimize", "exact schedules"),
+    ("matplotlib", "plot", "charts"),
+    ("psycopg", "postgresql", "journals in PostgreSQL"),
+    ("pandas", "", "results.to_frame()"),
+)
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at; ``absent`` is what is optional and not there."""
+
+    about: str
+    verdict: Verdict
+    found: str
+    fix: str = ""
+
+
+def examine(location: str, journal: str | None, deep: bool = False) -> Iterator[Check]:
+    """Yield one check after the other; with ``deep`` every state of the store is read."""
+    yield from _installation()
+    yield from _machine()
+    yield _shared_memory()
+    yield _disk(Path(location))
+    yield from _store(location, journal, deep)
+
+
+# --- what is installed ------------------------------------------------------------------------------------
+
+
+def _installation() -> Iterator[Check]:
+    from hoptree import __version__
+
+    yield Check("hoptree", "ok", f"{__version__}, {Path(__file__).parents[1]}")
+    yield Check("python", "ok", f"{platform.python_version()}, {sys.executable}")
+    yield _torch()
+    for package, extra, what in _OPTIONAL:
+        name = "psycopg[binary]" if package == "psycopg" else package
+        wanted = f"'hoptree[{extra}]'" if extra else name
+        install = f"for {what}: pip install {wanted}"
+        found = _version(package)
+        yield Check(package, "ok", found) if found else Check(package, "absent", "not installed", install)
+
+
+def _torch() -> Check:
+    found = _version("torch")
+    if not found:
+        return Check("torch", "warn", "not installed", "to train: pip install 'hoptree[torch]'")
+    try:
+        import torch
+    except Exception as error:  # a broken installation says so in many ways
+        return Check("torch", "fail", f"{found} cannot be imported: {error}", "install it again")
+    devices = [f"{torch.cuda.device_count()} CUDA devices"] if torch.cuda.is_available() else []
+    devices += ["MPS"] if torch.backends.mps.is_available() else []
+    return Check("torch", "ok", f"{found}; devices: {', '.join(['CPU', *devices])}")
+
+
+def _version(package: str) -> str:
+    if find_spec(package) is None:
+        return ""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "installed"
+
+
+# --- the machine ------------------------------------------------------------------------------------------
+
+
+def _machine() -> Iterator[Check]:
+    yield Check("system", "ok", f"{platform.system()} {platform.release()}, {platform.machine()}")
+    cores, usable, granted = os.cpu_count() or 1, _usable_cores(), _granted_cores()
+    found = f"{cores} cores" + (f", {usable} for this process" if usable != cores else "")
+    if granted is not None and granted < usable:
+        fix = f"say workers={max(1, int(granted))}: by default there is one worker per core"
+        yield Check("cores", "warn", f"{found}, limited to the time of {granted:g}", fix)
+    elif usable < cores:
+        yield Check("cores", "warn", found, f"say workers={usable}: by default there is one worker per core")
+    else:
+        yield Check("cores", "ok", found)
+    threads = os.environ.get("OMP_NUM_THREADS")
+    told = f"OMP_NUM_THREADS={threads}" if threads else "OMP_NUM_THREADS is not set"
+    yield Check("threads", "ok", f"{told}; workers use the trainer's threads, 1 by default")
+    yield _memory()
+    yield _open_files()
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _granted_cores() -> float | None:
+    """Return how many cores' time a container may use."""
+    quota, _, period = _read("/sys/fs/cgroup/cpu.max").partition(" ")
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
+
+
+def _memory() -> Check:
+    lines = dict(line.split(":", 1) for line in _read("/proc/meminfo").splitlines() if ":" in line)
+    try:
+        total, free = (int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
+    except (KeyError, ValueError):
+        return Check("memory", "ok", "unknown on this system")
+    limit = _read("/sys/fs/cgroup/memory.max")
+    if limit.isdigit() and int(limit) < total:
+        total, free = int(limit), max(0, int(limit) - int(_read("/sys/fs/cgroup/memory.current") or 0))
+    found = f"{size(free)} free of {size(total)}"
+    if free < _LITTLE_MEMORY:
+        return Check("memory", "warn", found, "end other programs, or run with fewer workers")
+    return Check("memory", "ok", found)
+
+
+def _open_files() -> Check:
+    try:
+        import resource
+    except ImportError:
+        return Check("open files", "ok", "unknown on this system")
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= limit < _FEW_FILES:
+        return Check("open files", "warn", f"at most {limit}", f"with many workers: ulimit -n {4 * _FEW_FILES}")
+    return Check("open files", "ok", f"at most {limit:,}" if limit >= 0 else "no limit")
+
+
+def _shared_memory() -> Check:
+    if not _SHM.is_dir():
+        return Check(
+            "shared memory", "warn", "there is none", "states hop through the temporary folder, more slowly"
+        )
+    usage = shutil.disk_usage(_SHM)
+    found = f"{size(usage.free)} free of {size(usage.total)}"
+    if usage.free < _LITTLE_SHM:
+        return Check(
+            "shared memory",
+            "warn",
+            f"{found}: states that do not fit hop through the disk",
+            "in a container: docker run --shm-size=8g; else: mount -o remount,size=8G /dev/shm",
+        )
+    return Check("shared memory", "ok", found)
+
+
+def _disk(location: Path) -> Check:
+    folder = location.absolute()
+    while not folder.is_dir():
+        folder = folder.parent
+    usage = shutil.disk_usage(folder)
+    found = f"{size(usage.free)} free of {size(usage.total)} at {folder}"
+    if not os.access(folder, os.W_OK):
+        return Check("disk", "fail", f"{folder} cannot be written", "give another folder with --store")
+    if usage.free < _LITTLE_DISK:
+        return Check("disk", "warn", found, "make room: hoptree clean tells what can go")
+    return Check("disk", "ok", found)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+# --- the store --------------------------------------------------------------------------------------------
+
+
+def _store(location: str, journal: str | None, deep: bool) -> Iterator[Check]:
+    from hoptree.store import Store, StoreMissingError
+    from hoptree.ui.studies_view import all_studies
+
+    try:
+        with Store(location, create=False, journal_url=journal) as store:
+            studies = list(all_studies(store))
+            books, sizes = store.ledger.all(), store.states.sizes()
+            found = f"{store.folder}: {len(studies)} studies, {len(sizes)} states in {size(sum(sizes.values()))}"
+            yield Check("store", "ok", found)
+            for head, view in studies:
+                if isinstance(view, HoptreeError):
+                    yield Check(
+                        f"study {head.name}", "fail", f"it cannot be read: {view}", "use the Hoptree that ran it"
+                    )
+            strays = len(sizes) - len(books)
+            if strays > 0:
+                yield Check("states", "warn", f"{strays} that no study knows of", "hoptree clean --yes")
+            if deep:
+                yield _all_states(store)
+    except StoreMissingError:
+        yield Check("store", "ok", f"none at {Path(location).absolute()} yet")
+    except HoptreeError as error:
+        yield Check("store", "fail", str(error), "give another folder with --store")
+
+
+def _all_states(store: object) -> Check:
+    from hoptree.store import StateDamagedError, StateMissingError, Store
+
+    assert isinstance(store, Store)
+    damaged = []
+    for key in store.states.keys():  # noqa: SIM118 not a mapping
+        try:
+            store.states.get(key)
+        except StateDamagedError:
+            damaged.append(key)
+        except StateMissingError:
+            pass  # removed since
+    if damaged:
+        fix = "run their studies again: they are trained again, with the same bits"
+        return Check("checksums", "fail", f"{len(damaged)} states are damaged, such as {damaged[0]}", fix)
+    return Check("checksums", "ok", "all states are what was saved")

@@ -1,0 +1,148 @@
+"""What a store holds, what of it can go, and how much that frees."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from hoptree.store import Store
+
+Kind: TypeAlias = Literal["states", "strays", "partial", "datasets", "logs"]
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """Things of one kind: how many there are and how large, and how many of them can go."""
+
+    kind: Kind
+    what: str
+    count: int
+    size: int
+    can_go: int
+    frees: int
+
+
+class StudyHolding(msgspec.Struct, frozen=True):
+    """The states that a study holds: ``alone`` are the bytes that nobody else needs."""
+
+    name: str
+    status: str
+    states: int
+    size: int
+    alone: int
+
+
+@final
+class Housekeeping:
+    """Looks through a store, and removes what nobody needs when it is told to."""
+
+    def __init__(self, store: Store, keep: int) -> None:
+        self._store = store
+        self._keep = keep
+        self._sizes = store.states.sizes()
+        self._books = store.ledger.all()
+        self._busy = [known.name for known in store.catalog.all() if store.holder(known.name) is not None]
+
+    def studies(self) -> list[StudyHolding]:
+        """Return what each study holds."""
+        found = []
+        for known in self._store.catalog.all():
+            held = [record for record in self._books if known.name in record.held_by]
+            size = sum(self._sizes.get(record.key, 0) for record in held)
+            alone = sum(self._sizes.get(record.key, 0) for record in held if len(record.held_by) == 1)
+            status = "running" if known.name in self._busy else known.status
+            found.append(StudyHolding(known.name, status, len(held), size, alone))
+        return found
+
+    def holdings(self) -> list[Holding]:
+        """Return what there is of each kind, and what of it can go."""
+        going = self._evicted()
+        states = _total(self._sizes.get(record.key, 0) for record in self._books)
+        free = _total(self._sizes.get(record.key, 0) for record in going)
+        strays = _total(self._strays().values())
+        partial = _total(file.stat().st_size for file in self._partial())
+        datasets, unused = _total(map(folder_size, self._datasets())), _total(map(folder_size, self._unused()))
+        logs = _total(file.stat().st_size for file in self._logs())
+        idle = not self._busy
+        nothing = (0, 0)
+        return [
+            Holding("states", "states of studies, or kept for the next one", *states, *free),
+            Holding("strays", "states that no study knows of", *strays, *(strays if idle else nothing)),
+            Holding("partial", "files that crashed writers left", *partial, *(partial if idle else nothing)),
+            Holding("datasets", "datasets; no study was run with those that can go", *datasets, *unused),
+            Holding("logs", "logs of what went wrong", *logs, *logs),
+        ]
+
+    def clean(self, kinds: Iterable[Kind]) -> int:
+        """Remove what can go of some kinds, and return how many bytes that has freed."""
+        freed = 0
+        for kind in kinds:
+            match kind:
+                case "states":
+                    gone = self._store.ledger.evict(self._keep)
+                    freed += sum(self._sizes.get(record.key, 0) for record in gone)
+                case "strays" if not self._busy:
+                    freed += sum(self._store.states.delete(key) for key in self._strays())
+                case "partial":
+                    freed += self._store.states.clean()
+                case "datasets":
+                    freed += sum(map(_remove, self._unused()))
+                case "logs":
+                    freed += sum(map(_remove, self._logs()))
+                case _:
+                    pass
+        return freed
+
+    def _evicted(self) -> list[Any]:
+        """Return what the ledger would evict: what nobody holds, the least worth first."""
+        import time
+
+        excess, going = sum(record.size for record in self._books) - self._keep, []
+        now = time.time()
+        for record in sorted(self._books, key=lambda record: record.benefit(now)):
+            if excess > 0 and not record.held_by:
+                going.append(record)
+                excess -= record.size
+        return going
+
+    def _strays(self) -> dict[str, int]:
+        known = {record.key for record in self._books}
+        return {key: size for key, size in self._sizes.items() if key not in known}
+
+    def _partial(self) -> list[Path]:
+        return sorted(self._store.states.folder.glob("*/*.partial"))
+
+    def _datasets(self) -> list[Path]:
+        return sorted(path.parent for path in self._store.folder.glob("data/*/manifest.json"))
+
+    def _unused(self) -> list[Path]:
+        from hoptree.data import Dataset
+
+        used = {known.spec.get("data") for known in self._store.catalog.all()}
+        return [path for path in self._datasets() if Dataset.open(path).fingerprint not in used]
+
+    def _logs(self) -> list[Path]:
+        return sorted((self._store.folder / "logs").glob("*.txt"))
+
+
+def folder_size(folder: Path) -> int:
+    """Return how many bytes the files below a folder take."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _total(sizes: Iterable[int]) -> tuple[int, int]:
+    each = list(sizes)
+    return len(each), sum(each)
+
+
+def _remove(path: Path) -> int:
+    size = folder_size(path) if path.is_dir() else path.stat().st_size
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    return size

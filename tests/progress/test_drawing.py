@@ -1,0 +1,92 @@
+"""Scenes as pictures: whatever is in them, no line is too long and no picture too high."""
+
+from __future__ import annotations
+
+import io
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console, Group
+
+from hoptree.progress.drawing import draw, draw_end
+from hoptree.progress.remaining import TimeLeft
+from hoptree.progress.scene import Hand, Leader, Row, Scene
+from hoptree.report.tables import NOTHING
+
+names = st.text(min_size=1, max_size=60)
+numbers = st.floats(allow_nan=True, allow_infinity=True)
+seconds = st.floats(0, 1e7)
+rows = st.builds(
+    Row,
+    number=st.integers(0, 100_000),
+    study=names,
+    epochs=st.integers(0, 10_000),
+    until=st.integers(1, 10_000),
+    values=st.lists(numbers, max_size=40).map(tuple),
+    config=st.text(max_size=300),
+    by=st.lists(st.sampled_from(["w0", "w1", "w15"]), max_size=3).map(tuple),
+)
+scenes = st.builds(
+    Scene,
+    studies=st.lists(names, min_size=1, max_size=3).map(tuple),
+    metrics=st.lists(names, min_size=1, max_size=2).map(tuple),
+    elapsed=seconds,
+    fraction=st.floats(0, 1),
+    left=st.none() | st.builds(TimeLeft, seconds, seconds, seconds),
+    counts=st.dictionaries(st.sampled_from(["complete", "failed", "waiting"]), st.integers(0, 10_000)),
+    leaders=st.lists(st.builds(Leader, st.integers(0, 999), names, names, numbers, names), max_size=3).map(tuple),
+    hands=st.lists(st.builds(Hand, names, names), max_size=40).map(tuple),
+    rows=st.lists(rows, max_size=30).map(tuple),
+    hidden=st.integers(0, 1000),
+    epochs_asked=st.floats(0, 1e6),
+    epochs_unique=st.floats(0, 1e6),
+    epochs_trained=st.floats(0, 1e6),
+)
+
+
+def lines(picture: Group, width: int) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width, height=1000, force_terminal=False, _environ={}).print(picture)
+    return out.getvalue().splitlines()
+
+
+@settings(max_examples=80, deadline=None)
+@given(scene=scenes, width=st.integers(20, 220), height=st.integers(4, 60))
+def test_a_picture_fits(scene: Scene, width: int, height: int) -> None:
+    drawn = draw(scene, width, height)
+    assert len(drawn.renderables) <= height
+    assert len(lines(drawn, width)) == len(drawn.renderables)  # no line was folded
+    assert all(cell_len(line) <= width for line in lines(drawn, width))
+    assert len(lines(draw_end(scene, width), width)) == len(draw_end(scene, width).renderables)
+
+
+def test_a_picture_at_80_columns() -> None:
+    scene = Scene(
+        studies=("digits",),
+        metrics=("accuracy",),
+        elapsed=63.0,
+        fraction=0.62,
+        left=TimeLeft(30.0, 40.0, 55.0),
+        counts={"complete": 3, "stopped": 0, "failed": 1, "running": 1, "waiting": 2},
+        leaders=(Leader(3, "digits", "accuracy", 0.98125, "lr=0.003, width=128"),),
+        hands=(Hand("w0", "trial 3 +1: epoch 4, 2 of 4"), Hand("w1", "idle")),
+        rows=(
+            Row(3, "digits", 3, 6, (0.5, 0.75, 0.98125), "lr=0.003, width=128", ("w0",)),
+            Row(4, "digits", 0, 6, (), "lr=0.003, width=32"),
+        ),
+        hidden=0,
+        epochs_asked=48,
+        epochs_unique=34,
+        epochs_trained=20.25,
+    )
+    assert [line.rstrip() for line in lines(draw(scene, 80, 24), 80)] == [
+        f"digits  {'━' * 14}{'─' * 10}  62 %  1 min 3 s gone, 40 s left (30 s to 55 s)",
+        "trials   3 complete, 1 failed, 1 running, 2 waiting",
+        "best     trial 3: accuracy 0.9812 (lr=0.003, width=128)",
+        "epochs   48 asked, 14 of them shared (29 % saved), 20.25 trained now",
+        "workers  w0 trial 3 +1: epoch 4, 2 of 4     w1 idle",
+        "trial     epochs    accuracy  curve         now      config",
+        "    3        3/6      0.9812  ▁▅█           w0       lr=0.003, width=128",
+        f"    4        0/6           {NOTHING}                         lr=0.003, width=32",
+    ]

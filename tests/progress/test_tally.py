@@ -1,0 +1,85 @@
+"""The tally, driven through random histories: at every step it is what can be read off the engine."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hoptree.core.actions import Report
+from hoptree.core.engine import Engine
+from hoptree.core.events import Metrics
+from hoptree.progress import Scenes, Tally
+from hoptree.search.protocol import Goal
+from tests.histories import History
+
+GOAL = Goal("loss", maximize=False)
+
+
+def expected_best(engine: Engine, curves: dict[int, dict[int, Metrics]]) -> set[int]:
+    last = {
+        number: curve[max(curve)]["loss"]
+        for number, curve in curves.items()
+        if curve and engine.trials[number].ending != "failed"
+    }
+    return {number for number, value in last.items() if value == min(last.values())}
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_the_tally_agrees_with_the_engine_at_every_step(seed: int) -> None:
+    history = History(Random(seed), steps=40)
+    history.run()
+    engine = history.fresh_engine()
+    tally = Tally(engine, {}, {"": GOAL})
+    scenes = Scenes(tally, workers=len(history.workers))
+    curves: dict[int, dict[int, Metrics]] = {}
+    for event, now, more in history.journal:
+        actions = list(engine.step(event, now, more=more))
+        tally.see(event, now, more, actions)
+        for action in actions:
+            if isinstance(action, Report):
+                curves.setdefault(action.trial, {})[action.epoch] = action.metrics
+        endings = [trial.ending for trial in engine.trials.values()]
+        assert {key: n for key, n in tally.endings.items() if n} == {
+            key: endings.count(key) for key in ("complete", "stopped", "failed") if key in endings
+        }
+        assert set(tally.live) == {n for n, trial in engine.trials.items() if trial.ending is None}
+        assert set(tally.workers) == set(engine.workers.by_name)
+        assert len(set(tally.workers.values())) == len(tally.workers)
+        for name, worker in engine.workers.by_name.items():
+            assert {action.run for action in tally.queues.get(name, ())} == {run.number for run in worker.queue}
+        scene = scenes.scene()
+        assert sum(scene.counts.values()) == len(engine.trials)
+        assert 0.0 <= scene.fraction <= 1.0 + 1e-9
+        if curves and "loss" in next(iter(curves.values()))[min(next(iter(curves.values())))]:
+            best = expected_best(engine, curves)
+            assert {each.trial.number for each in tally.best.values()} <= best
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), cut=st.integers(1, 60))
+def test_a_tally_that_begins_in_the_middle_knows_what_was_before(seed: int, cut: int) -> None:
+    history = History(Random(seed), steps=40)
+    history.run()
+    engine, curves = history.fresh_engine(), {}
+    whole = Tally(engine, {}, {"": GOAL})
+    late = None
+    for place, (event, now, more) in enumerate(history.journal):
+        if place == cut:
+            late = Tally(engine, curves, {"": GOAL})
+        actions = list(engine.step(event, now, more=more))
+        for tally in (whole, late):
+            if tally is not None:
+                tally.see(event, now, more, actions)
+        for action in actions:
+            if isinstance(action, Report):
+                curves.setdefault(action.trial, {})[action.epoch] = action.metrics
+    if late is not None:
+        assert +late.endings == +whole.endings
+        assert {n: f.number for n, f in late.followed.items()} == {n: f.number for n, f in whole.followed.items()}
+        assert {n: f.values[-1:] for n, f in late.followed.items()} == {
+            n: f.values[-1:] for n, f in whole.followed.items()
+        }
+        assert list(late.searched) == list(whole.searched)

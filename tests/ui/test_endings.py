@@ -1,0 +1,88 @@
+"""How commands end when something goes wrong: one look, no traceback, a file with the whole of it, a code."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.ui.test_every_command import MAIN, hoptree
+
+SEARCH = """
+import hoptree as ht
+import numpy as np
+from tests.system.plain import Plain
+
+class Mine:
+    def __repr__(self):
+        return "Mine()"
+
+    def search(self, space, goal, seed):
+        return self
+
+    def start(self):
+        return [][0]
+
+    def tell(self, news):
+        return []
+
+data = ht.Dataset.from_arrays(x=np.zeros((8, 2), "float32"), partitions=2)
+study = ht.Study("mine", trainer=Plain(), data=data, space={"lr": 0.1}, search=Mine(), minimize="loss")
+"""
+
+
+def whole(text: str) -> str:
+    found = re.search(r"The whole trace: (.*)$", text, re.MULTILINE)
+    assert found, text
+    return Path(found[1]).read_text()
+
+
+def test_what_users_code_raises_in_the_driver_is_shown_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SEARCH)
+    (tmp_path / ".hoptree").mkdir()
+    done = hoptree("run", "mine.py", "--quiet", cwd=tmp_path, PYTHONPATH=os.pathsep.join(sys.path))
+    assert done.returncode == 3
+    assert done.stderr.startswith("IndexError: list index out of range\n  at mine.py, line 14, in start\n")
+    assert "Traceback" not in done.stderr
+    assert "return [][0]" in whole(done.stderr)
+    assert "Traceback" in whole(done.stderr)
+    assert str(tmp_path / ".hoptree" / "logs") in done.stderr
+
+
+def test_what_is_refused_names_the_line_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("import hoptree as ht\n\nlr = ht.multistep(0.1, at=[4, 2], gamma=0.1)\n")
+    done = hoptree("run", "bad.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "line 3: ScheduleError: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.py"]  # nothing is left where nothing was
+
+
+def test_a_bug_is_called_one(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", f"import hoptree.ui.doctor as d; d._OPTIONAL = 1; {MAIN}", "doctor"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.returncode == 3
+    assert "TypeError: 'int' object is not iterable" in done.stderr
+    assert re.search(r"did not expect this \(ui/doctor.py, line \d+\): it is a bug; please report it", done.stderr)
+    assert "in _installation" in whole(done.stderr)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["show"], ["trials", "x", "--state", "odd"], ["run", "gone.py"]]
+)
+def test_wrong_usage_is_code_2(arguments: list[str], tmp_path: Path) -> None:
+    done = hoptree(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_nobody_reads_on(folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", MAIN, "show", "tiny"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=folder, timeout=120)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")

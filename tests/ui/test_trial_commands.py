@@ -1,0 +1,158 @@
+"""``hoptree trials``, the wishes, and ``clean``, on a study that was run once; wishes are then run for real."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.ui.test_every_command import hoptree
+
+import hoptree as ht
+from hoptree.store import StateStore, Store
+from hoptree.ui.cli import cli
+
+
+def invoke(store: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, [*arguments, "--store", str(store)])
+
+
+def figures(store: Path, *arguments: str) -> Any:
+    result = invoke(store, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def refused(store: Path, *arguments: str) -> str:
+    result = invoke(store, *arguments)
+    assert isinstance(result.exception, ht.HoptreeError), result.output
+    return str(result.exception)
+
+
+# --- trials -----------------------------------------------------------------------------------------------
+
+
+def test_trials_are_sorted_with_the_best_first_and_what_is_missing_last(folder: Path) -> None:
+    store = folder / ".hoptree"
+    found = figures(store, "trials", "tiny", "--sort", "accuracy")
+    values = [trial["metrics"].get("accuracy") for trial in found]
+    known = [value for value in values if value is not None]
+    assert values == [*sorted(known, reverse=True), None, None]
+    back = figures(store, "trials", "tiny", "--sort", "accuracy", "--reverse")
+    assert [trial["metrics"].get("accuracy") for trial in back] == [*sorted(known), None, None]
+    widths = [trial["config"]["width"] for trial in figures(store, "trials", "tiny", "--sort", "width")]
+    assert widths == [5, 5, 8, 8, 16, 16]
+    lr = [trial["config"]["lr"] for trial in figures(store, "trials", "tiny", "--sort", "lr")]
+    assert lr == [0.1] * 3 + ["multistep(0.1, [1], 0.1)"] * 3  # numbers before schedules
+
+
+def test_trials_are_chosen(folder: Path) -> None:
+    store = folder / ".hoptree"
+    assert [t["number"] for t in figures(store, "trials", "tiny", "--state", "failed")] == [2, 3]
+    assert len(figures(store, "trials", "tiny", "--state", "failed", "--state", "complete", "--limit", "5")) == 5
+    assert invoke(store, "trials", "tiny", "--state", "stopped").output == "No trial of tiny is stopped.\n"
+    table = invoke(store, "trials", "tiny", "--columns", "width, curve,error").output.splitlines()
+    assert table[0].split() == ["trial", "width", "curve", "error"]
+    assert len(table) == 8
+    assert "column: 'lrr'; expected one of number, state, epochs" in refused(
+        store, "trials", "tiny", "--sort", "lrr"
+    )
+
+
+# --- wishes -----------------------------------------------------------------------------------------------
+
+
+def test_wishes_are_granted_when_the_study_runs_again(folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    shutil.copytree(folder, place)
+    store = place / ".hoptree"
+    told = invoke(store, "extend", "tiny", "0", "--epochs", "3").output
+    assert told == f"tiny: trial 0 goes on until epoch 3 when it runs again: hoptree run {folder / 'tiny.py'}\n"
+    clone = figures(store, "clone", "tiny", "1", "--set", "lr=0.01", "--at", "1", "--epochs", "2")
+    assert clone["config"] == {"batch_size": 16, "lr": 0.01, "width": 8}
+    figures(store, "add", "tiny", "--set", "lr=cosine(0.1, period=2)", "--set", "width=16", "--epochs", "1")
+    figures(store, "stop", "tiny", "4")
+    done = hoptree("run", "tiny.py", "--json", "--quiet", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    trials = figures(store, "trials", "tiny")
+    assert [trial["state"] for trial in trials] == (
+        ["complete"] * 2 + ["failed"] * 2 + ["stopped"] + ["complete"] * 3
+    )
+    assert [trials[i]["epochs"] for i in (0, 6, 7)] == [3, 2, 1]
+    assert trials[7]["config"]["width"] == 16
+    assert trials[7]["config"]["lr"].startswith("cosine(0.1, ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["stop", "tiny", "9"], "trial 9 of 'tiny': not known"),
+        (["extend", "tiny", "2", "--epochs", "9"], "trial 2: it is failed; clone it"),
+        (["extend", "tiny", "0", "--epochs", "2"], "epochs: 2; expected more than the 2 that trial 0 has"),
+        (["clone", "tiny", "0", "--at", "1", "--epochs", "3"], "--set: nothing is changed"),
+        (["clone", "tiny", "0", "--at", "9", "--epochs", "3", "--set", "lr=1"], "at: epoch 9 of trial 0"),
+        (["clone", "tiny", "0", "--at", "1", "--epochs", "1", "--set", "lr=1"], "epochs: 1; expected more than"),
+        (["clone", "tiny", "0", "--at", "1", "--epochs", "2", "--set", "rl=1"], "'rl' is in no config of tiny"),
+        (["clone", "tiny", "0", "--at", "1", "--epochs", "2", "--set", "lr"], "expected NAME=VALUE"),
+        (["clone", "tiny", "0", "--at", "1", "--epochs", "2", "--set", "lr=wave(1)"], "wave is no schedule"),
+        (["add", "tiny", "--set", "lr=1", "--epochs", "0"], "--epochs: 0; expected at least 1"),
+    ],
+)
+def test_wishes_that_cannot_be_are_refused(copy: Path, arguments: list[str], message: str) -> None:
+    assert message in refused(copy, *arguments)
+    with Store(copy, create=False) as store:
+        assert store.wishes.after("tiny", 0) == []
+
+
+# --- cleaning ---------------------------------------------------------------------------------------------
+
+
+def kinds(found: Any) -> dict[str, tuple[int, int]]:
+    return {each["kind"]: (each["count"], each["can_go"]) for each in found["holdings"]}
+
+
+def test_clean_removes_nothing_unless_told_to(copy: Path) -> None:
+    StateStore(copy / "states").put("ab12", {}, {"stray": 1})
+    before = sorted(path for path in copy.rglob("*") if path.is_file())
+    found = figures(copy, "clean")
+    assert kinds(found)["states"] == (4, 0)
+    assert kinds(found)["strays"] == (1, 1)
+    assert (found["done"], found["freed"]) == (False, 0)
+    assert "Nothing was removed. With --yes this frees" in invoke(copy, "clean").output
+    assert sorted(path for path in copy.rglob("*") if path.is_file()) == before
+
+
+def test_clean_frees_what_it_says(copy: Path) -> None:
+    StateStore(copy / "states").put("ab12", {}, {"stray": 1})
+    said = figures(copy, "clean")
+    frees = sum(each["frees"] for each in said["holdings"] if each["kind"] in said["chosen"])
+    size = sum(StateStore(copy / "states").sizes().values())
+    done = figures(copy, "clean", "--yes")
+    assert done["freed"] == frees == size - sum(StateStore(copy / "states").sizes().values()) > 0
+    assert figures(copy, "verify", "tiny", "0")[0]["same"]  # what a study needs has stayed
+    assert kinds(figures(copy, "clean", "--yes", "--logs"))["logs"][0] == 2
+    assert not list((copy / "logs").iterdir())
+
+
+def test_a_study_can_be_forgotten_with_all_that_only_it_needs(copy: Path) -> None:
+    assert "no such study" in refused(copy, "clean", "--forget", "tyni", "--yes")
+    assert figures(copy, "clean", "--forget", "tiny")["forgotten"] == []
+    assert len(figures(copy, "studies")) == 1
+    done = figures(copy, "clean", "--forget", "tiny", "--yes", "--datasets")
+    assert done["forgotten"] == ["tiny"]
+    assert done["freed"] > 0
+    assert figures(copy, "studies") == []
+    assert StateStore(copy / "states").keys() == []
+    assert not list(copy.glob("data/*"))
+
+
+def test_nothing_of_a_study_that_runs_is_removed(copy: Path) -> None:
+    StateStore(copy / "states").put("ab12", {}, {"stray": 1})
+    with Store(copy) as store, store.lease("tiny"):
+        assert figures(copy, "clean", "--yes")["freed"] == 0
+        assert "tiny" in refused(copy, "clean", "--forget", "tiny", "--yes")
+    assert len(figures(copy, "studies")) == 1
