@@ -241,7 +241,7 @@ class SimulatedBackend:
                 return [UnitFailed(action.run, action.worker, fault.reason)]
         self._note(worker, "unit", action)
         self.units += 1
-        events: list[Event] = [UnitFinished(action.run, action.worker)]
+        events: list[Event] = [UnitFinished(action.run, action.worker, self._now - worker.begun)]
         if self._volatile:
             self._homes[action.node, action.unit + 1] = action.worker
         if any(self._random.random() < fault.probability for fault in self._losses):
