@@ -18,6 +18,7 @@ from hoptree.core.lineage import history, segments
 from hoptree.core.schedules import Config, Scalar
 from hoptree.desk import Desk
 from hoptree.drive import Asks, Watch, drive
+from hoptree.estimate import Estimator
 from hoptree.library import Library
 from hoptree.record import Record
 from hoptree.results import Savings
@@ -50,6 +51,7 @@ class Session:
         self._library = library
         self._desk = desk
         self.record = record
+        self._estimator = Estimator()
         self._backend: PoolBackend | None = None
         self._claims = claims  # None: nothing can be shared with other drivers
         self._company: Company | None = None
@@ -86,13 +88,14 @@ class Session:
                 begun=self.record.now,
                 rehearsal=(configs, goals) if (configs := self._first_configs(owed)) else None,
                 unit_limit=unit_limit,
+                longest=self._estimator.longest,
                 alive=self._look_around,
                 pulse=self._pulse,
                 save_every=save_every,
                 spares=self.record.engine.settings.order == "strict",
             )
-            first = [*self._reconcile(backend), *owed]
-            own = [self._save, self._append, self.record.note]
+            first = [*self._reconcile(backend), *self._costs(), *owed]
+            own = [self._save, self._append, self.record.note, self._estimator.watch]
             front: Backend = backend
             if self._claims is not None:
                 resumed = bool(engine.trials)
@@ -110,6 +113,7 @@ class Session:
         """Rebuild engine and search from the journal; return what the search asked for and is not in it."""
         owed = list(self._tuner.start())
         for event, actions in self.record.replay(self._store.journal.read(self._lease.study)):
+            self._estimator.watch(event, self.record.now, False, actions)
             if owed and _request(event) == owed[0]:
                 owed.pop(0)
             for action in actions:
@@ -138,13 +142,17 @@ class Session:
     # --- while it runs ----------------------------------------------------------------------------------
 
     def _look_around(self) -> list[Event]:
-        """Give a sign of life, and see whether somebody wishes for something or has trained something."""
+        """Give a sign of life, and see what is wished for, what others have trained, and what costs are by now."""
         self._lease.renew()
         heard = self._company.look_around() if self._company is not None else []
-        return [*heard, *self._desk.take()]
+        return [*heard, *self._desk.take(), *self._costs()]
 
     def _pulse(self) -> float:
         return HEARTBEAT if self._company is None else self._company.pulse()
+
+    def _costs(self) -> list[Event]:
+        costs = self._estimator.news()
+        return [] if costs is None else [costs]
 
     def _look_up(self, event: Event) -> Event:
         return self._library.look_up(event, self.record.engine)
