@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
-import msgspec
-
 from hoptree.backends.local import remove_slots, slots_of
 from hoptree.backends.member import Pool
 from hoptree.backends.pool import HEARTBEAT, DrainedError, PoolBackend
 from hoptree.company import Company
-from hoptree.core.actions import Action, EndTrial, Report
-from hoptree.core.events import Event, StateLost, TrialAsked, TrialBranched, TrialExtended, WorkerLost
+from hoptree.core.actions import Action, EndTrial
+from hoptree.core.events import Event, StateLost, TrialAsked, WorkerLost
 from hoptree.core.lineage import history, segments
 from hoptree.core.schedules import Config, Scalar
 from hoptree.desk import Desk
@@ -111,15 +109,8 @@ class Session:
 
     def _fold(self) -> list[Event]:
         """Rebuild engine and search from the journal; return what the search asked for and is not in it."""
-        owed = list(self._tuner.start())
-        for event, actions in self.record.replay(self._store.journal.read(self._lease.study)):
-            self._estimator.watch(event, self.record.now, False, actions)
-            if owed and _request(event) == owed[0]:
-                owed.pop(0)
-            for action in actions:
-                if isinstance(action, Report | EndTrial):
-                    owed.extend(self._tuner.tell(action))
-        return owed
+        entries = self._store.journal.read(self._lease.study)
+        return self.record.resume(self._tuner, entries, [self._estimator.watch])
 
     def _reconcile(self, backend: PoolBackend) -> Iterator[Event]:
         """Tell the engine what has not outlived the last driver: its workers, and states that are nowhere."""
@@ -184,13 +175,6 @@ class Session:
         if backend is None:
             return Savings.count(self.record.engine, units=0, bytes_hopped=0)
         return Savings.count(self.record.engine, backend.units, backend.bytes_hopped, backend.state_bytes)
-
-
-def _request(event: Event) -> Event:
-    """Return an event as the search asked for it, without what the library knew."""
-    if isinstance(event, TrialAsked | TrialBranched | TrialExtended) and event.known is not None:
-        return msgspec.structs.replace(event, known=None)
-    return event
 
 
 def _beginning(config: Config) -> dict[str, Scalar]:

@@ -38,11 +38,11 @@ class Estimate(NamedTuple):
 
 @final
 class Estimator:
-    """Times by values; ``units`` and ``evaluations`` are learned apart."""
+    """Times by values; ``units`` and ``evaluations`` are learned apart, and may be shared by several estimators."""
 
-    def __init__(self) -> None:
-        self.units = Samples()
-        self.evaluations = Samples()
+    def __init__(self, units: Samples | None = None, evaluations: Samples | None = None) -> None:
+        self.units = units or Samples()
+        self.evaluations = evaluations or Samples()
         self._runs: dict[int, RunUnit | Evaluate] = {}
         self._values: dict[int, Values] = {}  # by node
         self._limits: dict[int, float] = {}  # by run: what it may take at most, by what was known when it began
