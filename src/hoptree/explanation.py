@@ -30,6 +30,7 @@ from hoptree.core.events import (
 )
 from hoptree.core.lineage import Values, seed_of
 from hoptree.core.settings import Settings
+from hoptree.desk import Desk
 from hoptree.drive import Asks, drive
 from hoptree.forecast import Account, Expectation, Forecast
 from hoptree.library import Library
@@ -54,13 +55,18 @@ _EXAMPLES = 3  # made-up landscapes for searches that decide by results
 
 
 class Told(NamedTuple):
-    """What is known of a study besides its searches: how its journal goes, and what the store holds."""
+    """What is known of a study besides its searches: how its journal goes, and what the store holds.
+
+    ``studies`` are names, and whether their trials share: one, or those of a group.
+    """
 
     settings: Settings
     goal: str
     journal: Sequence[Recorded]
     store: Store | None
     name: str
+    studies: Sequence[tuple[str, bool]]
+    root: str
 
 
 @final
@@ -72,8 +78,9 @@ class Rerun:
         self._first = first
         self._measured = measured
         self._threads = threads
-        self._stored = sum(len(node.states) for node in engine.plan.nodes)
-        self.peak_states = self._stored
+        self._bytes = sum(len(node.states) * measured.state_bytes(node.values) for node in engine.plan.walk())
+        self.peak_bytes = self._bytes
+        self._running: dict[int, Values] = {}
         self.shares: dict[Values, float] = {}  # seconds of units, by values
         self.makespan = 0.0
         self.backend: SimulatedBackend | None = None
@@ -91,7 +98,7 @@ class Rerun:
         settings = self.engine.settings
         slow = max(1.0, workers * self._threads / (os.cpu_count() or 1)) if crowded else 1.0
         backend = self.backend = SimulatedBackend(
-            Cluster(workers=workers, replicas=min(workers, settings.partitions), provisioning=self._measured.start),
+            Cluster(workers=workers, replicas=workers, provisioning=self._measured.start),
             settings.partitions,
             Landscape(
                 lambda values: slow * self._measured.unit(values),
@@ -104,15 +111,17 @@ class Rerun:
         self.makespan = drive(self.engine, backend, asks, [self._watch], [*costs, *first], look_up)
 
     def _watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
-        self._stored += isinstance(event, UnitFinished)
-        self.peak_states = max(self.peak_states, self._stored)
+        if isinstance(event, UnitFinished) and event.run in self._running:
+            self._bytes += self._measured.state_bytes(self._running.pop(event.run))
+            self.peak_bytes = max(self.peak_bytes, self._bytes)
         for action in actions:
             if isinstance(action, RunUnit):
+                self._running[action.run] = action.values
                 self.shares[action.values] = self.shares.get(action.values, 0.0) + self._measured.unit(
                     action.values
                 )
             elif isinstance(action, DropState):
-                self._stored -= 1
+                self._bytes -= self._measured.state_bytes(self.engine.plan.nodes[action.node].values)
 
     @property
     def units(self) -> int:
@@ -166,6 +175,8 @@ class Explainer:
         record = Record(told.settings)
         asks = self._asks()
         owed = record.resume(asks, told.journal)
+        if told.store is not None:
+            owed += Desk(told.store, record, told.studies, told.root).take()
         run = Rerun(record.engine, [*self._gone(record.engine), *owed], self._measured, self._threads)
         if not owed and not record.engine.live:
             return run
@@ -220,7 +231,8 @@ class Explainer:
         engine = run.engine
         work = Savings.count(engine, run.units, 0)
         finals = {trial.final for trial in engine.trials.values() if trial.final is not None}
-        state = self._measured.state_bytes
+        sizes = [self._measured.state_bytes(place.node.values) for place in finals]
+        models = 2 * workers * max((self._measured.state_bytes(values) for values in run.shares), default=0.0)
         return Account(
             trials=len(engine.trials),
             epochs_asked=work.epochs_asked,
@@ -231,8 +243,8 @@ class Explainer:
             workers=workers,
             seconds=run.makespan,
             cpu_seconds=run.backend.busy_seconds if run.backend is not None else 0.0,
-            memory=state * (run.peak_states + 2 * workers) if run.units else 0,
-            disk=state * len(finals),
+            memory=round(run.peak_bytes + models) if run.units else 0,
+            disk=round(math.fsum(sizes)),
         )
 
     def _by_workers(self, chosen: Rerun, workers: int, low: float, high: float) -> Iterator[Expectation]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, final
 
@@ -183,7 +183,9 @@ class Group:
             with suppress(StoreMissingError):
                 store = stack.enter_context(self._first.open_store(create=False))
                 spec, journal = self._look_back(store, spec, measured)
-            told = Told(spec.settings, self._first.goal.metric, journal, store, self.name)
+            studies = [(study.name, study.share) for study in self._studies]
+            goal = self._first.goal.metric
+            told = Told(spec.settings, goal, journal, store, self.name, studies, spec.root)
             measured.try_out(self._first.trainer, self._first.data, self._tuners(spec.root).start())
             threads = self._first.trainer.threads
             return Explainer(told, lambda: self._tuners(spec.root), measured, threads=threads).explain(count)
@@ -200,7 +202,8 @@ class Group:
             if (other.trainer, other.data) != (spec.trainer, spec.data) or store.journal.last(known.name) > _READ:
                 continue
             entries = list(store.journal.read(known.name))
-            measured.learn(other.settings, entries, store, own=own)
+            with nullcontext() if own else suppress(HoptreeError):  # others' troubles are not ours
+                measured.learn(other.settings, entries, store, own=own)
             if own:
                 journal = entries
                 spec = msgspec.structs.replace(spec, root=other.root, settings=other.settings)

@@ -12,6 +12,8 @@ from hoptree.core.events import Event, StateEvaluated, TrialAsked, UnitFinished,
 from hoptree.core.lineage import Values, history, segments
 from hoptree.core.settings import Settings
 from hoptree.estimate import Estimator
+from hoptree.estimate.encoding import is_within
+from hoptree.estimate.samples import Samples
 from hoptree.forecast import Account
 from hoptree.record import Record
 from hoptree.results import Savings
@@ -39,9 +41,10 @@ class Measured:
         self._starts: list[float] = []
         self._pilots = 0
         self._studies = 0
+        self._sizes = Samples()
         self._unit: dict[Values, float] = {}
         self._evaluation: dict[Values, float] = {}
-        self.state_bytes = 0
+        self._bytes: dict[Values, float] = {}
         self.happened: Account | None = None
 
     # --- learning ---------------------------------------------------------------------------------------
@@ -71,8 +74,11 @@ class Measured:
         self._studies += 1
         sizes = store.states.sizes()
         finals = {trial.final for trial in record.trials if trial.final is not None}
-        stored = [sizes[key] for place in finals if (key := place.node.state_key(place.unit)) in sizes]
-        self.state_bytes = max([self.state_bytes, *stored])
+        stored = 0
+        for place in sorted(finals, key=lambda place: (place.node.id, place.unit)):
+            size = sizes.get(place.node.state_key(place.unit), 0)
+            stored += size
+            self._sizes.add(place.node.values, "", size)
         if own and journal:
             work = Savings.count(record.engine, units, 0)
             self.happened = Account(
@@ -86,27 +92,27 @@ class Measured:
                 seconds=last,
                 cpu_seconds=seconds,
                 memory=None,
-                disk=sum(stored),
+                disk=stored,
             )
 
     def try_out(self, trainer: Trainer, data: Dataset, asked: Sequence[Event]) -> None:
-        """Train a few batches of some configs in this process, where nothing better is known."""
-        if self._estimator.units.count and self.state_bytes:
-            return
+        """Train a few batches of some configs in this process, where nothing like them was measured."""
         from hoptree.trainers.pilot import pilots
 
-        configs = some_values(asked)
+        samples = self._estimator.units
+        samples.fit()
+        seen = [kind.constants for kind in samples.kinds]
+        configs = [values for values in some_values(asked) if not is_within(dict(values.constants()), seen)]
         if not configs:
             return
         found = pilots(trainer, data, [values.at(0.0) for values in configs], seconds=_PILOT_SECONDS)
-        if not found:
+        if not found and not seen:
             self._refuse(trainer, data, configs[0])
-        self.state_bytes = max([self.state_bytes, *(each.state for each in found.values())])
-        if not self._estimator.units.count:
-            self._pilots = len(found)
-            for number, each in found.items():
-                self._estimator.units.add(configs[number], "", each.unit)
-                self._estimator.evaluations.add(configs[number], "", each.evaluation)
+        self._pilots = len(found)
+        for number, each in found.items():
+            samples.add(configs[number], "", each.unit)
+            self._estimator.evaluations.add(configs[number], "", each.evaluation)
+            self._sizes.add(configs[number], "", each.state)
 
     def _refuse(self, trainer: Trainer, data: Dataset, values: Values) -> None:
         from hoptree.trainers.pilot import pilot
@@ -140,6 +146,13 @@ class Measured:
             self._evaluation[values] = 0.0 if fit is None else fit.formula.of(values)
         return self._evaluation[values]
 
+    def state_bytes(self, values: Values) -> float:
+        """Return the size of a state."""
+        if values not in self._bytes:
+            fit = self._sizes.fit()
+            self._bytes[values] = 0.0 if fit is None else fit.formula.of(values)
+        return self._bytes[values]
+
     @property
     def start(self) -> float:
         """Seconds until workers are there."""
@@ -148,10 +161,14 @@ class Measured:
     @property
     def basis(self) -> str:
         """Where this comes from, for people."""
-        if self._pilots:
-            return f"a pilot of {self._pilots} config{'s' if self._pilots > 1 else ''}"
+        tried = f"a pilot of {self._pilots} config{'s' if self._pilots > 1 else ''}" if self._pilots else ""
+        units = self._estimator.units.count - self._pilots
         studies = f" of {self._studies} studies" if self._studies > 1 else ""
-        return f"{self._estimator.units.count:,} measured units{studies}"
+        known = f"{units:,} measured units{studies}" if units else ""
+        return " and ".join(part for part in (known, tried) if part) or "nothing: there is nothing to train"
+
+    def _is_new(self) -> bool:
+        return self._pilots == self._estimator.units.count
 
     def doubt(self, shares: Mapping[Values, float]) -> float:
         """Return the spread of the log of the time that some work takes, by how much of it has which values."""
@@ -159,7 +176,7 @@ class Measured:
         if fit is None:
             return 0.0
         work = [(dict[str, object](values.constants()), seconds) for values, seconds in shares.items()]
-        return math.hypot(fit.doubt(work), _UNLIKE_PILOT if self._pilots else _UNLIKE_BEFORE)
+        return math.hypot(fit.doubt(work), _UNLIKE_PILOT if self._is_new() else _UNLIKE_BEFORE)
 
 
 def some_values(asked: Sequence[Event]) -> list[Values]:

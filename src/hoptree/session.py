@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, final
@@ -15,7 +16,7 @@ from hoptree.core.events import Event, StateLost, TrialAsked, WorkerLost
 from hoptree.core.lineage import history, segments
 from hoptree.core.schedules import Config, Scalar
 from hoptree.desk import Desk
-from hoptree.drive import Asks, Watch, drive
+from hoptree.drive import Asks, Watch, drive, without_collector
 from hoptree.estimate import Estimator
 from hoptree.library import Library
 from hoptree.record import Record
@@ -101,7 +102,7 @@ class Session:
                 front = company.around(backend)
                 first = [*company.forget(), *first]
                 own.append(company.note)
-            with suppress(DrainedError):
+            with suppress(DrainedError), without_collector():
                 drive(engine, front, self._tuner, [*own, *watches], first, self._look_up, enough)
         return self._savings()
 
@@ -135,6 +136,7 @@ class Session:
     def _look_around(self) -> list[Event]:
         """Give a sign of life, and see what is wished for, what others have trained, and what costs are by now."""
         self._lease.renew()
+        gc.collect(1)
         heard = self._company.look_around() if self._company is not None else []
         return [*heard, *self._desk.take(), *self._costs()]
 

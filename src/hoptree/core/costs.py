@@ -7,6 +7,7 @@ events: nodes that are there are priced anew, and those to come are priced when 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, TypeAlias, final
 
 import msgspec
@@ -46,10 +47,11 @@ class Feature(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class CostFormula(msgspec.Struct, frozen=True, gc=False):
-    """Seconds of a unit: exp of ``base`` plus terms, each a weight times a product of features.
+    """Seconds of a unit: exp of ``base`` plus terms, each a weight times a feature or a product of some.
 
     ``least`` and ``most`` are what it never leaves. Values that change while a unit trains have no say. Results
-    are rounded to three digits: units that cost about the same cost the same, on every machine.
+    are rounded to three digits: units that cost about the same cost the same, on every machine. Journals hold
+    formulas and are replayed, so how one is read must not change: another way needs another record.
 
     >>> from hoptree.core.lineage import history, segments
     >>> formula = CostFormula(0.0, (Feature("width", "log"),), ((1.0, (0,)),), 0.1, 100.0)
@@ -69,9 +71,16 @@ class CostFormula(msgspec.Struct, frozen=True, gc=False):
         numbers = [feature.of(constants) for feature in self.features]
         total = self.base
         for weight, factors in self.terms:
-            total += weight * math.prod(numbers[index] for index in factors)
+            total += weight * product_of(numbers, factors)
         seconds = math.exp(min(total, 700.0))  # more would overflow
         return float(f"{max(self.least, min(self.most, seconds)):.3g}")
+
+
+def product_of(numbers: Sequence[float], factors: tuple[int, ...]) -> float:
+    """Return a feature, or a product of some; products stay what they are at the edge of what was measured."""
+    if len(factors) == 1:
+        return numbers[factors[0]]
+    return math.prod(max(-1.0, min(1.0, numbers[index])) for index in factors)
 
 
 def level_of(constants: dict[str, object], name: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, final
 
 import numpy as np
 
-from hoptree.core.costs import CostFormula, Feature
+from hoptree.core.costs import CostFormula, Feature, product_of
 from hoptree.core.lineage import Values
 from hoptree.estimate.encoding import Constants, features_of
 
@@ -113,7 +113,7 @@ def _encode(features: Sequence[Feature], constants: Constants) -> list[float]:
 
 
 def _expand(products: Sequence[tuple[int, ...]], row: Sequence[float]) -> list[float]:
-    return [1.0, *(math.prod(row[index] for index in product) for product in products)]
+    return [1.0, *(product_of(row, product) for product in products)]
 
 
 def _noise(kinds: Sequence[Kind]) -> float:
