@@ -123,7 +123,7 @@ class Study:
 
         Code or data that differ from what the store holds under this name are refused, unless
         ``accept_changes``. ``unit_limit`` are the seconds after which a unit is taken for hung and its trial
-        fails (by default 20 times the longest so far, and 10 minutes). ``mirror`` is the URL of an
+        fails (by default 20 times what it may well take, and 10 minutes). ``mirror`` is the URL of an
         Optuna storage that follows the study while it runs, see ``mirror``.
         """
         from hoptree.group import Group

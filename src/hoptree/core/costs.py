@@ -42,12 +42,15 @@ class Feature(msgspec.Struct, frozen=True, gc=False, array_like=True):
             if value <= 0:
                 return 0.0
             value = math.log(value)
-        return max(-_FAR, min(_FAR, (value - self.centre) / self.width))
+        scaled = (value - self.centre) / self.width
+        return -_FAR if scaled < -_FAR else _FAR if scaled > _FAR else scaled
 
 
 @final
 class CostFormula(msgspec.Struct, frozen=True, gc=False):
     """Seconds of a unit: exp of ``base`` plus terms, each a weight times a feature or a product of some.
+
+    A product counts its features only up to the edge of what was measured: beyond it nothing curves.
 
     ``least`` and ``most`` are what it never leaves. Values that change while a unit trains have no say. Results
     are rounded to three digits: units that cost about the same cost the same, on every machine. Journals hold
@@ -69,18 +72,20 @@ class CostFormula(msgspec.Struct, frozen=True, gc=False):
         """Return what a unit with these values is expected to take on a worker of speed 1."""
         constants: dict[str, object] = dict(values.constants())
         numbers = [feature.of(constants) for feature in self.features]
+        near = within(numbers)
         total = self.base
         for weight, factors in self.terms:
-            total += weight * product_of(numbers, factors)
+            if len(factors) == 1:
+                total += weight * numbers[factors[0]]
+            else:
+                total += weight * math.prod([near[index] for index in factors])
         seconds = math.exp(min(total, 700.0))  # more would overflow
         return float(f"{max(self.least, min(self.most, seconds)):.3g}")
 
 
-def product_of(numbers: Sequence[float], factors: tuple[int, ...]) -> float:
-    """Return a feature, or a product of some; products stay what they are at the edge of what was measured."""
-    if len(factors) == 1:
-        return numbers[factors[0]]
-    return math.prod(max(-1.0, min(1.0, numbers[index])) for index in factors)
+def within(numbers: Sequence[float]) -> list[float]:
+    """Return features as products take them: at most at the edge of what was measured."""
+    return [-1.0 if number < -1.0 else 1.0 if number > 1.0 else number for number in numbers]
 
 
 def level_of(constants: dict[str, object], name: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, final
 
 import numpy as np
 
-from hoptree.core.costs import CostFormula, Feature, product_of
+from hoptree.core.costs import CostFormula, Feature, within
 from hoptree.core.lineage import Values
 from hoptree.estimate.encoding import Constants, features_of
 
@@ -113,7 +113,8 @@ def _encode(features: Sequence[Feature], constants: Constants) -> list[float]:
 
 
 def _expand(products: Sequence[tuple[int, ...]], row: Sequence[float]) -> list[float]:
-    return [1.0, *(product_of(row, product) for product in products)]
+    near = within(row)
+    return [1.0, *(row[p[0]] if len(p) == 1 else math.prod(near[index] for index in p) for p in products)]
 
 
 def _noise(kinds: Sequence[Kind]) -> float:
