@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hoptree.core.lineage import history, segments
@@ -55,27 +56,27 @@ def pilot(trainer: Trainer, data: Dataset, values: Mapping[str, Scalar]) -> Pilo
     spec = UnitSpec(whole, unit=0, partitions=1, partition=0, seed=0, shuffle_seed=0)
     size = values.get("batch_size")
     few = _BATCHES * (size if isinstance(size, int) and size > 0 else 64)
-    trainer.train(model, _first(columns, few), spec)  # once without the clock: memory and kernels warm up
-    rows, seconds = _rows(columns), 0.0
-    while seconds < _LONG_ENOUGH:
+    with suppress(Diverged):
+        trainer.train(model, _first(columns, few), spec)  # once without the clock: memory and kernels warm up
+    rows = _rows(columns)
+    while True:
         began = time.perf_counter()
         try:
             trainer.train(model, _first(columns, few), spec)
         except Diverged:
             model = trainer.build(values, 0)  # it took as long as it took
-        state = trainer.dump(model)
+        arrays: dict[str, Any] = trainer.dump(model).arrays
         seconds = time.perf_counter() - began
-        if few >= rows:
+        if seconds >= _LONG_ENOUGH or few >= rows:
             break
         few *= 2
     evaluation = 0.0 if valid is None else _evaluation(trainer, model, valid, values)
-    arrays: dict[str, Any] = state.arrays
-    unit = seconds * rows / min(few if few >= rows else few // 2, rows)
+    unit = seconds * max(1.0, rows / few)
     return Pilot(unit, evaluation, sum(array.nbytes for array in arrays.values()))
 
 
 def _evaluation(trainer: Trainer, model: Any, valid: Columns, values: Mapping[str, Scalar]) -> float:
-    rows, few, seconds = _rows(valid), 256, 0.0
+    rows, few = _rows(valid), 256
     trainer.evaluate(model, _first(valid, few), values)
     while True:
         began = time.perf_counter()
