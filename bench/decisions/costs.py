@@ -42,7 +42,7 @@ class Learning:
 
 
 def configs(number: int, seed: int) -> list[Config]:
-    """Nets whose units take up to 40 times as long as others', with learning rates that part at some epoch."""
+    """Nets whose units take up to 32 times as long as others', with learning rates that part at some epoch."""
     random = Random(seed)
     return [
         {
@@ -86,7 +86,7 @@ def main() -> None:
         rows.append([f"{number} trials, {workers} workers", *(spread(ratios[name], 3) for name in ratios)])
     text = (
         "## What knowing costs is worth\n\n"
-        f"Stage trees of nets whose units take up to 40 times as long as others', {EPOCHS} epochs, {PARTITIONS} "
+        f"Stage trees of nets whose units take up to 32 times as long as others', {EPOCHS} epochs, {PARTITIONS} "
         f"partitions held by all workers, noise {NOISE:g}. Makespan over that with all units taken as equal, "
         f"{len(SEEDS)} seeds: with costs known from the start, and learned while it runs.\n\n"
         + table(["setting", "known / equal", "learned / equal"], rows)
