@@ -76,7 +76,7 @@ def _draw(all_of_them: list[Branch], room: int, partitions: int, margin: str, hi
         shown = sorted(shown, key=lambda branch: -branch.size)[: max(1, room - 1)]
         shown = [branch for branch in all_of_them if branch in shown]
     folded = [branch for branch in all_of_them if branch not in shown]
-    left = room - len(shown) - bool(folded)
+    left = max(0, room - len(shown) - bool(folded))
     below = sum(branch.size - 1 for branch in shown)
     for branch in shown:
         last = branch is shown[-1] and not folded
