@@ -34,6 +34,7 @@ $(READY_BENCH): $(READY)  # the peers that Hoptree is measured beside
 bench: $(READY_BENCH)  ## speed, sharing and quality of decisions; figures go to bench/RESULTS.md
 	$(BIN)/python -m bench.decisions
 	$(BIN)/python -m bench.throughput
+	$(BIN)/python -m bench.trials
 	$(BIN)/python -m bench.speed
 	$(BIN)/python -m bench.sharing
 	$(BIN)/python -m bench.start

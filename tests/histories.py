@@ -9,8 +9,10 @@ from random import Random
 from typing import Any
 
 from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, RunUnit
+from hoptree.core.costs import CostFormula, Feature
 from hoptree.core.engine import Engine
 from hoptree.core.events import (
+    CostsLearned,
     Event,
     Known,
     LineageFreed,
@@ -56,9 +58,15 @@ ONCE = StateLost | WorkerLost | WorkerJoined | WorkerDrained | TrialStopped | Li
 
 
 class History:
-    """One random history; ``journal`` holds every event with its time and whether more followed."""
+    """One random history; ``journal`` holds every event with its time and whether more followed.
 
-    def __init__(self, random: Random, steps: int = 60, settings: Settings | None = None) -> None:
+    With ``learns`` costs are learned on the way: without it, seeds mean the same as before that was possible.
+    """
+
+    def __init__(
+        self, random: Random, steps: int = 60, settings: Settings | None = None, *, learns: bool = False
+    ) -> None:
+        self.learns = learns
         self.random = random
         self.steps = steps
         self.settings = settings or Settings(
@@ -101,11 +109,16 @@ class History:
                 held[worker].add(partition)
         return {worker: tuple(sorted(partitions)) for worker, partitions in held.items()}
 
-    def run(self) -> None:
+    def begin(self) -> None:
         for worker in self.workers:
             self.tell(WorkerJoined(worker, self.holds[worker]))
         self.ask()
+
+    def run(self) -> None:
+        self.begin()
         for _ in range(self.steps):
+            if self.learns and self.random.random() < 0.1:
+                self.tell(CostsLearned(self.formula()), more=self.random.random() < 0.3)
             self.move()
         self.calm()
 
@@ -214,6 +227,11 @@ class History:
             more=self.random.random() < 0.3,
         )
         self.trials += 1
+
+    def formula(self) -> CostFormula:
+        features = (Feature("lr", "log", -2.0, 1.5), Feature("momentum", "is", level="0.9"))
+        weights = [self.random.uniform(-1, 1) for _ in range(3)]
+        return CostFormula(weights[0], features, ((weights[1], (0,)), (weights[2], (1, 0))), 0.01, 100.0)
 
     def known(self) -> Known | None:
         """Now and then a store knows states and reports of an earlier study."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, TypeAlias
 
 from hoptree.backends.protocol import Backend
@@ -71,6 +73,23 @@ def drive(
             inbox.extend(events)
     finally:
         backend.stop(failed=failed)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Keep the cycle collector out of the loop: units make millions of small records and no cycles.
+
+    With thousands of trials one of its rounds takes longer than any decision. Who runs for long looks through what
+    is young (``gc.collect(1)``) when there is time.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _stuck(engine: Engine) -> WorkloadError:

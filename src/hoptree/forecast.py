@@ -1,144 +1,178 @@
-"""A forecast: what a study would ask for, train and take, before anything is spent.
-
-The same search and the same engine run through the same loop, against a simulated backend. What a unit takes is
-measured in a pilot of a few batches for some of the configs; where reports decide, a made-up landscape stands in
-for them, so what an adaptive search would ask for is an example, and what a fixed one asks for is exact.
-"""
+"""A forecast: what a study is expected to ask for, train and take; and, once it has run, what happened."""
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, final
 
 import msgspec
 
-from hoptree.backends.simulated import SimulatedBackend
-from hoptree.core.engine import Engine
-from hoptree.core.events import Event, Metrics, TrialAsked
-from hoptree.core.lineage import Values, history, seed_of, segments
-from hoptree.core.schedules import Scalar
-from hoptree.drive import Asks, drive
-from hoptree.report.tables import duration, size, text_table
-from hoptree.results import Savings
-from hoptree.simulator.cluster import Cluster
-from hoptree.simulator.workload import Landscape
-
-if TYPE_CHECKING:
-    from hoptree.core.settings import Settings
-    from hoptree.data import Dataset
-    from hoptree.trainers.base import Trainer
-
-_PILOTS = 6  # configs that are tried
-_BATCHES = 3
+from hoptree.report import gantt
+from hoptree.report.tables import NOTHING, count, duration, size, text_table
+from hoptree.report.timeline import Timeline
 
 
-class Pilot(NamedTuple):
-    """What was measured for one config."""
+class Expectation(msgspec.Struct, frozen=True):
+    """What training takes on a number of workers that each have their cores; ``least`` to ``most`` is the range."""
 
-    unit: float  # seconds
-    evaluation: float
-    state: int  # bytes
+    workers: int
+    seconds: float
+    least: float
+    most: float
 
 
-@final
-class Forecast(msgspec.Struct, frozen=True):
-    """What a study is expected to come to; ``seconds`` lies from ``least`` to ``most`` if the pilot is right."""
+class Account(msgspec.Struct, frozen=True):
+    """One column of figures: what is expected, or what happened. None: not known."""
 
     trials: int
     epochs_asked: float
     epochs_trained: float
+    epochs_reused: float  # found in the store, and so not trained
     merge_rate: float
-    seconds: float
-    least: float
-    most: float
-    cpu_seconds: float
-    memory: int
-    disk: int
+    units: int
     workers: int
+    seconds: float
+    cpu_seconds: float
+    memory: int | None
+    disk: int | None
+    least: float | None = None
+    most: float | None = None
+
+    def cells(self) -> list[str]:
+        """Return it as people read it."""
+        time = duration(self.seconds)
+        if self.least is not None and self.most is not None:
+            time += f" ({duration(self.least)} to {duration(self.most)})"
+        return [
+            count(self.trials),
+            f"{self.epochs_asked:g}",
+            f"{self.merge_rate:.2f}",
+            f"{self.epochs_reused:g}",
+            f"{self.epochs_trained:g}",
+            count(self.units),
+            f"{time} on {count(self.workers)}",
+            duration(self.cpu_seconds),
+            NOTHING if self.memory is None else size(self.memory),
+            NOTHING if self.disk is None else size(self.disk),
+        ]
+
+
+ROWS = (
+    "trials", "epochs asked", "merge rate", "epochs found in the store", "epochs to train", "units to train",
+    "time on workers", "CPU time", "memory for states", "disk for states",
+)  # fmt: skip
+
+
+@final
+class Forecast(msgspec.Struct, frozen=True):
+    """What is left to train, and what that is expected to take; ``str`` tells all of it.
+
+    ``seconds`` lies from ``least`` to ``most`` in nine of ten cases. Where results decide what is asked for
+    (``exact`` is False), made-up ones stand in for those to come, and the figures are an example. ``whole`` and
+    ``happened`` are there once the study has run: what all of it was to take, and what it took.
+    """
+
+    study: str
+    left: Account
+    by_workers: list[Expectation]
+    basis: str
+    exact: bool
+    cores: int
+    tree: str
+    timeline: Timeline
+    whole: Account | None = None
+    happened: Account | None = None
+
+    @property
+    def trials(self) -> int:
+        """How many trials there will be."""
+        return self.left.trials
+
+    @property
+    def epochs_asked(self) -> float:
+        """What all trials ask for, one by one."""
+        return self.left.epochs_asked
+
+    @property
+    def epochs_trained(self) -> float:
+        """What is left to train, after sharing and without what the store has."""
+        return self.left.epochs_trained
+
+    @property
+    def epochs_reused(self) -> float:
+        """What the store has already."""
+        return self.left.epochs_reused
+
+    @property
+    def merge_rate(self) -> float:
+        """Epochs asked over epochs that differ."""
+        return self.left.merge_rate
+
+    @property
+    def seconds(self) -> float:
+        """The time expected, on ``workers`` workers."""
+        return self.left.seconds
+
+    @property
+    def least(self) -> float:
+        """The lower end of the range."""
+        return self.left.least or 0.0
+
+    @property
+    def most(self) -> float:
+        """The upper end of the range."""
+        return self.left.most or 0.0
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The time of all units and evaluations together."""
+        return self.left.cpu_seconds
+
+    @property
+    def workers(self) -> int:
+        """The number of workers that was chosen."""
+        return self.left.workers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures for programs."""
+        figures: dict[str, Any] = msgspec.to_builtins(self)
+        del figures["timeline"], figures["tree"]
+        return figures
+
+    def table(self, width: int | None = None) -> str:
+        """Return the figures for people: expected, or expected against what happened and what is left."""
+        if self.happened is None or self.whole is None:
+            rows = zip(ROWS, self.left.cells(), strict=True)
+            return text_table(["", "expected"], [list(row) for row in rows], width=width)
+        each = zip(ROWS, self.whole.cells(), self.happened.cells(), self.left.cells(), strict=True)
+        return text_table(["", "expected", "happened", "left"], [list(row) for row in each], width=width)
+
+    def workers_table(self, width: int | None = None) -> str:
+        """Return the times on 1, 2, 4 … workers, the chosen number marked."""
+        rows = []
+        for each in self.by_workers:
+            mark = "chosen" if each.workers == self.workers else ""
+            far = f"more than the {self.cores} cores here" if each.workers > self.cores else ""
+            span = f"{duration(each.least)} to {duration(each.most)}"
+            note = ", ".join(part for part in (mark, far) if part)
+            rows.append([each.workers, duration(each.seconds), span, note])
+        return text_table(["workers", "time", "range", ""], rows, width=width)
+
+    def gantt(self, width: int = 100, *, colour: bool = True) -> str:
+        """Return the expected Gantt chart as text."""
+        return gantt.terminal(self.timeline, width=width, colour=colour)
+
+    def told(self, width: int = 100, *, colour: bool = False) -> str:
+        """Return all of it for people."""
+        parts = [self.table(width), f"Times are expected by {self.basis}."]
+        if not self.exact:
+            parts[-1] += " What is asked for depends on results: this is an example."
+        if self.left.units:
+            parts += [self.workers_table(width)]
+        if self.tree:
+            parts += [f"What trials share:\n{self.tree}"]
+        if self.timeline.spans:
+            parts += [f"Expected on {count(self.workers)} workers:\n{self.gantt(width, colour=colour)}"]
+        return "\n\n".join(parts)
 
     def __str__(self) -> str:
-        rows = [
-            ("trials", f"{self.trials:,}"),
-            ("epochs asked", f"{self.epochs_asked:g}"),
-            ("epochs to train", f"{self.epochs_trained:g} (merge rate {self.merge_rate:.2f})"),
-            ("time", f"{duration(self.seconds)} ({duration(self.least)} to {duration(self.most)})"),
-            ("CPU time", f"{duration(self.cpu_seconds)} on {self.workers} workers"),
-            ("memory for states", size(self.memory)),
-            ("disk for states", size(self.disk)),
-        ]
-        return text_table(["", "expected"], rows)
-
-
-def forecast(asks: Asks, settings: Settings, pilots: Sequence[Pilot], *, goal: str, workers: int) -> Forecast:
-    """Run a study's searches against a simulated cluster, and return what that comes to."""
-    unit = statistics.mean(pilot.unit for pilot in pilots)
-    evaluation = statistics.mean(pilot.evaluation for pilot in pilots)
-    state = max(pilot.state for pilot in pilots)
-
-    def metrics(_values: Values, epoch: int, key: str) -> Metrics:
-        level = (seed_of(key, "forecast") % 1000) / 1000
-        return {goal: level + 1.0 / (1 + epoch)}
-
-    engine = Engine(settings, lambda _values: unit)
-    everything = Cluster(workers=workers, replicas=min(workers, settings.partitions))
-    backend = SimulatedBackend(
-        everything,
-        settings.partitions,
-        Landscape(lambda _values: unit, metrics),
-        state_bytes=0.0,
-        evaluation_seconds=evaluation,
-        record=False,
-    )
-    makespan = drive(engine, backend, asks)
-    work = Savings.count(engine, backend.units, 0)
-    least, most = (min(p.unit for p in pilots) / unit, max(p.unit for p in pilots) / unit)
-    kept = sum(trial.ending == "complete" for trial in engine.trials.values())
-    return Forecast(
-        trials=len(engine.trials),
-        epochs_asked=work.epochs_asked,
-        epochs_trained=work.epochs_trained,
-        merge_rate=work.merge_rate,
-        seconds=makespan,
-        least=makespan * least,
-        most=makespan * most,
-        cpu_seconds=backend.busy_seconds,
-        memory=state * (2 * workers + len(engine.plan.nodes)),
-        disk=state * kept,
-        workers=workers,
-    )
-
-
-def pilot(trainer: Trainer, data: Dataset, values: dict[str, Scalar]) -> Pilot:
-    """Train and evaluate a few batches of a config in this process, and extrapolate to a unit."""
-    from hoptree.trainers.base import UnitSpec
-
-    columns, valid = data.partition(0), data.valid()
-    rows = len(next(iter(columns.values())))
-    few = min(rows, _BATCHES * int(values.get("batch_size") or 64))
-    model = trainer.build(values, 0)
-    whole = segments(history(dict(values)), partitions=1, units=1)[0].values
-    spec = UnitSpec(whole, unit=0, partitions=1, partition=0, seed=0, shuffle_seed=0)
-    some = {name: column[:few] for name, column in columns.items()}
-    trainer.train(model, some, spec)  # once without the clock: memory and kernels warm up
-    began = time.perf_counter()
-    trainer.train(model, some, spec)
-    unit = (time.perf_counter() - began) * rows / few
-    evaluation = 0.0
-    if valid is not None:
-        seen = min(len(next(iter(valid.values()))), few)
-        began = time.perf_counter()
-        trainer.evaluate(model, {name: column[:seen] for name, column in valid.items()}, values)
-        evaluation = (time.perf_counter() - began) * len(next(iter(valid.values()))) / seen
-    arrays: dict[str, Any] = trainer.dump(model).arrays
-    return Pilot(unit, evaluation, sum(array.nbytes for array in arrays.values()))
-
-
-def some_configs(events: Sequence[Event]) -> list[dict[str, Scalar]]:
-    """Return the values with which some of the first trials begin, spread over all of them."""
-    asked = [event for event in events if isinstance(event, TrialAsked)]
-    step = max(1, -(-len(asked) // _PILOTS))
-    return [
-        segments(history(dict(event.config)), partitions=1, units=1)[0].values.at(0.0) for event in asked[::step]
-    ]
+        return self.told()

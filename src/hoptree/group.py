@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, final
 
 import msgspec
 
 from hoptree.backends.choice import Where, check_backend, make_pool, worker_count
-from hoptree.core.errors import WorkloadError
+from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.desk import WISHED, Desk
 from hoptree.drive import Watch
 from hoptree.library import Library
@@ -25,9 +25,12 @@ from hoptree.spec import StudySpec, agree
 if TYPE_CHECKING:
     from hoptree.backends.member import Pool
     from hoptree.forecast import Forecast
+    from hoptree.measured import Measured
     from hoptree.store import Lease, Store
+    from hoptree.store.journal import Recorded
     from hoptree.study import Study
 
+_READ = 200_000  # events of a study up to which its journal is read for what can be learned from it
 _ALIKE = ("trainer", "data", "seed", "share", "settings")  # what lineages start from, and how they are trained
 
 
@@ -178,19 +181,44 @@ class Group:
         ]
 
     def explain(self, workers: int | None) -> Forecast:
-        """Return what training from the beginning would take; see ``Study.explain``."""
-        from hoptree.forecast import forecast, pilot, some_configs
+        """Return what is left to train, and what that takes; see ``Study.explain``."""
+        from hoptree.explanation import Explainer, Told
+        from hoptree.measured import Measured
+        from hoptree.store import StoreMissingError
 
-        trainer, data = self._first.trainer, self._first.data
-        spec = self._spec()
-        pilots = [pilot(trainer, data, values) for values in some_configs(self._tuners(spec.root).start())]
-        return forecast(
-            self._tuners(spec.root),
-            spec.settings,
-            pilots,
-            goal=self._first.goal.metric,
-            workers=worker_count(workers, trainer.threads),
-        )
+        count, spec = worker_count(workers, self._first.trainer.threads), self._spec()
+        measured = Measured()
+        with ExitStack() as stack:
+            store: Store | None = None
+            journal: list[Recorded] = []
+            with suppress(StoreMissingError):
+                store = stack.enter_context(self._first.open_store(create=False))
+                spec, journal = self._look_back(store, spec, measured)
+            studies = [(study.name, study.share) for study in self._studies]
+            goal = self._first.goal.metric
+            told = Told(spec.settings, goal, journal, store, self.name, studies, spec.root)
+            measured.try_out(self._first.trainer, self._first.data, self._tuners(spec.root).start())
+            threads = self._first.trainer.threads
+            return Explainer(told, lambda: self._tuners(spec.root), measured, threads=threads).explain(count)
+
+    def _look_back(self, store: Store, spec: StudySpec, measured: Measured) -> tuple[StudySpec, list[Recorded]]:
+        """Learn from what the store tells of this study, and of others with the same trainer and data."""
+        journal: list[Recorded] = []
+        for known in store.catalog.all():
+            try:
+                other = StudySpec.read(known.spec)
+            except HoptreeError:
+                continue  # of another version: it has nothing to say
+            own = known.name == self.name and other.trainer == spec.trainer and other.data == spec.data
+            if (other.trainer, other.data) != (spec.trainer, spec.data) or store.journal.last(known.name) > _READ:
+                continue
+            entries = list(store.journal.read(known.name))
+            with nullcontext() if own else suppress(HoptreeError):  # others' troubles are not ours
+                measured.learn(other.settings, entries, store, own=own)
+            if own:
+                journal = entries
+                spec = msgspec.structs.replace(spec, root=other.root, settings=other.settings)
+        return spec, journal
 
     def _lease(self, store: Store, stack: ExitStack) -> Lease:
         """Become the driver of the group and of all its members; always in the same order, so nobody is stuck."""

@@ -35,10 +35,11 @@ class Library:
     """Answers for one study what has been trained before, and keeps the books of what it saves.
 
     Trials that share nothing are not looked up, and neither are those in free order: there the lineage does not
-    say in which order the data was visited.
+    say in which order the data was visited. With ``holds=False`` it looks only: what it finds may go.
     """
 
-    def __init__(self, store: Store, study: str, budget: int) -> None:
+    def __init__(self, store: Store, study: str, budget: int, *, holds: bool = True) -> None:
+        self._holds = holds
         self._store = store
         self._study = study
         self._budget = budget
@@ -74,7 +75,8 @@ class Library:
         reports = {keys[key]: metrics for key, metrics in self._store.reports.find(keys).items()}
         if not stored and not reports:
             return None
-        self._store.ledger.hold(stored, self._study)
+        if self._holds:
+            self._store.ledger.hold(stored, self._study)
         return Known(tuple(stored.values()), tuple(sorted(reports.items())))
 
     def find(self, node: Node, after: int, partitions: int, *, patient: bool = False) -> list[Event]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from hoptree.core.actions import Action, Report, RunUnit
+import msgspec
+
+from hoptree.core.actions import Action, EndTrial, Report, RunUnit
 from hoptree.core.engine import Engine
-from hoptree.core.events import Event, Metrics, UnitFinished
+from hoptree.core.events import Event, Metrics, TrialAsked, TrialBranched, TrialExtended, UnitFinished
 from hoptree.core.plan import Node, Place, Trial
 from hoptree.core.settings import Settings
+from hoptree.drive import Asks, Watch
 
 if TYPE_CHECKING:
     from hoptree.store.journal import Recorded
@@ -41,6 +44,19 @@ class Record:
             actions = self.engine.step(entry.event, entry.now, more=entry.more)
             self.note(entry.event, entry.now, entry.more, actions)
             yield entry.event, actions
+
+    def resume(self, asks: Asks, entries: Iterable[Recorded], watches: Sequence[Watch] = ()) -> list[Event]:
+        """Take a journal in, tell searches what it tells, and return what they asked for and is not in it."""
+        owed = list(asks.start())
+        for event, actions in self.replay(entries):
+            for watch in watches:
+                watch(event, self.now, False, actions)
+            if owed and _request(event) == owed[0]:
+                owed.pop(0)
+            for action in actions:
+                if isinstance(action, Report | EndTrial):
+                    owed.extend(asks.tell(action))
+        return owed
 
     def note(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
         """Remember what the engine itself does not: as a watch of the drive loop, or of a replay."""
@@ -78,3 +94,10 @@ class Record:
                 visits = self._visited[node.id, unit] if self._free else (rotation + unit) % partitions
                 yield Unit(node, unit, visits)
                 unit += 1
+
+
+def _request(event: Event) -> Event:
+    """Return an event as the search asked for it, without what the library knew."""
+    if isinstance(event, TrialAsked | TrialBranched | TrialExtended) and event.known is not None:
+        return msgspec.structs.replace(event, known=None)
+    return event

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, final
-
-import msgspec
 
 from hoptree.backends.local import remove_slots, slots_of
 from hoptree.backends.member import Pool
 from hoptree.backends.pool import HEARTBEAT, DrainedError, PoolBackend
 from hoptree.company import Company
-from hoptree.core.actions import Action, EndTrial, Report
-from hoptree.core.events import Event, StateLost, TrialAsked, TrialBranched, TrialExtended, WorkerLost
+from hoptree.core.actions import Action, EndTrial
+from hoptree.core.events import Event, StateLost, TrialAsked, WorkerLost
 from hoptree.core.lineage import history, segments
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, Scalar
 from hoptree.desk import Desk, shown_number
-from hoptree.drive import Asks, Watch, drive
+from hoptree.drive import Asks, Watch, drive, without_collector
+from hoptree.estimate import Estimator
 from hoptree.library import Library
 from hoptree.progress import Spectator
 from hoptree.record import Record
@@ -56,6 +56,7 @@ class Session:
         self._spectator = spectator
         self._logs = Logs(store.folder / "logs")
         self.record = record
+        self._estimator = Estimator()
         self._backend: PoolBackend | None = None
         self._claims = claims  # None: nothing can be shared with other drivers
         self._company: Company | None = None
@@ -92,13 +93,21 @@ class Session:
                 begun=self.record.now,
                 rehearsal=(configs, goals) if (configs := self._first_configs(owed)) else None,
                 unit_limit=unit_limit,
+                longest=self._estimator.longest,
                 alive=self._look_around,
                 pulse=self._pulse,
                 save_every=save_every,
                 spares=self.record.engine.settings.order == "strict",
             )
-            first = [*self._reconcile(backend), *owed]
-            own = [self._save, self._append, self.record.note, self._log, self._spectator.see]
+            first = [*self._reconcile(backend), *self._costs(), *owed]
+            own = [
+                self._save,
+                self._append,
+                self.record.note,
+                self._log,
+                self._spectator.see,
+                self._estimator.watch,
+            ]
             front: Backend = backend
             if self._claims is not None:
                 resumed = bool(engine.trials)
@@ -108,7 +117,7 @@ class Session:
                 own.append(company.note)
             try:
                 self._spectator.begin(engine, self.record.curves)
-                with suppress(DrainedError):
+                with suppress(DrainedError), without_collector():
                     drive(engine, front, self._tuner, [*own, *watches], first, self._look_up, enough)
             finally:
                 self._spectator.end()
@@ -118,14 +127,8 @@ class Session:
 
     def _fold(self) -> list[Event]:
         """Rebuild engine and search from the journal; return what the search asked for and is not in it."""
-        owed = list(self._tuner.start())
-        for event, actions in self.record.replay(self._store.journal.read(self._lease.study)):
-            if owed and _request(event) == owed[0]:
-                owed.pop(0)
-            for action in actions:
-                if isinstance(action, Report | EndTrial):
-                    owed.extend(self._tuner.tell(action))
-        return owed
+        entries = self._store.journal.read(self._lease.study)
+        return self.record.resume(self._tuner, entries, [self._estimator.watch])
 
     def _reconcile(self, backend: PoolBackend) -> Iterator[Event]:
         """Tell the engine what has not outlived the last driver: its workers, and states that are nowhere."""
@@ -148,14 +151,19 @@ class Session:
     # --- while it runs ----------------------------------------------------------------------------------
 
     def _look_around(self) -> list[Event]:
-        """Give a sign of life, and see whether somebody wishes for something or has trained something."""
+        """Give a sign of life, and see what is wished for, what others have trained, and what costs are by now."""
         self._lease.renew()
         self._spectator.tick()
+        gc.collect(1)
         heard = self._company.look_around() if self._company is not None else []
-        return [*heard, *self._desk.take()]
+        return [*heard, *self._desk.take(), *self._costs()]
 
     def _pulse(self) -> float:
         return HEARTBEAT if self._company is None else self._company.pulse()
+
+    def _costs(self) -> list[Event]:
+        costs = self._estimator.news()
+        return [] if costs is None else [costs]
 
     def _look_up(self, event: Event) -> Event:
         return self._library.look_up(event, self.record.engine)
@@ -201,13 +209,6 @@ def failure_text(trial: Trial, number: int) -> str:
     """Return all that is known of a failed trial."""
     config = "\n".join(f"  {name}: {value}" for name, value in dict(trial.history[-1].config).items())
     return f"trial {number} of {trial.study}\nreported epochs: {trial.reached}\nconfig:\n{config}\n\n{trial.reason}"
-
-
-def _request(event: Event) -> Event:
-    """Return an event as the search asked for it, without what the library knew."""
-    if isinstance(event, TrialAsked | TrialBranched | TrialExtended) and event.known is not None:
-        return msgspec.structs.replace(event, known=None)
-    return event
 
 
 def _beginning(config: Config) -> dict[str, Scalar]:

@@ -5,9 +5,7 @@ The real engine runs through the real loop; only the workers and the clock are m
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -19,7 +17,7 @@ from hoptree.core.lineage import history
 from hoptree.core.plan import Node, Work
 from hoptree.core.policies import Planned, Policy
 from hoptree.core.settings import Order, Settings
-from hoptree.drive import Watch, drive
+from hoptree.drive import Watch, drive, without_collector
 from hoptree.report import gantt, trace
 from hoptree.report.tables import count, duration, size, text_table
 from hoptree.report.timeline import Span, Timeline
@@ -87,7 +85,7 @@ def simulate(
         share=workload.share,
         barrier=workload.barrier,
     )
-    with _no_collector():
+    with without_collector():
         makespan = drive(engine, backend, tuner, watches)
     return Simulation(workload, cluster, engine, backend, makespan)
 
@@ -184,19 +182,6 @@ class Simulation:
             trace.save_trace(self.timeline, path)
         else:
             gantt.save(self.timeline, path, dark=dark)
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Keep the cycle collector out of the loop: units make millions of small records and no cycles."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _root(seed: int) -> str:

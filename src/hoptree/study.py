@@ -125,7 +125,7 @@ class Study:
 
         Code or data that differ from what the store holds under this name are refused, unless
         ``accept_changes``. ``unit_limit`` are the seconds after which a unit is taken for hung and its trial
-        fails (by default 20 times the longest so far, and 10 minutes). ``mirror`` is the URL of an
+        fails (by default 20 times what it may well take, and 10 minutes). ``mirror`` is the URL of an
         Optuna storage that follows the study while it runs, see ``mirror``. A terminal or a notebook shows the
         run live, a log gets a few lines; ``quiet`` shows nothing.
         """
@@ -142,10 +142,11 @@ class Study:
         )[0]
 
     def explain(self, workers: int | None = None) -> Forecast:
-        """Return what the study would ask for, train and take from the beginning, before anything is spent.
+        """Return what is left to train and what that takes, before it is spent; print it to see all of it.
 
-        A few batches of some configs are trained in this process to learn what a unit takes; then the same
-        searches and the same engine run in a simulation.
+        Times come from what the store has measured with this trainer and data, or else from a few batches of some
+        configs, trained in this process; the same searches and the same engine then run in a simulation. After a
+        run the forecast tells also what was to be expected of all of it, and what happened.
         """
         from hoptree.group import Group
 

@@ -692,7 +692,7 @@ def impossible(driver: Driver, event: Event) -> str:
 
 def test_a_unit_that_was_never_started_cannot_finish():
     message = impossible(one_worker(), UnitFinished(3, "w"))
-    assert "UnitFinished(run=3, worker='w'): this cannot have happened" in message
+    assert "UnitFinished(run=3, worker='w', seconds=0.0): this cannot have happened" in message
     assert "run 3 was never given to a worker (no run was given out yet)" in message
     driver = one_worker()
     driver.ask(0, 0.1)

@@ -10,15 +10,15 @@ from tests.histories import History
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(0, 2**63), st.integers(5, 120))
-def test_invariants_hold_and_every_trial_ends(seed: int, steps: int) -> None:
-    History(Random(seed), steps).run()
+@given(st.integers(0, 2**63), st.integers(5, 120), st.booleans())
+def test_invariants_hold_and_every_trial_ends(seed: int, steps: int, learns: bool) -> None:
+    History(Random(seed), steps, learns=learns).run()
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**63))
-def test_a_journal_rebuilds_the_engine_at_every_prefix(seed: int) -> None:
-    history = History(Random(seed), 50)
+@given(st.integers(0, 2**63), st.booleans())
+def test_a_journal_rebuilds_the_engine_at_every_prefix(seed: int, learns: bool) -> None:
+    history = History(Random(seed), 50, learns=learns)
     history.run()
     folded = history.fresh_engine()
     live = history.fresh_engine()
@@ -34,7 +34,7 @@ def test_a_journal_rebuilds_the_engine_at_every_prefix(seed: int) -> None:
 def test_twenty_thousand_histories(chunk: int) -> None:
     for seed in range(chunk * 500, (chunk + 1) * 500):
         try:
-            History(Random(seed), 20 + seed % 100).run()
+            History(Random(seed), 20 + seed % 100, learns=seed % 3 == 0).run()
         except BaseException as error:
             raise AssertionError(f"history {seed}") from error
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hoptree.core.costs import CostFormula, Feature
 from hoptree.core.events import (
     Event,
     Known,
@@ -32,7 +33,13 @@ CONFIGS = st.dictionaries(TEXTS.filter(bool), VALUES, min_size=1, max_size=4).ma
 KNOWN_METRICS = st.dictionaries(TEXTS, FINITE | st.sampled_from(["nan", "inf", "-inf"]), max_size=3)
 KNOWN_REPORTS = st.lists(st.tuples(COUNTS, KNOWN_METRICS), max_size=3).map(tuple)
 
+FEATURES = st.builds(
+    Feature, TEXTS, st.sampled_from(["log", "linear", "is"]), FINITE, FINITE, TEXTS
+)  # array-like: by position
+TERMS = st.lists(st.tuples(FINITE, st.lists(COUNTS, max_size=2).map(tuple)), max_size=3).map(tuple)
+
 SPECIAL = {
+    "formula": st.builds(CostFormula, FINITE, st.lists(FEATURES, max_size=3).map(tuple), TERMS, FINITE, FINITE),
     "config": CONFIGS,
     "metrics": st.dictionaries(TEXTS, st.floats(allow_nan=False), max_size=4),
     "partitions": st.lists(COUNTS, max_size=4).map(tuple),
@@ -64,9 +71,8 @@ def test_every_event_comes_back_exactly(event):
 
 def test_metrics_of_a_model_that_diverged_come_back():
     back = decode(encode(StateEvaluated(1, "w", {"loss": math.nan, "up": math.inf, "down": -math.inf, "ok": 1.5})))
-    assert (
-        repr(back) == "StateEvaluated(run=1, worker='w', metrics={'loss': nan, 'up': inf, 'down': -inf, 'ok': 1.5})"
-    )
+    metrics = "{'loss': nan, 'up': inf, 'down': -inf, 'ok': 1.5}"
+    assert repr(back) == f"StateEvaluated(run=1, worker='w', metrics={metrics}, seconds=0.0)"
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_fifty_kills(tmp_path: Path, reference: dict[str, Any], seed: int) -> No
     assert units_done_twice(tmp_path / ".hoptree", "digits") == 0
 
 
-def tiny_study(folder: Path, model: Any, **options: Any) -> ht.Study:
+def tiny_study(folder: Path, model: Any, name: str = "tiny", **options: Any) -> ht.Study:
     from torch import nn
 
     random = np.random.default_rng(0)
@@ -104,7 +104,7 @@ def tiny_study(folder: Path, model: Any, **options: Any) -> ht.Study:
     trainer = ht.Torch(model, loss=nn.functional.cross_entropy, optimizer="sgd")
     settings: dict[str, Any] = {"space": {"lr": 0.1, "width": ht.choice(8, 16)}, "search": ht.Grid(epochs=2)}
     settings.update(options)
-    return ht.Study("tiny", trainer=trainer, data=data, minimize="loss", store=folder / "store", **settings)
+    return ht.Study(name, trainer=trainer, data=data, minimize="loss", store=folder / "store", **settings)
 
 
 def test_a_model_that_raises_fails_its_trial_with_the_users_traceback(tmp_path: Path) -> None:

@@ -66,7 +66,11 @@ def test_a_unit_is_trained_handed_on_and_evaluated(worker: Process) -> None:
     assert isinstance(done, Trained)
     header, arrays = SlotReader().read(done.slot)
     assert (header.key, header.meta, done.size) == ("state-1", {"units": 1}, arrays["w"].nbytes)
-    assert worker.receive() == Judged(0, {"loss": float(np.abs(arrays["w"]).mean())})
+    judged = worker.receive()
+    assert isinstance(judged, Judged)
+    assert (judged.run, judged.metrics) == (0, {"loss": float(np.abs(arrays["w"]).mean())})
+    assert done.seconds > 0
+    assert judged.seconds > 0
 
 
 def test_a_run_queued_behind_another_starts_from_its_state(worker: Process) -> None:
@@ -82,7 +86,9 @@ def test_a_state_is_fetched_from_the_store(worker: Process, states: StateStore) 
     states.put("stored", {"w": np.full(16, 2.0)}, {"units": 8})
     origin = train(0).origin
     worker.send(Judge(Evaluate(3, "w", 1, 8, "stored"), origin, Source("stored")))
-    assert worker.receive() == Judged(3, {"loss": 2.0})
+    judged = worker.receive()
+    assert isinstance(judged, Judged)
+    assert (judged.run, judged.metrics) == (3, {"loss": 2.0})
 
 
 def test_a_state_that_is_nowhere_or_damaged_is_told_as_lost(worker: Process, states: StateStore) -> None:
@@ -123,7 +129,10 @@ def test_a_hung_unit_says_where_it_is(worker: Process) -> None:
 
 def test_a_rehearsal_names_the_metrics_or_the_reasons(worker: Process) -> None:
     worker.send(Rehearse([{"lr": 0.1, "act": "raise"}, {"lr": 0.1}]))
-    assert worker.receive() == Rehearsed(["loss"], [])
+    passed = worker.receive()
+    assert isinstance(passed, Rehearsed)
+    assert (passed.metrics, passed.reasons) == (["loss"], [])
+    assert passed.seconds > 0
     worker.send(Rehearse([{"lr": 0.1, "act": "raise"}, {"act": "fine"}]))
     refused = worker.receive()
     assert isinstance(refused, Rehearsed)

@@ -73,7 +73,7 @@ HEARTBEAT = 2.0  # seconds between signs of life
 _REHEARSAL = 60.0  # seconds to start and to try a config; what takes longer is found out while training
 _LAST_WORDS = 3.0  # seconds in which a hung worker may say where it is
 _SHORTEST_HANG = 600.0  # seconds: no unit is taken for hung before, unless the user says so
-_LONGEST_RATIO = 20.0  # … nor before it has taken this many times as long as the longest so far
+_LONGEST_RATIO = 20.0  # … nor before it has taken this many times as long as it may well take
 
 log = logging.getLogger("hoptree")
 
@@ -87,10 +87,11 @@ class PoolBackend:
     """Runs units on the workers of a pool; one that dies is replaced.
 
     ``rehearsal`` are configs to try before anything is trained, with the metrics that must come out.
-    ``unit_limit`` are the seconds after which a unit is taken for hung. ``alive`` is called every ``pulse``
-    seconds, for signs of life and for events that come from elsewhere. With ``save_every`` a lineage's state is
-    saved every so many epochs, not only when much would be lost. With ``spares`` the ends of epochs are saved when
-    nobody needs them any more, for studies to come.
+    ``unit_limit`` are the seconds after which a unit is taken for hung; without it ``longest`` says what a run may
+    well take at most, 0 if that is not known. ``alive`` is called every ``pulse`` seconds, for signs of life and
+    for events that come from elsewhere. With ``save_every`` a lineage's state is saved every so many epochs, not
+    only when much would be lost. With ``spares`` the ends of epochs are saved when nobody needs them any more, for
+    studies to come.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class PoolBackend:
         begun: float = 0.0,
         rehearsal: tuple[Sequence[dict[str, Scalar]], Sequence[str]] | None = None,
         unit_limit: float | None = None,
+        longest: Callable[[RunUnit | Evaluate], float] = lambda _: 0.0,
         alive: Callable[[], Sequence[Event]] = lambda: (),
         pulse: Callable[[], float] = lambda: HEARTBEAT,
         save_every: int = 0,
@@ -124,7 +126,8 @@ class PoolBackend:
         self._said = self._recruited = time.monotonic()
         self._members: dict[str, Member] = {}
         self._stillborn = 0
-        self._longest = 0.0
+        self._longest = longest
+        self._first_guess = 0.0
         self._origins: dict[int, Origin] = {}
         self._runs: dict[int, RunUnit | Evaluate] = {}
         self._deaths: Counter[tuple[int, int]] = Counter()  # of workers at a unit, nobody knows why
@@ -331,17 +334,18 @@ class PoolBackend:
                 return self._join(member) if member.ready else []
             case Refused(reason):
                 raise RefusedError(reason)
-            case Rehearsed(metrics, reasons):
+            case Rehearsed(metrics, reasons, seconds):
                 member.rehearsing = False
+                self._first_guess = seconds
                 if self._rehearsal is not None:
                     self._check_rehearsal(self._rehearsal[1], metrics, reasons)
                     self._rehearsal = None
                 return self._join(member)
             case Trained(run, slot, size, seconds):
                 return self._trained(member, run, Stored("", slot, name, size), seconds)
-            case Judged(run, metrics):
+            case Judged(run, metrics, seconds):
                 self._over(member, run)
-                return [StateEvaluated(run, name, metrics)]
+                return [StateEvaluated(run, name, metrics, seconds)]
             case Failed(run, reason, fault, lost):
                 action = self._over(member, run)
                 spot = _source(action) if lost else None
@@ -386,12 +390,11 @@ class PoolBackend:
         stored.key = self._plan.nodes[action.node].state_key(action.unit + 1)
         self._shelf.put((action.node, action.unit + 1), stored)
         self.units += 1
-        self._longest = max(self._longest, seconds)
         self.state_bytes = max(self.state_bytes, stored.size)
         member.since = time.monotonic()
         if not action.evaluate:
             self._over(member, run)
-        return [UnitFinished(run, member.name), *self._keep(action, seconds)]
+        return [UnitFinished(run, member.name, seconds), *self._keep(action, seconds)]
 
     def _over(self, member: Member, run: int) -> RunUnit | Evaluate | None:
         member.since = time.monotonic()
@@ -406,7 +409,8 @@ class PoolBackend:
         events: list[Event] = []
         fault = death.fault
         if member.queue and member.asked_where:
-            reason = f"it ran for more than {self._limit():.0f} s and was taken for hung\n{member.stack}".rstrip()
+            limit = f"it ran for more than {self._limit(member):.0f} s"
+            reason = f"{limit} and was taken for hung\n{member.stack}".rstrip()
             events.append(UnitFailed(member.queue[0], member.name, reason, "user"))
         elif member.queue:
             if not death.known and self._deadly(self._runs[member.queue[0]]):
@@ -434,14 +438,16 @@ class PoolBackend:
 
     # --- time -------------------------------------------------------------------------------------------
 
-    def _limit(self) -> float:
-        """Return the seconds after which a unit is taken for hung."""
+    def _limit(self, member: Member) -> float:
+        """Return the seconds after which what a worker is busy with is taken for hung."""
         if self._unit_limit is not None:
             return self._unit_limit
-        return max(_SHORTEST_HANG, _LONGEST_RATIO * self._longest)
+        action = self._runs.get(member.queue[0])
+        expected = self._longest(action) if action is not None else 0.0
+        return max(_SHORTEST_HANG, _LONGEST_RATIO * (expected or self._first_guess))
 
     def _deadline(self, member: Member) -> float:
-        return member.since + self._limit() + (_LAST_WORDS if member.asked_where else 0.0)
+        return member.since + self._limit(member) + (_LAST_WORDS if member.asked_where else 0.0)
 
     def _pause(self) -> float:
         """Return for how long nothing has to be looked after."""

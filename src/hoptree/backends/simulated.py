@@ -221,7 +221,7 @@ class SimulatedBackend:
                 seconds *= self._unlucky()
             self._at(start + seconds, Due(worker, action, worker.turn, False))
         else:
-            self._at(start + self._evaluation / worker.spec.speed, Due(worker, action, worker.turn, True))
+            self._at(start + self._judging(worker, action), Due(worker, action, worker.turn, True))
 
     def _unlucky(self) -> float:
         factor = 1.0
@@ -241,7 +241,7 @@ class SimulatedBackend:
                 return [UnitFailed(action.run, action.worker, fault.reason)]
         self._note(worker, "unit", action)
         self.units += 1
-        events: list[Event] = [UnitFinished(action.run, action.worker)]
+        events: list[Event] = [UnitFinished(action.run, action.worker, self._now - worker.begun)]
         if self._volatile:
             self._homes[action.node, action.unit + 1] = action.worker
         if any(self._random.random() < fault.probability for fault in self._losses):
@@ -250,19 +250,30 @@ class SimulatedBackend:
             self._next(worker)
             return events
         worker.begun = self._now
-        seconds = self._evaluation / worker.spec.speed
-        self._at(self._now + seconds, Due(worker, action, worker.turn, True))
+        self._at(self._now + self._judging(worker, action), Due(worker, action, worker.turn, True))
         return events
+
+    def _judging(self, worker: _Worker, action: RunUnit | Evaluate) -> float:
+        """Return what an evaluation takes."""
+        seconds = self._evaluation
+        if self._landscape.evaluation is not None:
+            seconds = self._landscape.evaluation(self._known(action)[0])
+        return seconds / worker.spec.speed
+
+    def _known(self, action: RunUnit | Evaluate) -> tuple[Values, str]:
+        """Return the values and the key of a lineage; of a state that nobody trained here, as good as nothing."""
+        return self._values.get(action.node, (Values(()), action.key))
 
     def _evaluated(self, worker: _Worker, action: RunUnit | Evaluate) -> list[Event]:
         """End an evaluation with its metrics."""
-        if self._evaluation:
+        seconds = self._now - worker.begun
+        if seconds:
             self._note(worker, "evaluation", action)
         unit = action.unit + 1 if isinstance(action, RunUnit) else action.unit
-        values, key = self._values[action.node]
+        values, key = self._known(action)
         metrics = self._landscape.metrics(values, unit // self.partitions, key)
         self._next(worker)
-        return [StateEvaluated(action.run, action.worker, metrics)]
+        return [StateEvaluated(action.run, action.worker, metrics, seconds)]
 
     def _next(self, worker: _Worker) -> None:
         worker.busy = None

@@ -9,7 +9,7 @@ does not depend on the size of the plan.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import final
 
 from hoptree.core.plan import Cursor, Node, State, Trial
@@ -169,6 +169,17 @@ class Demand:
         peak = self.longest(cursor.node, cursor.unit) + cursor.unit * cursor.node.cost
         if peak != cursor.peak:
             cursor.peak = peak
+            self.changed.append(cursor)
+
+    def reprice(self, nodes: Sequence[Node]) -> None:
+        """Bring all times in line with the costs of all nodes, which have changed."""
+        self.backlog = sum(node.todo * node.cost for node in nodes)
+        self.done[:] = [sum(node.trained.get(p, 0) * node.cost for node in nodes) for p in range(len(self.done))]
+        for node in reversed(nodes):  # children come after their parents: the ways below are known when needed
+            self._rebuild(node)
+        cursors = [cursor for node in nodes for cursor in node.cursors]
+        for cursor in sorted(cursors, key=lambda cursor: cursor.sequence):  # who came first stays first
+            cursor.peak = self.longest(cursor.node, cursor.unit) + cursor.unit * cursor.node.cost
             self.changed.append(cursor)
 
     # --- cover ------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from hoptree.core.dispatch import Dispatcher
 from hoptree.core.elsewhere import Elsewhere
 from hoptree.core.errors import ProtocolError, WorkloadError
 from hoptree.core.events import (
+    CostsLearned,
     Event,
     LineageFreed,
     LineageTaken,
@@ -124,6 +125,9 @@ class Engine:
                 self._elsewhere.state_found(event, self._node(event))
             case ReportFound():
                 self._elsewhere.report_found(event, self._node(event))
+            case CostsLearned(formula):
+                self.plan.learn(formula)
+                self.demand.reprice(self.plan.nodes)
             case _:
                 assert_never(event)
         self._settle()
@@ -156,6 +160,7 @@ class Engine:
         unit = run.unit + 1
         demand.backlog -= node.cost
         demand.done[run.partition] += node.cost
+        node.trained[run.partition] = node.trained.get(run.partition, 0) + 1
         node.todo -= 1
         order = cursor.order | 1 << run.partition if self._free else cursor.order
         state = self.states.store(node, unit, worker.name, order)
@@ -455,6 +460,7 @@ class Engine:
             "nodes": [
                 (
                     node.id, node.key, list(node.stops), dict(node.counts), node.waiting, node.todo,
+                    node.cost, sorted(node.trained.items()),
                     sorted((s.unit, s.home, s.order, s.users, s.kept) for s in node.states.values()),
                     sorted(node.reports.items()), sorted(node.attempts.items()), sorted(node.taken),
                     [
@@ -471,6 +477,7 @@ class Engine:
             "idle": [list(idle) for idle in self.workers.idle],
             "evaluations": [repr(state) for state in self.states.evaluations],
             "issued": self._dispatcher.issued,
+            "formula": self.plan.formula,
             "backlog": self.demand.backlog,
             "done": list(self.demand.done),
             "gates": self._gates.snapshot(),

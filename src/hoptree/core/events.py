@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from hoptree.core.costs import CostFormula
 from hoptree.core.lineage import ConfigItems
 
 Fault: TypeAlias = Literal["user", "system"]
@@ -92,10 +93,11 @@ class WorkerLost(_Event, frozen=True):
 
 
 class UnitFinished(_Event, frozen=True):
-    """A unit was trained, and the state after it is stored."""
+    """A unit was trained, and the state after it is stored; ``seconds`` is what it took, 0 if unknown."""
 
     run: int
     worker: str
+    seconds: float = 0.0
 
 
 class UnitFailed(_Event, frozen=True):
@@ -120,6 +122,7 @@ class StateEvaluated(_Event, frozen=True):
     run: int
     worker: str
     metrics: Metrics
+    seconds: float = 0.0
 
 
 class StateLost(_Event, frozen=True):
@@ -172,6 +175,12 @@ class ReportFound(_Event, frozen=True):
     metrics: dict[str, float | str]
 
 
+class CostsLearned(_Event, frozen=True):
+    """What units take was learned, or learned better: it holds for all nodes, also for those to come."""
+
+    formula: CostFormula
+
+
 Event: TypeAlias = (
     UnitFinished
     | StateEvaluated
@@ -191,4 +200,5 @@ Event: TypeAlias = (
     | LineageFreed
     | StateFound
     | ReportFound
+    | CostsLearned
 )

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias, final
 import msgspec
 
 from hoptree.core.actions import Ending
+from hoptree.core.costs import CostFormula
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
 from hoptree.core.lineage import History, Values, digest, key, segments
@@ -52,8 +53,8 @@ class Node:
 
     __slots__ = (
         "attempts", "best", "children", "cost", "counts", "cursors", "finals", "id", "key", "lane", "lost",
-        "parent", "reports", "requests", "rotation", "start", "states", "stops", "taken", "todo", "values",
-        "waiters", "waiting",
+        "parent", "reports", "requests", "rotation", "start", "states", "stops", "taken", "todo", "trained",
+        "values", "waiters", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +83,7 @@ class Node:
         self.waiters: dict[int, list[Node]] = {}
         self.waiting = False
         self.todo = 0
+        self.trained: dict[int, int] = {}  # by partition, the units that were trained
         self.cursors: list[Cursor] = []
 
     @property
@@ -242,6 +244,7 @@ class Plan:
         self.nodes: list[Node] = []
         self.roots: dict[tuple[str, str], Node] = {}
         self._cost = cost
+        self.formula: CostFormula | None = None  # what was learned; None: costs are as they were given
 
     def root(self, fingerprint: str, lane: str = "") -> Node:
         """Return where lineages from this fingerprint begin; a ``lane`` gives a trial a tree of its own.
@@ -277,12 +280,18 @@ class Plan:
         node = Node(len(self.nodes), parent, start, values, key(parent.key, start, values), parent.lane)
         node.rotation = int(node.key[:8], 16) % self.partitions
         if self._cost is not None:
-            node.cost = self._cost(values)
-            if not 0 <= node.cost < float("inf"):
-                raise WorkloadError(f"cost: {node.cost!r} for {values}; expected a finite time >= 0")
+            node.cost = _priced(self._cost, values)
         self.nodes.append(node)
         parent.children[start, values] = node
         return node
+
+    def learn(self, formula: CostFormula) -> None:
+        """Price all nodes, and those to come, by a formula; one that gives no times changes nothing."""
+        costs = [_priced(formula.of, node.values) for node in self.walk()]
+        for node, cost in zip(self.walk(), costs, strict=True):
+            node.cost = cost
+        self.formula = formula
+        self._cost = formula.of
 
     def source(self, node: Node, unit: int) -> Place | None:
         """Return the deepest stored state at or before a place; None when it is the untrained model."""
@@ -351,3 +360,10 @@ class Plan:
     def walk(self) -> Iterator[Node]:
         """Yield all nodes but the roots, in the order in which they came."""
         return (node for node in self.nodes if node.parent is not None)
+
+
+def _priced(cost: Cost, values: Values) -> float:
+    seconds = cost(values)
+    if not 0 <= seconds < float("inf"):
+        raise WorkloadError(f"cost: {seconds!r} for {values}; expected a finite time >= 0")
+    return seconds

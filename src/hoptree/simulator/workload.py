@@ -94,10 +94,14 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Landscape(msgspec.Struct, frozen=True):
-    """What simulated training costs and finds: functions of a unit's values and the epochs trained."""
+    """What simulated training costs and finds: functions of a unit's values and the epochs trained.
+
+    ``evaluation`` is what it takes to compute metrics; None: the same for all values.
+    """
 
     seconds: Callable[[Values], float]
     metrics: Callable[[Values, int, str], Metrics]
+    evaluation: Callable[[Values], float] | None = None
 
 
 def _loss(_values: Values, epoch: int, key: str) -> Metrics:

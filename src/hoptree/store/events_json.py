@@ -13,12 +13,13 @@ from hoptree.core.events import Event, StateEvaluated
 from hoptree.store.errors import EventError
 
 
-class _StateEvaluated(msgspec.Struct, frozen=True, tag="StateEvaluated"):
+class _StateEvaluated(msgspec.Struct, frozen=True, tag="StateEvaluated", omit_defaults=True):
     """How metrics are written: JSON has no NaN and no infinity, but a model that diverged reports them."""
 
     run: int
     worker: str
     metrics: dict[str, float | Literal["nan", "inf", "-inf"]]
+    seconds: float = 0.0
 
 
 _KINDS: list[Any] = [_StateEvaluated if kind is StateEvaluated else kind for kind in get_args(Event)]
@@ -36,7 +37,7 @@ def encode(event: Event) -> bytes:
     wire: object = event
     if isinstance(event, StateEvaluated):
         metrics: Any = {name: _spelled(value) for name, value in event.metrics.items()}
-        wire = _StateEvaluated(event.run, event.worker, metrics)
+        wire = _StateEvaluated(event.run, event.worker, metrics, event.seconds)
     try:
         data = _ENCODER.encode(wire)
     except (TypeError, ValueError, OverflowError) as error:  # a lone surrogate is a ValueError
@@ -58,7 +59,8 @@ def decode(data: bytes) -> Event:
     except msgspec.MsgspecError as error:
         raise EventError(f"{data[:200]!r}: not an event: {error}") from error
     if isinstance(wire, _StateEvaluated):
-        return StateEvaluated(wire.run, wire.worker, {name: float(value) for name, value in wire.metrics.items()})
+        metrics = {name: float(value) for name, value in wire.metrics.items()}
+        return StateEvaluated(wire.run, wire.worker, metrics, wire.seconds)
     event: Event = wire
     return event
 

@@ -6,7 +6,9 @@ imported when they run, so that ``hoptree --help`` stays fast.
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,19 +108,24 @@ def _told_outcome(outcome: dict[str, Any], results: Results) -> str:
 def explain_command(target: str, workers: int | None, as_json: bool) -> None:
     """Tell what a study would train and how long it would take, before anything is spent.
 
-    A few batches of some configs are trained to learn what a unit takes; the rest is a simulation with the same
-    search and the same engine.
+    Trials, epochs asked and shared, what the store has already, time with its range on 1, 2, 4 … workers, memory,
+    disk, the stage tree and a chart. Times come from earlier runs, or from a few batches of some configs; the rest
+    is a simulation with the same search and the same engine. After a run: what was expected, and what happened.
 
-    Example: hoptree explain digits.py --workers 4
-    """
+    \b
+    Examples:
+      hoptree explain digits.py
+      hoptree explain digits.py --workers 4 --json
+    """  # noqa: D301 click needs the real character
     from hoptree.ui.programs import program
 
     with stdout_kept_for_json(as_json), program(target) as study:
         forecast = study.explain(workers)
     if as_json:
-        print_json(msgspec.to_builtins(forecast))
+        print_json(forecast.to_dict())
     else:
-        click.echo(str(forecast))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
+        click.echo(forecast.told(max(40, width), colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
 
 
 @click.command(name="studies", short_help="List the studies of a store.")

@@ -99,10 +99,14 @@ class Refused(_Message, frozen=True):
 
 
 class Rehearsed(_Message, frozen=True):
-    """What a rehearsal found: the names of the metrics, or why every config failed."""
+    """What a rehearsal found: the names of the metrics, or why every config failed.
+
+    ``seconds`` is what a unit would take at that pace: a few examples are slow, so it is rather too much.
+    """
 
     metrics: list[str]
     reasons: list[str]
+    seconds: float = 0.0
 
 
 class Trained(_Message, frozen=True):
@@ -119,6 +123,7 @@ class Judged(_Message, frozen=True):
 
     run: int
     metrics: Metrics
+    seconds: float = 0.0
 
 
 class Failed(_Message, frozen=True):

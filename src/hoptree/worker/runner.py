@@ -78,23 +78,26 @@ class Runner:
 
     def rehearse(self, configs: Sequence[Mapping[str, Scalar]], partition: int) -> Rehearsed:
         """Try the first of some configs that can be built, trained and evaluated."""
-        from hoptree.trainers.rehearsal import rehearse
+        from hoptree.trainers.rehearsal import rehearse_timed
 
         reasons: list[str] = []
         for config in configs:
             try:
-                names = rehearse(self._trainer, config, self._dataset.partition(partition), self._valid)
+                train = self._dataset.partition(partition)
+                names, seconds = rehearse_timed(self._trainer, config, train, self._valid)
             except Exception as error:
                 reasons.append(user_traceback(error))
             else:
-                return Rehearsed(list(names), [])
+                return Rehearsed(list(names), [], seconds)
         return Rehearsed([], reasons)
 
     def _metrics(self, run: int, model: Any, values: Mapping[str, Scalar]) -> Judged:
         from hoptree.trainers.numbers import as_number
 
+        began = time.perf_counter()
         metrics = {} if self._valid is None else self._trainer.evaluate(model, self._valid, values)
-        return Judged(run, {name: as_number(name, value) for name, value in metrics.items()})
+        seconds = time.perf_counter() - began
+        return Judged(run, {name: as_number(name, value) for name, value in metrics.items()}, seconds)
 
 
 def failure(run: int, error: Exception) -> News:

@@ -1,0 +1,93 @@
+"""Costs as a formula: what a unit is expected to take, from the values that it trains with.
+
+What was learned from measured units comes into the engine as a record, so that the engine stays a fold over its
+events: nodes that are there are priced anew, and those to come are priced when they are made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, final
+
+import msgspec
+
+from hoptree.core.lineage import Values
+
+Reading: TypeAlias = Literal["log", "linear", "is"]
+_FAR = 3.0  # what lies further outside of the measured range than this many half widths is taken to lie there
+
+
+class Feature(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One value of a config as a number.
+
+    ``log`` and ``linear`` scale a number so that the measured range goes from -1 to 1; what is no such number
+    counts as 0, the middle. ``is`` is 1 for the value whose representation is ``level``, "" for no value.
+    """
+
+    name: str
+    reading: Reading
+    centre: float = 0.0
+    width: float = 1.0
+    level: str = ""
+
+    def of(self, constants: dict[str, object]) -> float:
+        """Return the number for the constant values of a unit."""
+        if self.reading == "is":
+            return float(level_of(constants, self.name) == self.level)
+        value = constants.get(self.name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return 0.0
+        if self.reading == "log":
+            if value <= 0:
+                return 0.0
+            value = math.log(value)
+        scaled = (value - self.centre) / self.width
+        return -_FAR if scaled < -_FAR else _FAR if scaled > _FAR else scaled
+
+
+@final
+class CostFormula(msgspec.Struct, frozen=True, gc=False):
+    """Seconds of a unit: exp of ``base`` plus terms, each a weight times a feature or a product of some.
+
+    A product counts its features only up to the edge of what was measured: beyond it nothing curves.
+
+    ``least`` and ``most`` are what it never leaves. Values that change while a unit trains have no say. Results
+    are rounded to three digits: units that cost about the same cost the same, on every machine. Journals hold
+    formulas and are replayed, so how one is read must not change: another way needs another record.
+
+    >>> from hoptree.core.lineage import history, segments
+    >>> formula = CostFormula(0.0, (Feature("width", "log"),), ((1.0, (0,)),), 0.1, 100.0)
+    >>> formula.of(segments(history({"width": 8}), partitions=1, units=1)[0].values)
+    8.0
+    """
+
+    base: float
+    features: tuple[Feature, ...] = ()
+    terms: tuple[tuple[float, tuple[int, ...]], ...] = ()
+    least: float = 0.0
+    most: float = 1e12
+
+    def of(self, values: Values) -> float:
+        """Return what a unit with these values is expected to take on a worker of speed 1."""
+        constants: dict[str, object] = dict(values.constants())
+        numbers = [feature.of(constants) for feature in self.features]
+        near = within(numbers)
+        total = self.base
+        for weight, factors in self.terms:
+            if len(factors) == 1:
+                total += weight * numbers[factors[0]]
+            else:
+                total += weight * math.prod([near[index] for index in factors])
+        seconds = math.exp(min(total, 700.0))  # more would overflow
+        return float(f"{max(self.least, min(self.most, seconds)):.3g}")
+
+
+def within(numbers: Sequence[float]) -> list[float]:
+    """Return features as products take them: at most at the edge of what was measured."""
+    return [-1.0 if number < -1.0 else 1.0 if number > 1.0 else number for number in numbers]
+
+
+def level_of(constants: dict[str, object], name: str) -> str:
+    """Return what tells the values of a name apart as categories: "" for none at all."""
+    return repr(constants[name]) if name in constants else ""

@@ -1,0 +1,101 @@
+"""Measured times, gathered by values and worker."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+from hoptree.core.lineage import Values
+from hoptree.estimate.regression import Fit, Kind
+
+_GROWTH = 1.1  # a fit is made anew when there are so many times as many measurements
+_SHRINK = 8.0  # measurements of a worker at which half of its difference is believed
+
+
+@final
+class _Times:
+    """Log times, as their count, mean and sum of squared differences."""
+
+    __slots__ = ("count", "mean", "squares")
+
+    def __init__(self) -> None:
+        self.count, self.mean, self.squares = 0, 0.0, 0.0
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        before = value - self.mean
+        self.mean += before / self.count
+        self.squares += before * (value - self.mean)
+
+
+@final
+class Samples:
+    """Times of units, or of evaluations; fitted when asked for and when there is enough that is new."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.longest = 0.0
+        self._times: dict[tuple[Values, str], _Times] = {}
+        self._constants: dict[Values, dict[str, object]] = {}
+        self._factors: dict[str, float] = {}
+        self._fit: Fit | None = None
+        self._fitted = (0, 0)
+        self.kinds: list[Kind] = []  # as of the last fit
+
+    def add(self, values: Values, worker: str, seconds: float) -> None:
+        """Take one time in; what took no time was not measured."""
+        if not 0 < seconds < math.inf:
+            return
+        times = self._times.get((values, worker))
+        if times is None:
+            times = self._times[values, worker] = _Times()
+            if values not in self._constants:
+                self._constants[values] = dict(values.constants())
+        times.add(math.log(seconds))
+        self.count += 1
+        self.longest = max(self.longest, seconds)
+
+    def fit(self) -> Fit | None:
+        """Return what the times depend on; None while there are none."""
+        count, kinds = self._fitted
+        if self.count and (self.count >= _GROWTH * count or len(self._constants) > kinds):
+            self._fitted = (self.count, len(self._constants))
+            self.kinds = self._gather()
+            self._fit = Fit(self.kinds)
+            self._learn_workers()
+        return self._fit
+
+    def factor(self, worker: str) -> float:
+        """Return how many times as long a worker takes as the average one."""
+        return self._factors.get(worker, 1.0)
+
+    def _gather(self) -> list[Kind]:
+        """Join the times of the same values, each as it would be on an average worker."""
+        joined: dict[Values, _Times] = {}
+        for (values, worker), times in self._times.items():
+            total = joined.setdefault(values, _Times())
+            mean = times.mean - math.log(self.factor(worker))
+            apart = mean - total.mean
+            count = total.count + times.count
+            total.squares += times.squares + apart**2 * total.count * times.count / count
+            total.mean += apart * times.count / count
+            total.count = count
+        return [
+            Kind(values, self._constants[values], t.count, t.mean, t.squares / max(1, t.count - 1))
+            for values, t in joined.items()
+        ]
+
+    def _learn_workers(self) -> None:
+        """See by how much each worker differs from what is expected of all; few measurements say little."""
+        formula = self._fit.formula if self._fit is not None else None
+        if formula is None or len({worker for _, worker in self._times}) < 2:
+            return
+        expected = {values: math.log(formula.of(values)) for values in self._constants}
+        off: dict[str, list[float]] = {}
+        for (values, worker), times in self._times.items():
+            sums = off.setdefault(worker, [0.0, 0.0])
+            sums[0] += times.count
+            sums[1] += times.count * (times.mean - expected[values])
+        shrunk = {worker: total / (count + _SHRINK) for worker, (count, total) in off.items()}
+        centre = sum(off[worker][0] * value for worker, value in shrunk.items()) / sum(c for c, _ in off.values())
+        self._factors = {worker: math.exp(value - centre) for worker, value in shrunk.items()}

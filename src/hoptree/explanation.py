@@ -1,0 +1,305 @@
+"""Explaining a study: what is left of it runs in a simulation, with the same searches, the same engine and times
+that were measured: by earlier runs, or else in a pilot of a few batches.
+
+Where reports decide, made-up ones stand in for those that are not known yet. So what a fixed search asks for is
+exact, and what an adaptive one would ask for is an example; several of them widen the range.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, final
+
+import msgspec
+
+from hoptree.backends.simulated import SimulatedBackend
+from hoptree.core.actions import Action, DropState, RunUnit
+from hoptree.core.engine import Engine
+from hoptree.core.events import (
+    CostsLearned,
+    Event,
+    Known,
+    Metrics,
+    StateLost,
+    TrialAsked,
+    TrialBranched,
+    UnitFinished,
+    WorkerLost,
+)
+from hoptree.core.lineage import Values, seed_of
+from hoptree.core.settings import Settings
+from hoptree.desk import Desk
+from hoptree.drive import Asks, drive
+from hoptree.forecast import Account, Expectation, Forecast
+from hoptree.library import Library
+from hoptree.measured import Measured
+from hoptree.record import Record
+from hoptree.report.stage_tree import stage_tree
+from hoptree.report.timeline import Span, Timeline
+from hoptree.results import Savings
+from hoptree.simulator.cluster import Cluster
+from hoptree.simulator.workload import Landscape
+
+if TYPE_CHECKING:
+    from hoptree.store import Store
+    from hoptree.store.journal import Recorded
+
+_SIMULATED = 150_000  # units that all simulations together may have, about
+_DRAWN = 20_000  # units up to which a chart is drawn
+_MOST_WORKERS = 64
+_NO_GAIN = 0.97  # times that shrink by less than this when workers double are not worth a line
+_WIDE = 1.645  # spreads to either side that hold nine of ten cases
+_EXAMPLES = 3  # made-up landscapes for searches that decide by results
+
+
+class Told(NamedTuple):
+    """What is known of a study besides its searches: how its journal goes, and what the store holds.
+
+    ``studies`` are names, and whether their trials share: one, or those of a group.
+    """
+
+    settings: Settings
+    goal: str
+    journal: Sequence[Recorded]
+    store: Store | None
+    name: str
+    studies: Sequence[tuple[str, bool]]
+    root: str
+
+
+@final
+class Rerun:
+    """One simulated run of a study, or of what is left of it."""
+
+    def __init__(self, engine: Engine, first: Sequence[Event] | None, measured: Measured, threads: int) -> None:
+        self.engine = engine
+        self._first = first
+        self._measured = measured
+        self._threads = threads
+        self._bytes = sum(len(node.states) * measured.state_bytes(node.values) for node in engine.plan.walk())
+        self.peak_bytes = self._bytes
+        self._running: dict[int, Values] = {}
+        self.shares: dict[Values, float] = {}  # seconds of units, by values
+        self.makespan = 0.0
+        self.backend: SimulatedBackend | None = None
+
+    def run(
+        self,
+        asks: Asks,
+        workers: int,
+        metrics: Callable[[Values, int, str], Metrics],
+        look_up: Callable[[Event], Event] | None,
+        *,
+        crowded: bool,
+    ) -> None:
+        """Let workers, all of them with all partitions, do what is to be done."""
+        settings = self.engine.settings
+        slow = max(1.0, workers * self._threads / (os.cpu_count() or 1)) if crowded else 1.0
+        backend = self.backend = SimulatedBackend(
+            Cluster(workers=workers, replicas=workers, provisioning=self._measured.start),
+            settings.partitions,
+            Landscape(
+                lambda values: slow * self._measured.unit(values),
+                metrics,
+                lambda values: slow * self._measured.evaluation(values),
+            ),
+        )
+        first = [*(asks.start() if self._first is None else self._first)]
+        costs: list[Event] = [CostsLearned(self._measured.formula)]
+        self.makespan = drive(self.engine, backend, asks, [self._watch], [*costs, *first], look_up)
+
+    def _watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+        if isinstance(event, UnitFinished) and event.run in self._running:
+            self._bytes += self._measured.state_bytes(self._running.pop(event.run))
+            self.peak_bytes = max(self.peak_bytes, self._bytes)
+        for action in actions:
+            if isinstance(action, RunUnit):
+                self._running[action.run] = action.values
+                self.shares[action.values] = self.shares.get(action.values, 0.0) + self._measured.unit(
+                    action.values
+                )
+            elif isinstance(action, DropState):
+                self._bytes -= self._measured.state_bytes(self.engine.plan.nodes[action.node].values)
+
+    @property
+    def units(self) -> int:
+        """Units that were trained."""
+        return self.backend.units if self.backend is not None else 0
+
+
+@final
+class Explainer:
+    """Simulates a study; ``asks`` makes its searches, at their beginning."""
+
+    def __init__(self, told: Told, asks: Callable[[], Asks], measured: Measured, *, threads: int) -> None:
+        self._told = told
+        self._asks = asks
+        self._measured = measured
+        self._threads = threads
+        self._reports = self._past_reports()
+        self._units = 0
+
+    def explain(self, workers: int) -> Forecast:
+        """Return what is left, what it takes on some numbers of workers, and what happened so far."""
+        runs = [self._left(workers, 0)]
+        if runs[0].units and runs[0].units * _EXAMPLES < _SIMULATED:
+            second = self._left(workers, 1)
+            if _asked(second) != _asked(runs[0]):
+                runs += [second, *(self._left(workers, salt) for salt in range(2, _EXAMPLES))]
+        chosen = runs[0]
+        spread = self._measured.doubt(chosen.shares)
+        spans = [run.makespan for run in runs]
+        low, high = min(spans) * math.exp(-_WIDE * spread), max(spans) * math.exp(_WIDE * spread)
+        left = msgspec.structs.replace(self._account(chosen, workers), least=low, most=high)
+        whole, happened = self._past(workers)
+        return Forecast(
+            study=self._told.name,
+            left=left,
+            by_workers=list(self._by_workers(chosen, workers, low, high)) if chosen.units else [],
+            basis=self._measured.basis,
+            exact=len(runs) == 1,
+            cores=os.cpu_count() or 1,
+            tree=stage_tree(chosen.engine.plan, list(chosen.engine.trials.values())),
+            timeline=_timeline(chosen),
+            whole=whole,
+            happened=happened,
+        )
+
+    # --- simulations ------------------------------------------------------------------------------------
+
+    def _left(self, workers: int, salt: int, *, crowded: bool = True) -> Rerun:
+        """Simulate what the journal does not tell, from the states that there are."""
+        told = self._told
+        record = Record(told.settings)
+        asks = self._asks()
+        owed = record.resume(asks, told.journal)
+        if told.store is not None:
+            owed += Desk(told.store, record, told.studies, told.root).take()
+        run = Rerun(record.engine, [*self._gone(record.engine), *owed], self._measured, self._threads)
+        if not owed and not record.engine.live:
+            return run
+        library = None if told.store is None else Library(told.store, told.name, 0, holds=False)
+        look_up = None if library is None else lambda event: library.look_up(event, record.engine)
+        run.run(asks, workers, self._metrics(salt), look_up, crowded=crowded)
+        self._units += run.units
+        return run
+
+    def _gone(self, engine: Engine) -> Iterator[Event]:
+        """Tell what has not outlived the last driver."""
+        for name in list(engine.workers.by_name):
+            yield WorkerLost(name)
+        for node in engine.plan.nodes:
+            for state in list(node.states.values()):
+                if self._told.store is None or state.key not in self._told.store.states:
+                    yield StateLost(node.id, state.unit)
+
+    def _whole(self, workers: int) -> Rerun:
+        """Simulate the study from its beginning, with the reports it got and what the store had for it then."""
+        known = {
+            entry.event.trial: entry.event.known
+            for entry in self._told.journal
+            if isinstance(entry.event, TrialAsked | TrialBranched) and entry.event.known is not None
+        }
+        run = Rerun(Engine(self._told.settings), None, self._measured, self._threads)
+        run.run(self._asks(), workers, self._metrics(0), lambda event: _with(event, known), crowded=True)
+        return run
+
+    def _metrics(self, salt: int) -> Callable[[Values, int, str], Metrics]:
+        def metrics(_values: Values, epoch: int, key: str) -> Metrics:
+            known = self._reports.get((key, epoch))
+            level = (seed_of(key, "forecast", salt) % 1000) / 1000
+            return {self._told.goal: level + 1.0 / (1 + epoch)} if known is None else known
+
+        return metrics
+
+    def _past_reports(self) -> dict[tuple[str, int], Metrics]:
+        record = Record(self._told.settings)
+        for _ in record.replay(self._told.journal):
+            pass
+        partitions = self._told.settings.partitions
+        return {
+            (node.key, unit // partitions): metrics
+            for node in record.engine.plan.nodes
+            for unit, metrics in node.reports.items()
+        }
+
+    # --- figures ----------------------------------------------------------------------------------------
+
+    def _account(self, run: Rerun, workers: int) -> Account:
+        engine = run.engine
+        work = Savings.count(engine, run.units, 0)
+        finals = {trial.final for trial in engine.trials.values() if trial.final is not None}
+        sizes = [self._measured.state_bytes(place.node.values) for place in finals]
+        models = 2 * workers * max((self._measured.state_bytes(values) for values in run.shares), default=0.0)
+        return Account(
+            trials=len(engine.trials),
+            epochs_asked=work.epochs_asked,
+            epochs_trained=work.epochs_trained,
+            epochs_reused=work.epochs_reused,
+            merge_rate=work.merge_rate,
+            units=run.units,
+            workers=workers,
+            seconds=run.makespan,
+            cpu_seconds=run.backend.busy_seconds if run.backend is not None else 0.0,
+            memory=round(run.peak_bytes + models) if run.units else 0,
+            disk=round(math.fsum(sizes)),
+        )
+
+    def _by_workers(self, chosen: Rerun, workers: int, low: float, high: float) -> Iterator[Expectation]:
+        """Yield the times on 1, 2, 4 … workers as long as more of them help, and on the chosen number."""
+        counts = sorted({workers, *(2**power for power in range(_MOST_WORKERS.bit_length()))})
+        low, high, before = low / chosen.makespan, high / chosen.makespan, math.inf
+        for number in counts:
+            if self._units + chosen.units > _SIMULATED:
+                return
+            run = self._left(number, 0, crowded=False)
+            if run.makespan > _NO_GAIN * before and number > workers:
+                return
+            before = run.makespan
+            yield Expectation(number, run.makespan, run.makespan * low, run.makespan * high)
+
+    def _past(self, workers: int) -> tuple[Account | None, Account | None]:
+        happened = self._measured.happened
+        if happened is None:
+            return None, None
+        used = happened.workers or workers
+        whole = self._whole(used)
+        spread = self._measured.doubt(whole.shares)
+        account = msgspec.structs.replace(
+            self._account(whole, used),
+            least=whole.makespan * math.exp(-_WIDE * spread),
+            most=whole.makespan * math.exp(_WIDE * spread),
+        )
+        return account, happened
+
+
+def _asked(run: Rerun) -> tuple[int, int]:
+    work = run.engine.plan.work(run.engine.trials.values())
+    return work.asked, work.unique
+
+
+def _with(event: Event, known: dict[int, Known]) -> Event:
+    if isinstance(event, TrialAsked | TrialBranched) and event.trial in known:
+        return msgspec.structs.replace(event, known=known[event.trial])
+    return event
+
+
+def _timeline(run: Rerun) -> Timeline:
+    if run.backend is None or not 0 < run.units <= _DRAWN:
+        return Timeline((), 0.0, ())
+    spans = tuple(
+        Span(
+            did.worker,
+            did.start,
+            did.end,
+            did.kind,
+            max(0, did.node),
+            f"lineage {did.node}",
+            did.partition,
+            did.epoch,
+        )
+        for did in run.backend.did
+    )
+    return Timeline.of(spans)

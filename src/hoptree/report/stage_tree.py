@@ -1,0 +1,121 @@
+"""The stage tree as text: who shares what, folded where it is large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import final
+
+from hoptree.core.lineage import Content, Values
+from hoptree.core.plan import Node, Plan, Trial
+from hoptree.core.schedules import Form
+from hoptree.report.tables import count, printable
+
+
+@final
+class Branch:
+    """A run of units in which all the same trials are together, and what comes after it."""
+
+    def __init__(self, node: Node, before: Values | None) -> None:
+        self.values = node.values
+        self.before = before
+        self.start = node.start
+        self.end = node.start
+        self.trials = 0
+        self.ending = 0  # trials that end in it
+        self.children: list[Branch] = []
+
+    @property
+    def units(self) -> int:
+        """Units of it and of all below it."""
+        return self.end - self.start + sum(child.units for child in self.children)
+
+    @property
+    def size(self) -> int:
+        """How many branches it is, with all below it."""
+        return 1 + sum(child.size for child in self.children)
+
+
+def branches(plan: Plan, trials: Iterable[Trial]) -> list[Branch]:
+    """Return the tree of what trials ask for: every node that they pass, in the order of the plan."""
+    found: dict[int, Branch] = {}
+    roots: list[Branch] = []
+    for trial in trials:
+        way = plan.way(trial, trial.epochs * plan.partitions)
+        for index, (node, end) in enumerate(way):
+            branch = found.get(node.id)
+            if branch is None:
+                above = found[way[index - 1][0].id] if index else None
+                branch = found[node.id] = Branch(node, above.values if above is not None else None)
+                (roots if above is None else above.children).append(branch)
+            branch.end = max(branch.end, end)
+            branch.trials += 1
+        if way:
+            found[way[-1][0].id].ending += 1
+    return roots
+
+
+def stage_tree(plan: Plan, trials: Sequence[Trial], lines: int = 30, width: int = 100) -> str:
+    """Draw what trials ask for, one line for each stretch of training that the same trials share.
+
+    With more than ``lines`` of them the deeper and later ones are folded, and their epochs told in sum.
+    """
+    roots = branches(plan, trials)
+    told = {name for branch in roots for name, _ in branch.values.items}
+    same = {
+        name for name in told
+        if len({repr(dict(branch.values.items).get(name)) for branch in roots}) == 1
+    } if len(roots) > 1 else set()  # fmt: skip
+    drawn = _draw(roots, lines, plan.partitions, "", same)
+    return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in drawn)
+
+
+def _draw(all_of_them: list[Branch], room: int, partitions: int, margin: str, hidden: set[str]) -> Iterator[str]:
+    """Give every branch a line, then what room is left to those below it, in proportion; fold what has none."""
+    shown = all_of_them
+    if len(shown) > max(1, room):
+        shown = sorted(shown, key=lambda branch: -branch.size)[: max(1, room - 1)]
+        shown = [branch for branch in all_of_them if branch in shown]
+    folded = [branch for branch in all_of_them if branch not in shown]
+    left = max(0, room - len(shown) - bool(folded))
+    below = sum(branch.size - 1 for branch in shown)
+    for branch in shown:
+        last = branch is shown[-1] and not folded
+        yield f"{margin}{'└─ ' if last else '├─ '}{_told(branch, partitions, hidden)}"
+        under = margin + ("   " if last else "│  ")
+        share = left * (branch.size - 1) // below if below else 0
+        if branch.children and share:
+            yield from _draw(branch.children, share, partitions, under, set())
+        elif branch.children:
+            yield f"{under}└─ {_folded(branch.children, partitions)}"
+    if folded:
+        yield f"{margin}└─ {_folded(folded, partitions)}"
+
+
+def _told(branch: Branch, partitions: int, hidden: set[str]) -> str:
+    before = dict(branch.before.items) if branch.before is not None else {}
+    changed = [
+        f"{name}={_value(content)}"
+        for name, content in branch.values.items
+        if name not in hidden and before.get(name) != content
+    ]
+    gone = [f"no {name}" for name in before if name not in dict(branch.values.items)]
+    first, last = branch.start / partitions, branch.end / partitions
+    epochs = f"epochs {first:g} to {last:g}"
+    whose = f", {count(branch.trials)} trials share it" if branch.trials > 1 else ""
+    return f"{epochs}: {printable(', '.join([*changed, *gone])) or 'the same values'}{whose}"
+
+
+def _folded(hidden: Sequence[Branch], partitions: int) -> str:
+    number = sum(branch.size for branch in hidden)
+    epochs = sum(branch.units for branch in hidden) / partitions
+    return f"… {count(number)} more, {epochs:g} epochs"
+
+
+def _value(content: Content) -> str:
+    form = content[0]
+    if len(content) > 1 or not isinstance(form, Form):
+        return "changes within a unit"
+    if form.kind != "constant":
+        return form.kind
+    value = form.at(0.0)
+    return f"{value:g}" if isinstance(value, float) else str(value)

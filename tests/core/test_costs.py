@@ -1,0 +1,123 @@
+"""Learned costs: a formula over values, and books that agree with it at once."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hoptree.core.costs import CostFormula, Feature
+from hoptree.core.engine import Engine
+from hoptree.core.errors import WorkloadError
+from hoptree.core.events import CostsLearned
+from hoptree.core.lineage import Values, history, segments
+from hoptree.core.plan import Node
+from hoptree.core.schedules import Config, linear, multistep
+from tests.core.driver import Driver
+from tests.histories import History
+
+WIDE = CostFormula(0.0, (Feature("width", "log", math.log(8), 1.0),), ((1.0, (0,)),), 0.01, 100.0)
+
+
+def values_of(config: Config) -> Values:
+    return segments(history(config), partitions=1, units=1)[0].values
+
+
+@pytest.mark.parametrize(
+    ("config", "seconds"),
+    [({"width": 8}, 1.0), ({"width": 16}, 2.0), ({"width": 4}, 0.5), ({"lr": 1.0}, 1.0), ({"width": "wide"}, 1.0)],
+)
+def test_a_number_is_read_on_a_log_scale(config: Config, seconds: float) -> None:
+    assert WIDE.of(values_of(config)) == seconds
+
+
+def test_far_outside_of_what_was_measured_it_grows_no_further() -> None:
+    assert WIDE.of(values_of({"width": 10**9})) == WIDE.of(values_of({"width": 10**6})) == 20.1
+
+
+def test_categories_and_products_of_features() -> None:
+    features = (Feature("optimizer", "is", level="'adam'"), Feature("deep", "is", level="True"))
+    formula = CostFormula(0.0, features, ((math.log(2), (0,)), (math.log(3), (0, 1))))
+    assert formula.of(values_of({"optimizer": "sgd", "deep": True})) == 1.0
+    assert formula.of(values_of({"optimizer": "adam", "deep": False})) == 2.0
+    assert formula.of(values_of({"optimizer": "adam", "deep": True})) == 6.0
+    assert formula.of(values_of({"optimizer": "adam", "deep": 1})) == 2.0  # 1 is not True
+
+
+def test_values_that_change_while_a_unit_trains_have_no_say() -> None:
+    assert WIDE.of(values_of({"width": linear(8, 64, over=1)})) == 1.0
+
+
+@given(st.floats(allow_nan=True), st.floats(allow_nan=True))
+def test_a_formula_never_leaves_its_bounds(base: float, weight: float) -> None:
+    formula = CostFormula(base, (Feature("width", "linear"),), ((weight, (0, 0)),), 0.5, 50.0)
+    assert 0.5 <= formula.of(values_of({"width": 3})) <= 50.0
+
+
+def longest(engine: Engine, node: Node, unit: int) -> float:
+    """The longest way from a place, the slow way: over all stops, through all children that wait."""
+    ways = [0.0]
+    for stop in node.stops:
+        if stop > unit:
+            ways.append((stop - unit) * node.cost)
+            ways += [(stop - unit) * node.cost + longest(engine, c, stop) for c in node.waiters.get(stop, ())]
+    return max(ways)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**63), st.integers(1, 80))
+def test_after_costs_are_learned_all_books_agree_with_them(seed: int, steps: int) -> None:
+    past = History(Random(seed), steps)
+    past.begin()
+    for _ in range(steps):
+        past.move()
+    past.tell(CostsLearned(past.formula()))
+    engine = past.engine
+    formula = engine.plan.formula
+    assert formula is not None
+    nodes = engine.plan.nodes
+    assert all(node.cost == formula.of(node.values) for node in engine.plan.walk())
+    assert engine.demand.backlog == pytest.approx(sum(node.todo * node.cost for node in nodes))
+    done = [0.0] * engine.settings.partitions
+    for run in past.trained:
+        done[run.partition] += nodes[run.node].cost
+    assert engine.demand.done == pytest.approx(done)
+    for node in nodes:
+        for cursor in node.cursors:
+            assert cursor.peak - cursor.unit * node.cost == pytest.approx(longest(engine, node, cursor.unit))
+    past.calm()
+
+
+def test_what_is_learned_decides_who_goes_first_also_for_nodes_to_come() -> None:
+    driver = Driver(partitions=1, ahead=False)
+    driver.ask(0, {"width": 8}, until=3)
+    driver.ask(1, {"width": 64}, until=2)
+    driver.tell(CostsLearned(WIDE))
+    driver.ask(2, {"width": 80}, until=2)
+    driver.join("w0")
+    first = driver.busy("w0")
+    assert first is not None
+    assert driver.engine.plan.nodes[first.node].values.constants() == {"width": 80}
+    driver.finish()
+
+
+def test_without_costs_the_most_units_go_first() -> None:
+    driver = Driver(partitions=1, ahead=False)
+    driver.ask(0, {"width": 8}, until=3)
+    driver.ask(1, {"width": 64}, until=2)
+    driver.join("w0")
+    first = driver.busy("w0")
+    assert first is not None
+    assert driver.engine.plan.nodes[first.node].values.constants() == {"width": 8}
+
+
+def test_a_formula_that_gives_no_times_is_refused_and_changes_nothing() -> None:
+    driver = Driver(partitions=1)
+    driver.ask(0, {"width": multistep(8, at=[1], gamma=2)}, until=2)
+    before = driver.engine.snapshot()
+    with pytest.raises(WorkloadError, match="cost: .*expected a finite time"):
+        driver.engine.step(CostsLearned(CostFormula(0.0, least=math.nan, most=math.nan)), 0.0)
+    assert driver.engine.snapshot() == before

@@ -1,0 +1,110 @@
+"""What explain says before anything is spent, and what it says afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hoptree as ht
+from tests.system.test_commands import PROGRAM, hoptree
+from tests.system.test_study import tiny_study
+
+FIGURES = {"trials", "epochs_asked", "epochs_trained", "epochs_reused", "merge_rate", "units", "workers", "seconds",
+           "cpu_seconds", "memory", "disk", "least", "most"}  # fmt: skip
+
+
+def model(hp: dict[str, Any]) -> Any:
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(4, hp["width"]), nn.Linear(hp["width"], 3))
+
+
+def test_before_during_and_after(tmp_path: Path) -> None:
+    study = tiny_study(tmp_path, model)
+    before = study.explain(workers=2)
+    assert not (tmp_path / "store").exists()
+    assert (before.trials, before.epochs_asked, before.epochs_trained, before.epochs_reused) == (2, 4.0, 4.0, 0.0)
+    assert (before.left.units, before.workers, before.exact) == (8, 2, True)
+    assert 0 < before.least < before.seconds < before.most
+    assert before.basis == "a pilot of 2 configs"
+    assert before.left.disk
+    assert before.left.memory
+    assert [each.workers for each in before.by_workers][:2] == [1, 2]
+    assert before.by_workers[0].seconds >= before.by_workers[1].seconds
+    assert before.happened is None
+    assert "What trials share:" in str(before)
+    assert "Expected on 2 workers:" in str(before)
+    assert "chosen" in before.workers_table()
+
+    results = study.run(workers=2)
+    after = study.explain(workers=2)
+    assert after.basis == "8 measured units"
+    assert (after.epochs_trained, after.seconds, after.by_workers) == (0.0, 0.0, [])
+    assert after.happened is not None
+    assert after.whole is not None
+    assert after.happened.epochs_trained == results.savings.epochs_trained == after.whole.epochs_trained == 4.0
+    assert after.happened.cpu_seconds > 0
+    assert after.happened.disk == after.left.disk or after.happened.disk
+    assert "happened" in after.table()
+
+    another = tiny_study(tmp_path, model, name="another", space={"width": ht.choice(8, 16, 24), "lr": 0.1})
+    third = another.explain(workers=1)
+    assert (third.trials, third.epochs_reused, third.epochs_trained) == (3, 4.0, 2.0)
+    assert "measured units and a pilot of 1 config" in third.basis
+
+
+def test_what_is_left_is_counted_from_where_a_study_stands(tmp_path: Path) -> None:
+    study = tiny_study(tmp_path, model, share=False)
+    study.run(workers=1)
+    assert study.explain(workers=1).epochs_trained == 0.0
+    study.extend(0, epochs=4)
+    assert study.explain(workers=1).epochs_trained == 2.0
+    longer = tiny_study(tmp_path, model, name="longer", search=ht.Grid(epochs=3))
+    assert longer.explain(workers=1).epochs_trained == 6.0  # who shares nothing leaves nothing to others
+
+
+def test_where_results_decide_it_is_an_example(tmp_path: Path) -> None:
+    study = tiny_study(
+        tmp_path,
+        model,
+        space={"width": ht.integer(4, 64), "lr": ht.log(1e-3, 1e-1)},
+        search=ht.ASHA(trials=12, max_epochs=9),
+    )
+    told = study.explain(workers=2)
+    assert told.trials == 12
+    assert not told.exact
+    assert "this is an example" in str(told)
+
+
+def test_configs_that_cannot_be_trained_are_left_out_of_the_pilot_or_refused(tmp_path: Path) -> None:
+    def picky(hp: dict[str, Any]) -> Any:
+        if hp["width"] == 8:
+            raise ValueError("eight is not enough")
+        return model(hp)
+
+    def never(hp: dict[str, Any]) -> Any:
+        raise ValueError("not today")
+
+    assert tiny_study(tmp_path / "a", picky).explain(workers=1).basis == "a pilot of 1 config"
+    with pytest.raises(ht.HoptreeError, match="no config that was tried can be trained:\n(.|\n)*not today"):
+        tiny_study(tmp_path / "b", never).explain(workers=1)
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_no_workers_are_refused(tmp_path: Path, workers: int) -> None:
+    with pytest.raises(ht.HoptreeError, match="workers: .*expected at least one"):
+        tiny_study(tmp_path, model).explain(workers=workers)
+
+
+def test_the_command_tells_people_and_programs(tmp_path: Path) -> None:
+    (tmp_path / "tiny.py").write_text(PROGRAM.read_text())
+    told = json.loads(hoptree(tmp_path, "explain", "tiny.py", "--workers", "3", "--json"))
+    assert set(told) == {"study", "left", "by_workers", "basis", "exact", "cores", "whole", "happened"}
+    assert set(told["left"]) == FIGURES
+    assert (told["study"], told["left"]["workers"], told["happened"]) == ("tiny", 3, None)
+    text = hoptree(tmp_path, "explain", "tiny.py")
+    assert "epochs to train" in text
+    assert "├─ epochs 0 to 2: width=8, 2 trials share it" in text
