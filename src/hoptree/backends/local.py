@@ -51,7 +51,7 @@ class LocalPool:
 
     # --- workers ----------------------------------------------------------------------------------------
 
-    def recruit(self, members: Mapping[str, Member]) -> Sequence[Member]:
+    def recruit(self, members: Mapping[str, Member], lineages: int) -> Sequence[Member]:
         """Start a process for each worker that is missing."""
         self._pickled = self._pickled or send_off(self._trainer)
         self._processes = {name: process for name, process in self._processes.items() if name in members}

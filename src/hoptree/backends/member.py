@@ -33,6 +33,7 @@ class Member(ABC):
         self.name = name
         self.rehearsing = False
         self.ready = False
+        self.leaving = False  # it gets nothing new, and ends when nothing is left that only it has
         self.partitions: tuple[int, ...] = ()
         self.queue: deque[int] = deque()
         self.since = 0.0  # when it began with what it is at
@@ -58,8 +59,11 @@ Tidings: TypeAlias = Sequence[tuple[Member, News | None]]  # None: the worker is
 class Pool(Hops, Protocol):
     """Where workers come from, and how they are heard; how states hop between them is the other half."""
 
-    def recruit(self, members: Mapping[str, Member]) -> Sequence[Member]:
-        """Start the workers that should be there and are not, and return them; called again and again."""
+    def recruit(self, members: Mapping[str, Member], lineages: int) -> Sequence[Member]:
+        """Start the workers that should be there and are not, and return them; called again and again.
+
+        ``lineages`` is how many could be trained at the same time.
+        """
         ...
 
     def sources(self) -> Sequence[Any]:

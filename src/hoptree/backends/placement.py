@@ -80,3 +80,15 @@ def share(workers: int | None, room: Mapping[str, int]) -> dict[str, int]:
         free = [node for node in room if found[node] < room[node]]
         found[min(free, key=lambda node: found[node] / room[node])] += 1
     return found
+
+
+def pack(workers: int, room: Mapping[str, int], here: Mapping[str, int]) -> dict[str, int]:
+    """Return how many workers each node gets when nodes are to be given back: those with most workers fill first.
+
+    >>> pack(3, {"a": 2, "b": 2, "c": 2}, {"b": 2, "c": 1})
+    {'b': 2, 'c': 1, 'a': 0}
+    """
+    found: dict[str, int] = {}
+    for node in sorted(room, key=lambda node: -here.get(node, 0)):
+        found[node] = min(room[node], workers - sum(found.values()))
+    return found

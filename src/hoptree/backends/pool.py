@@ -48,6 +48,7 @@ from hoptree.worker.messages import (
     Holding,
     Judge,
     Judged,
+    Leaving,
     News,
     Origin,
     Refused,
@@ -150,12 +151,14 @@ class PoolBackend:
         """Start the workers; each joins when it is ready. Nothing is trained that fails in rehearsal."""
         if threading.current_thread() is threading.main_thread():
             self._old_handler = signal.signal(signal.SIGINT, self._interrupted)
-        self._recruit()
-        patience = time.monotonic() + _REHEARSAL
+        patience = float("inf")
         while self._rehearsal is not None:
             if self._interrupts:
                 raise DrainedError("stopped as asked, before anything was trained")
-            self._pending += self._listen(max(0.0, patience - time.monotonic()))
+            self._recruit()
+            if self._members:
+                patience = min(patience, time.monotonic() + _REHEARSAL)
+            self._pending += self._listen(HEARTBEAT)
             if time.monotonic() > patience:
                 self._rehearsal = None
                 for member in self._members.values():
@@ -304,8 +307,14 @@ class PoolBackend:
             member.send(command)
 
     def _recruit(self) -> None:
-        for member in self._pool.recruit(self._members):
+        for member in self._pool.recruit(self._members, self._plan.lineages):
             self._members[member.name] = member
+
+    def _part(self) -> None:
+        """Let workers end that are to leave, once nothing runs there and what lies there is in the store."""
+        for member in self._members.values():
+            if member.leaving and not member.queue and self._shelf.leave(member.name):
+                member.kill()
 
     def _listen(self, seconds: float) -> list[Event]:
         """Return what has come from workers and from the shelf, or nothing after some seconds."""
@@ -332,6 +341,9 @@ class PoolBackend:
             case Holding(partitions):
                 member.partitions = partitions
                 return self._join(member) if member.ready else []
+            case Leaving():
+                member.leaving = True
+                return [WorkerDrained(name)] if member.ready else []
             case Refused(reason):
                 raise RefusedError(reason)
             case Rehearsed(metrics, reasons, seconds):
@@ -349,6 +361,8 @@ class PoolBackend:
             case Failed(run, reason, fault, lost):
                 action = self._over(member, run)
                 spot = _source(action) if lost else None
+                if spot is not None and self._shelf.has_copy(spot):
+                    spot = None  # tried again, from the store
                 if spot is not None:
                     self._shelf.lose(spot)
                 gone: list[Event] = [] if spot is None else [StateLost(*spot)]
@@ -465,6 +479,7 @@ class PoolBackend:
             self._recruited = now
             if not self._draining:
                 self._recruit()
+                self._part()
         for member in self._members.values():
             if member.queue and now >= self._deadline(member):
                 if member.asked_where:

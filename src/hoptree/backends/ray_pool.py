@@ -25,7 +25,7 @@ from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hoptree.backends.member import Member, Tidings
-from hoptree.backends.placement import place, share
+from hoptree.backends.placement import pack, place, share
 from hoptree.backends.ray_actor import GROUPS, ActorSetUp, RayWorker
 from hoptree.backends.ray_cluster import RayCluster, RayNode
 from hoptree.backends.ray_member import RayMember
@@ -33,7 +33,7 @@ from hoptree.backends.sending import send_off
 from hoptree.backends.shelf import Stored
 from hoptree.core.errors import RefusedError
 from hoptree.report.tables import size
-from hoptree.worker.messages import Hello, Hold, Holding, News, Refused
+from hoptree.worker.messages import Hello, Hold, Holding, Leaving, News, Refused
 
 if TYPE_CHECKING:
     from hoptree.backends.ray_settings import Ray
@@ -71,6 +71,7 @@ class RayPool:
         self._early: list[tuple[Member, News | None]] = []  # news from before everybody has said hello
         self._silent: set[str] = set()
         self._deadline = 0.0
+        self._requested = 0
         self._waiting_since = 0.0
         self._rung: deque[str] = deque()
         self._doorbell, self._button = socket.socketpair()
@@ -96,26 +97,51 @@ class RayPool:
 
     # --- workers ----------------------------------------------------------------------------------------
 
-    def recruit(self, members: Mapping[str, Member]) -> Sequence[Member]:
-        """Start workers where there is room, and see to it that their nodes hold the right partitions."""
+    def recruit(self, members: Mapping[str, Member], lineages: int) -> Sequence[Member]:
+        """Start workers where there is room, and see to it that their nodes hold the right partitions.
+
+        With ``autoscale`` there are no more workers than lineages: Ray's autoscaler is told, and those that are too
+        many leave, whole nodes first.
+        """
         self._members = {name: member for name, member in self._members.items() if name in members}
         nodes = self._nodes()
         alive = {node.id for node in nodes}
         self._held = {node: held for node, held in self._held.items() if node in alive}
-        wanted = share(self._settings.workers, {node.id: node.room(self._worker) for node in nodes})
-        wanted = {node: count for node, count in wanted.items() if count}
+        room = {node.id: node.room(self._worker) for node in nodes}
+        counts = self._scale(room, lineages) if self._settings.autoscale else share(self._settings.workers, room)
+        wanted = {node: count for node, count in counts.items() if count}
         self._complain(nodes)
         if not wanted:
             return []
         known = {node: frozenset(held) for node, held in self._held.items()}
         target = place(self._dataset.partitions, wanted, self._settings.replicas, known)
-        here = Counter(member.node for member in self._members.values())
+        here = self._here()
         self._hold(target)
         fresh = [self._spawn(node) for node, count in wanted.items() for _ in range(count - here[node])]
         if fresh and not self._deadline:
             self._deadline = time.monotonic() + _ROLL_CALL
             self._silent = {member.name for member in fresh}
         return fresh
+
+    def _here(self) -> Counter[str]:
+        return Counter(member.node for member in self._members.values() if not member.leaving)
+
+    def _scale(self, room: Mapping[str, int], lineages: int) -> dict[str, int]:
+        """Tell Ray's autoscaler what could be used now, and let workers leave that are too many."""
+        from ray.autoscaler.sdk import request_resources
+
+        wanted = max(1, min(self._settings.workers or 1, lineages))
+        if wanted != self._requested:
+            self._requested = wanted
+            request_resources(bundles=[dict(self._worker)] * wanted)
+        here = self._here()
+        found = pack(wanted, room, here)
+        for node, count in here.items():
+            extra = [m for m in self._members.values() if m.node == node and not m.leaving][found.get(node, 0) :]
+            self._early += [(member, Leaving()) for member in extra if count > found.get(node, 0)]
+            for member in extra:
+                self._rings(member.name)
+        return found
 
     def sources(self) -> Sequence[Any]:
         """Return the doorbell that Ray's threads ring."""
@@ -317,6 +343,11 @@ class RayPool:
 
     def _leave(self) -> None:
         self._references.clear()
+        if self._requested:
+            from ray.autoscaler.sdk import request_resources
+
+            self._requested = 0
+            request_resources(bundles=[])
         self._pickled = None
         with suppress(OSError):
             os.unlink(self._states.folder / self._sign)

@@ -136,6 +136,25 @@ class Shelf:
             self._saver.save(spot, stored)
         return stored.saving
 
+    def leave(self, owner: str) -> bool:
+        """Have what lies with a worker written, and let go of it there; return whether nothing is left there."""
+        for spot, stored in self._stored.items():
+            if stored.owner == owner and stored.slot:
+                self.save(spot)
+                if stored.saved:
+                    self._free(stored)
+                    stored.slot = stored.owner = ""
+        return not any(stored.owner == owner for stored in self._stored.values())
+
+    def has_copy(self, spot: Spot) -> bool:
+        """Return whether the store has a state too; then where it lay is forgotten."""
+        stored = self._stored.get(spot)
+        if stored is None or not stored.saved or not stored.slot:
+            return False
+        self._free(stored)
+        stored.slot = stored.owner = ""
+        return True
+
     def save_all(self) -> None:
         """Have every state written: the driver is to end, and shared memory with it."""
         for spot in list(self._stored):

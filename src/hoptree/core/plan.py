@@ -357,6 +357,11 @@ class Plan:
                 reach[node.id] = max(reach.get(node.id, 0), end)
         return Work(asked, sum(end - self.nodes[number].start for number, end in reach.items()))
 
+    @property
+    def lineages(self) -> int:
+        """How many lineages are being trained, or could be: as many workers would have something to do."""
+        return sum(len(node.cursors) for node in self.nodes)
+
     def walk(self) -> Iterator[Node]:
         """Yield all nodes but the roots, in the order in which they came."""
         return (node for node in self.nodes if node.parent is not None)

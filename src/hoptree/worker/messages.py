@@ -92,6 +92,10 @@ class Holding(_Message, frozen=True):
     partitions: tuple[int, ...]
 
 
+class Leaving(_Message, frozen=True):
+    """A worker is to leave: its machine is not needed any more."""
+
+
 class Refused(_Message, frozen=True):
     """A worker cannot work with what it was given: the trainer or the data cannot be loaded here."""
 
@@ -157,7 +161,9 @@ class Here(_Message, frozen=True):
 
 
 Command: TypeAlias = Rehearse | Train | Judge | Forget | Where | FreeSlot | Hold | Quit
-News: TypeAlias = Hello | Holding | Refused | Rehearsed | Trained | Judged | Failed | Full | Forgotten | Here
+News: TypeAlias = (
+    Hello | Holding | Leaving | Refused | Rehearsed | Trained | Judged | Failed | Full | Forgotten | Here
+)
 
 _encoder = msgspec.msgpack.Encoder()
 encode = _encoder.encode
