@@ -159,7 +159,7 @@ class Company:
         saving = own.saving if own is not None else set()
         self._own[node.key] = _Claimed(node, first, answer.until, saving)
         self._wanted[node.key] = answer.wants
-        news = self._library.find(node, unit, self._partitions) if self._look else []
+        news = self._library.find(node, unit, self._partitions, deep=True) if self._look else []
         return self._refuse(run, news) if news else True
 
     def _refuse(self, run: RunUnit, why: Sequence[Event]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, final
 
 import msgspec
@@ -25,6 +25,7 @@ from hoptree.core.plan import Node
 
 if TYPE_CHECKING:
     from hoptree.store import Store
+    from hoptree.store.reports import Spelled
 
 _HEADROOM = 0.9  # of the budget: what is left when something had to go
 _CHUNK = 500  # names in one statement: SQLite takes 999 or more
@@ -79,23 +80,41 @@ class Library:
             self._store.ledger.hold(stored, self._study)
         return Known(tuple(stored.values()), tuple(sorted(reports.items())))
 
-    def find(self, node: Node, after: int, partitions: int, *, patient: bool = False) -> list[Event]:
+    def find(
+        self, node: Node, after: int, partitions: int, *, patient: bool = False, deep: bool = False
+    ) -> list[Event]:
         """Return what the store holds by now of what somebody waits for in a node beyond a unit.
 
-        With ``patient`` a report that ends a trial is left alone until the state that it ends with is there.
+        With ``patient`` a report that ends a trial is left alone until the state that it ends with is there. With
+        ``deep`` the nodes that wait for this one are looked at too: what lies before what they find is not needed.
         """
+        places = [*_waiting(node, after)] if deep else []
+        places.append((node, after))
+        asked: dict[str, tuple[Node, int]] = {}
+        for place, beyond in places:
+            for stop in place.stops:
+                if stop > beyond and stop in place.requests and stop not in place.reports:
+                    asked[place.state_key(stop)] = place, stop
+        reports: dict[int, dict[int, Spelled]] = {place.id: {} for place, _ in places}
+        for key, metrics in self._store.reports.find(asked).items():
+            place, stop = asked[key]
+            reports[place.id][stop] = metrics
+        found = [
+            self._found(place, beyond, reports[place.id], partitions, patient=patient) for place, beyond in places
+        ]
+        return [event for events in found for event in events]
+
+    def _found(
+        self, node: Node, after: int, reports: dict[int, Spelled], partitions: int, *, patient: bool
+    ) -> list[Event]:
         stops = [stop for stop in node.stops if stop > after]
-        if not stops:
-            return []
-        asked = {node.state_key(stop): stop for stop in stops if stop in node.requests and stop not in node.reports}
-        reports = {asked[key]: metrics for key, metrics in self._store.reports.find(asked).items()}
-        stored = self._stored_beyond(node, after, stops[-1], partitions)
+        stored = self._stored_beyond(node, after, stops[-1], partitions) if stops else []
+        here = [*node.states, *(cursor.unit for cursor in node.cursors)]
         found: set[int] = set()
         for stop in stops:
             if stop in reports and not needs_state(node, stop, partitions):
                 continue
             deepest = max((unit for unit in stored if unit <= stop), default=-1)
-            here = [*node.states, *(cursor.unit for cursor in node.cursors)]
             if deepest > max((unit for unit in here if unit <= stop), default=-1):
                 found.add(deepest)
             if stop in reports and patient and deepest < stop:
@@ -164,3 +183,12 @@ def needs_state(node: Node, stop: int, partitions: int) -> bool:
     if stop in node.waiters or not node.requests.get(stop):
         return True
     return any(trial.until * partitions == stop for trial in node.requests[stop])
+
+
+def _waiting(node: Node, after: int) -> Iterator[tuple[Node, int]]:
+    """Yield the nodes that wait for a place in a node, and those that wait for them, the deepest first."""
+    for stop, children in node.waiters.items():
+        if stop > after:
+            for child in children:
+                yield from _waiting(child, child.start)
+                yield child, child.start

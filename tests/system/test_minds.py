@@ -136,7 +136,7 @@ def is_driven(folder: Path) -> bool:
 def test_states_stay_every_so_many_epochs(tmp_path: Path) -> None:
     mine = study(tmp_path, "a", epochs=7, save_every=2)
     first = mine.run(workers=1)
-    assert [holding.epoch for holding in sorted(mine.ledger(), key=lambda held: held.epoch)] == [2, 4, 6, 7]
+    assert {2, 4, 6, 7} <= {held.epoch for held in mine.ledger()}
     for at in (4, 6, 2):
         mine.clone(0, at=at, config=dict(first.trials[0].config) | {"lr": 0.01}, epochs=8)
         again = study(tmp_path, "a", epochs=7, save_every=2).run(workers=1)
