@@ -100,6 +100,18 @@ class Observer:
         alive = [actor for actor in actors().values() if actor["State"] == "ALIVE"]
         return [Worker(actor["Pid"], actor["Address"]["NodeID"]) for actor in alive]
 
+    def references(self) -> int:
+        """Return how many references to objects any process of the cluster holds."""
+        import ray
+        from ray._private.internal_api import node_stats
+
+        found: Any = [
+            node_stats(node["NodeManagerAddress"], node["NodeManagerPort"]).core_workers_stats
+            for node in ray.nodes()
+            if node["Alive"]
+        ]
+        return sum(len(worker.object_refs) for workers in found for worker in workers)
+
     def settled(self) -> dict[str, Store]:
         """Return the stores when they are empty and no actor is left, or as they are when patience ends."""
         end = time.monotonic() + PATIENCE
@@ -108,3 +120,19 @@ class Observer:
             if time.monotonic() > end or not (self.workers() or any(store.used for store in stores.values())):
                 return stores
             time.sleep(0.1)
+
+
+def nodes_of() -> list[str]:
+    """Return the nodes of the cluster that this process is connected to, without its head."""
+    import ray
+
+    return [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+
+
+def on_node(what: Any, node: str) -> Any:
+    """Return a function as a task, or a class as an actor, of that node."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+    return ray.remote(num_cpus=1)(what).options(scheduling_strategy=strategy)
