@@ -35,11 +35,11 @@ class Shape(NamedTuple):
 
 
 @contextmanager
-def cluster(shape: Shape, folder: Path) -> Iterator[str]:
-    """Start a cluster whose head trains nothing, give its address, and stop it."""
+def cluster(shape: Shape, folder: Path, **system: int) -> Iterator[str]:
+    """Start a cluster whose head trains nothing, with settings of Ray's; give its address, and stop it."""
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": str(folder / "ray")}
+    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": str(folder / "ray"), "_system_config": system}
     started = Cluster(initialize_head=True, head_node_args=head)
     try:
         for _ in range(shape.nodes):
@@ -88,7 +88,9 @@ class Observer:
         found = {}
         for node in ray.nodes():
             if node["Alive"]:
-                asked: Any = node_stats(node["NodeManagerAddress"], node["NodeManagerPort"], include_memory_info=False)
+                asked: Any = node_stats(
+                    node["NodeManagerAddress"], node["NodeManagerPort"], include_memory_info=False
+                )
                 stats = asked.store_stats
                 found[node["NodeID"]] = Store(stats.object_store_bytes_used, stats.cumulative_created_bytes)
         return found

@@ -40,10 +40,11 @@ class Figures(NamedTuple):
     shape: Shape
     data: int  # bytes of all partitions
     held: Held
-    tasks: list[int]  # by node: bytes in the object store when every node reads the whole dataset
+    tasks: list[int]  # by node: bytes in the object store when every node reads as much as the whole dataset
     savings: dict[str, Any]
     traffic: dict[str, int]
-    brought: int  # bytes that nodes' object stores took in beyond what was made
+    made: int  # bytes of all states that units made
+    brought: int  # bytes that nodes' object stores took in beyond that
 
 
 def measure(folder: Path, quick: bool) -> list[Figures]:
@@ -91,7 +92,7 @@ def _measure(shape: Shape, data: Path, size: int, folder: Path) -> Figures:
         created = sum(store.created for store in stores.values())
         tasks = _tasks(size, observer)
     savings = result["savings"]
-    units = round(savings["epochs_trained"] * PARTITIONS)
+    made = round(savings["epochs_trained"] * PARTITIONS) * savings["state_bytes"]
     return Figures(
         shape,
         sum(file.bytes for file in manifest.train),
@@ -99,7 +100,8 @@ def _measure(shape: Shape, data: Path, size: int, folder: Path) -> Figures:
         tasks,
         savings,
         result["traffic"],
-        created - units * savings["state_bytes"],
+        made,
+        created - made,
     )
 
 
@@ -129,7 +131,7 @@ def _on_disk(folder: Path, names: list[str]) -> dict[str, int]:
 
 
 def _tasks(size: int, observer: Observer) -> list[int]:
-    """Have a task on every node read the whole dataset from the object store, and return what each then holds."""
+    """Have a task on every node read so many bytes from the object store, and return what each then holds."""
     import ray
 
     nodes = nodes_of()

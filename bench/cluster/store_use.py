@@ -1,4 +1,8 @@
-"""What lies in the object stores over a run of many hops, and after it."""
+"""What lies in the object stores over a run of many hops, and after it.
+
+Ray gathers what nobody refers to any more, and frees it once a second or a hundred objects at a time. So a run is
+seen twice: on a cluster as it comes, and on one that frees at once, which shows what we still refer to.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ SHAPE = Shape(2, memory=512 << 20)
 MODELS = Passes(configs=4, epochs=16, state=4 << 20)  # 4 partitions: 256 units, of which the first make no hop
 QUICK = Passes(configs=2, epochs=2, state=4 << 20)
 PARTITIONS = 4
+WAYS: dict[str, dict[str, int]] = {"as Ray comes": {}, "freed at once": {"free_objects_batch_size": 1}}
 
 
 class Sample(NamedTuple):
@@ -45,22 +50,31 @@ class Figures(NamedTuple):
         return hopped
 
     def busy(self) -> list[Sample]:
-        """Return the samples between the first state and the end of the last hop."""
+        """Return the samples between the first states and the last."""
         last = self.samples[-1].created
-        return [sample for sample in self.samples if 0.02 * last < sample.created < 0.98 * last]
+        return [sample for sample in self.samples if 0.05 * last < sample.created < 0.95 * last]
+
+    def halves(self) -> tuple[list[int], list[int]]:
+        """Return the bytes held in the first half of the run, and in the second."""
+        used = [sample.used for sample in self.busy()]
+        return used[: len(used) // 2], used[len(used) // 2 :]
 
 
-def measure(folder: Path, quick: bool) -> Figures:
-    """Train with many hops, looking at the stores all the time."""
+def measure(folder: Path, quick: bool) -> dict[str, Figures]:
+    """Train with many hops in both ways, looking at the stores all the time."""
     import hoptree as ht
 
-    models = QUICK if quick else MODELS
     rows = np.random.default_rng(0).random((1 << 15, 64), dtype=np.float32)
     data = folder / "small"
     ht.Dataset.from_arrays(x=rows, partitions=PARTITIONS, valid={"x": rows[:256]}, to=data)
+    models = QUICK if quick else MODELS
+    return {way: _measure(models, data, folder, system) for way, system in WAYS.items()}
+
+
+def _measure(models: Passes, data: Path, folder: Path, system: dict[str, int]) -> Figures:
     samples: list[Sample] = []
     began = time.monotonic()
-    with cluster(SHAPE, folder) as address, Observer(address) as observer, workspace(folder) as out:
+    with cluster(SHAPE, folder, **system) as address, Observer(address) as observer, workspace(folder) as out:
 
         def look() -> None:
             stores = observer.stores().values()
@@ -74,8 +88,6 @@ def measure(folder: Path, quick: bool) -> Figures:
         left = observer.settled()
         look()
         actors, references = len(observer.workers()), observer.references()
-    figures = Figures(
-        models, samples, result["savings"], sum(store.used for store in left.values()), actors, references
-    )
-    print(figures._replace(samples=figures.busy()), file=sys.stderr, flush=True)
-    return figures
+    print(f"{system}: {len(samples)} samples, {result['savings']}", file=sys.stderr, flush=True)
+    used = sum(store.used for store in left.values())
+    return Figures(models, samples, result["savings"], used, actors, references)

@@ -1,4 +1,4 @@
-"""W1 with Ray Tune: ``python -m bench.cluster.contestants.ray_tune_w1 DATA OUT ADDRESS``, on a cluster that is up."""
+"""W1 with Ray Tune: ``python -m bench.cluster.contestants.ray_tune_w1 DATA OUT ADDRESS``, on a cluster."""
 
 from __future__ import annotations
 
