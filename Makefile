@@ -31,13 +31,14 @@ $(READY_BENCH): $(READY)  # the peers that Hoptree is measured beside
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	touch $(READY_BENCH)
 
-bench: $(READY_BENCH)  ## speed, sharing and quality of decisions; figures go to bench/RESULTS.md
+bench: $(READY_BENCH)  ## speed, sharing, clusters and quality of decisions; figures go to bench/RESULTS.md
 	$(BIN)/python -m bench.decisions
 	$(BIN)/python -m bench.throughput
 	$(BIN)/python -m bench.trials
 	$(BIN)/python -m bench.speed
 	$(BIN)/python -m bench.sharing
 	$(BIN)/python -m bench.start
+	$(BIN)/python -m bench.cluster
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -21,7 +21,7 @@ MEMORY_PERIOD = 1.0  # seconds between two looks at their memory, or more:
 MEMORY_SHARE = 0.01  # looking at memory takes at most this share of a core, the same for all
 PATIENCE = 15.0  # seconds for what a program leaves running, before it is ended
 
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class Measured(NamedTuple):
@@ -44,7 +44,7 @@ def measure(module: str, *arguments: object, log: Path, env: Mapping[str, str] |
     watch = _Watch()
     written, spent = processes.written(), time.process_time()
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    environment = {**os.environ, **_ONE_THREAD, **(env or {})}
+    environment = {**os.environ, **ONE_THREAD, **(env or {})}
     with log.open("wb") as output:
         began = time.perf_counter()
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)

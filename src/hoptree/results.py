@@ -49,9 +49,12 @@ class Savings(msgspec.Struct, frozen=True):
     merge_rate: float
     bytes_hopped: int
     state_bytes: int = 0  # of the largest state that was made now
+    bytes_between_nodes: int = 0  # of those that hopped, to a worker on another machine
 
     @classmethod
-    def count(cls, engine: Engine, units: int, bytes_hopped: int, state_bytes: int = 0) -> Savings:
+    def count(
+        cls, engine: Engine, units: int, bytes_hopped: int, state_bytes: int = 0, bytes_between_nodes: int = 0
+    ) -> Savings:
         """Return what trials asked for against the units that were trained for them now."""
         partitions = engine.settings.partitions
         work = engine.plan.work(engine.trials.values())
@@ -63,12 +66,15 @@ class Savings(msgspec.Struct, frozen=True):
             merge_rate=work.merge_rate,
             bytes_hopped=bytes_hopped,
             state_bytes=state_bytes,
+            bytes_between_nodes=bytes_between_nodes,
         )
 
     def __str__(self) -> str:
+        between = f", {size(self.bytes_between_nodes)} between nodes" if self.bytes_between_nodes else ""
         return (
             f"{self.epochs_asked:g} epochs asked, {self.epochs_trained:g} trained, {self.epochs_shared:g} shared, "
             f"{self.epochs_reused:g} reused (merge rate {self.merge_rate:.2f}); {size(self.bytes_hopped)} hopped"
+            f"{between}"
         )
 
 

@@ -202,7 +202,13 @@ class Session:
         backend = self._backend
         if backend is None:
             return Savings.count(self.record.engine, units=0, bytes_hopped=0)
-        return Savings.count(self.record.engine, backend.units, backend.bytes_hopped, backend.state_bytes)
+        return Savings.count(
+            self.record.engine,
+            backend.units,
+            backend.bytes_hopped,
+            backend.state_bytes,
+            backend.bytes_between_nodes,
+        )
 
 
 def failure_text(trial: Trial, number: int) -> str:

@@ -66,6 +66,7 @@ def test_bits_do_not_depend_on_nodes_and_each_holds_its_share(
     nodes.add(2)
     results = some_study(tmp_path / "s").run(backend=nodes.where())
     assert prints(results) == expected
+    assert results.savings.bytes_between_nodes == results.savings.bytes_hopped > 0  # each node has one worker
     held = [event.partitions for event in joined(tmp_path / "s")]
     assert sorted(map(len, held)) == [2, 2]
     assert sorted(sum(held, ())) == [0, 1, 2, 3]
@@ -76,7 +77,9 @@ def test_bits_do_not_depend_on_nodes_and_each_holds_its_share(
 def test_nodes_of_different_size_are_all_used(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
     nodes.add(1, cpus=1)
     nodes.add(1, cpus=3)
-    assert prints(some_study(tmp_path / "s").run(backend=nodes.where(copy=True))) == expected
+    results = some_study(tmp_path / "s").run(backend=nodes.where(copy=True))
+    assert prints(results) == expected
+    assert 0 < results.savings.bytes_between_nodes <= results.savings.bytes_hopped
     held = sorted(len(event.partitions) for event in joined(tmp_path / "s"))
     assert held == [1, 3, 3, 3]
 

@@ -12,8 +12,6 @@ from ray import tune
 
 from bench.speed.settings import LEARNING_RATES, WEIGHT_DECAYS, WORKERS, finish, label, load
 
-DATA, OUT = Path(sys.argv[1]), Path(sys.argv[2])
-
 
 def trainable(config: dict[str, float], arrays: Any) -> None:
     import torch
@@ -26,28 +24,36 @@ def trainable(config: dict[str, float], arrays: Any) -> None:
     workload.train(data, config, lambda loss, accuracy: tune.report({"loss": loss, "accuracy": accuracy}))
 
 
-def main() -> None:
-    ray.init(
-        num_cpus=WORKERS,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=10**9,
-        _temp_dir=str(OUT / "ray"),
-    )
-    tuner = tune.Tuner(
-        tune.with_resources(tune.with_parameters(trainable, arrays=load(DATA)), {"cpu": 1}),
+def tuner(data: Path, out: Path) -> tune.Tuner:
+    """Return the tuner of W1; its data goes to the object store."""
+    return tune.Tuner(
+        tune.with_resources(tune.with_parameters(trainable, arrays=load(data)), {"cpu": 1}),
         param_space={
             "lr": tune.grid_search(list(LEARNING_RATES)),
             "weight_decay": tune.grid_search(list(WEIGHT_DECAYS)),
         },
         tune_config=tune.TuneConfig(max_concurrent_trials=WORKERS, reuse_actors=True),
-        run_config=tune.RunConfig(name="w1", storage_path=str(OUT / "results"), verbose=0),
+        run_config=tune.RunConfig(name="w1", storage_path=str(out / "results"), verbose=0),
     )
-    results = tuner.fit()
-    accuracies = {label(result.config): result.metrics["accuracy"] for result in results}
+
+
+def accuracies_of(results: tune.ResultGrid) -> dict[str, float]:
+    """Return what came of every config."""
+    return {label(result.config): result.metrics["accuracy"] for result in results}
+
+
+def main(data: Path, out: Path) -> None:
+    ray.init(
+        num_cpus=WORKERS,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=10**9,
+        _temp_dir=str(out / "ray"),
+    )
+    accuracies = accuracies_of(tuner(data, out).fit())
     ray.shutdown()
-    finish(OUT, accuracies)
+    finish(out, accuracies)
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -27,10 +27,14 @@ class Death(msgspec.Struct, frozen=True):
 
 
 class Member(ABC):
-    """A worker with what its backend notes about it; ``queue`` holds the run it is at and what comes next."""
+    """A worker with what its backend notes about it; ``queue`` holds the run it is at and what comes next.
 
-    def __init__(self, name: str) -> None:
+    Between workers of one ``node`` a state does not cross a network.
+    """
+
+    def __init__(self, name: str, node: str = "") -> None:
         self.name = name
+        self.node = node
         self.rehearsing = False
         self.ready = False
         self.leaving = False  # it gets nothing new, and ends when nothing is left that only it has

@@ -126,6 +126,7 @@ class PoolBackend:
         self._save_every = save_every
         self._said = self._recruited = time.monotonic()
         self._members: dict[str, Member] = {}
+        self._node_of: dict[str, str] = {}  # of all workers so far: what one made may outlive it
         self._stillborn = 0
         self._longest = longest
         self._first_guess = 0.0
@@ -142,6 +143,7 @@ class PoolBackend:
         self._shelf = Shelf(states, books, pool)
         self._left = pool.left()
         self.bytes_hopped = 0
+        self.bytes_between_nodes = 0
         self.state_bytes = 0
         self.units = 0
 
@@ -284,6 +286,8 @@ class PoolBackend:
                 source = Source(stored.key, stored.slot)
                 if stored.owner != action.worker:
                     self.bytes_hopped += stored.size
+                if self._node_of.get(stored.owner) != self._node_of.get(action.worker):
+                    self.bytes_between_nodes += stored.size
         target = self._plan.nodes[action.node].state_key(action.unit + 1)
         shuffle = shuffle_seed(self._seed, action.epoch, action.partition)
         return Train(action, self._origin(action.node), source, target, shuffle)
@@ -309,6 +313,7 @@ class PoolBackend:
     def _recruit(self) -> None:
         for member in self._pool.recruit(self._members, self._plan.lineages):
             self._members[member.name] = member
+            self._node_of[member.name] = member.node
 
     def _part(self) -> None:
         """Let workers end that are to leave, once nothing runs there and what lies there is in the store."""

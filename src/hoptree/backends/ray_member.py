@@ -60,8 +60,7 @@ class RayMember(Member):
     def __init__(
         self, name: str, node: str, actor: Any, states: References, ring: Callable[[str], None], *, echo: bool
     ) -> None:
-        super().__init__(name)
-        self.node = node
+        super().__init__(name, node)
         self.actor = actor
         self._states = states
         self._ring = ring
