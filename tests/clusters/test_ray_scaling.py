@@ -31,12 +31,16 @@ def scaling(tmp_path: Path) -> Iterator[str]:
 
     from hoptree.backends.ray_cluster import set_authentication
 
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"{get_node_ip_address()}:{port}"
     node: dict[str, Any] = {"node_config": {}, "min_workers": 0}
     config = {
         "cluster_name": "scaling",
         "max_workers": 2,
         "idle_timeout_minutes": 0.03,
-        "provider": {"type": "fake_multinode", "head_node_id": FAKE_HEAD_NODE_ID},
+        "provider": {"type": "fake_multinode", "head_node_id": FAKE_HEAD_NODE_ID, "gcs_address": address},
         "head_node_type": "ray.head.default",
         "upscaling_speed": 1.0,
         "auth": {},
@@ -59,15 +63,11 @@ def scaling(tmp_path: Path) -> Iterator[str]:
     }
     (tmp_path / "scaling.json").write_text(json.dumps(config))
     set_authentication("token")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     ray = str(Path(sys.executable).parent / "ray")
     settings = [f"--autoscaling-config={tmp_path / 'scaling.json'}", "--num-cpus=0", f"--port={port}"]
     around = {**os.environ, "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"}
     command = [ray, "start", "--head", "--block", "--include-dashboard=false", *settings]
     head = subprocess.Popen(command, env=around, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    address = f"{get_node_ip_address()}:{port}"
     wait_for(lambda: is_open(address), "the cluster does not start")
     yield address
     head.terminate()
