@@ -21,6 +21,7 @@ from hoptree.core.events import (
     CostsLearned,
     Event,
     Known,
+    LineageFreed,
     Metrics,
     StateLost,
     TrialAsked,
@@ -190,6 +191,8 @@ class Explainer:
         """Tell what has not outlived the last driver."""
         for name in list(engine.workers.by_name):
             yield WorkerLost(name)
+        for node in engine.plan.nodes:
+            yield from [LineageFreed(node.id, unit) for unit in sorted(node.taken)]
         for node in engine.plan.nodes:
             for state in list(node.states.values()):
                 if self._told.store is None or state.key not in self._told.store.states:

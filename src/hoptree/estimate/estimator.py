@@ -22,6 +22,7 @@ from hoptree.core.events import (
 )
 from hoptree.core.lineage import Values
 from hoptree.estimate.encoding import is_within
+from hoptree.estimate.regression import Fit
 from hoptree.estimate.samples import Samples
 
 _NEWS = math.log(1.2)  # costs that differ by less from what the engine was told are no news
@@ -47,6 +48,7 @@ class Estimator:
         self._values: dict[int, Values] = {}  # by node
         self._limits: dict[int, float] = {}  # by run: what it may take at most, by what was known when it began
         self._told: CostFormula | None = None
+        self._considered: Fit | None = None  # the last that was compared with what the engine was told
 
     def watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
         """Take in what happened and what was begun; a watch of the drive loop, or of a replay."""
@@ -80,8 +82,9 @@ class Estimator:
     def news(self) -> CostsLearned | None:
         """Return what the engine should know about costs, if that differs from what it was told."""
         fit = self.units.fit()
-        if fit is None:
+        if fit is None or fit is self._considered:
             return None
+        self._considered = fit
         formula = fit.formula
         if self._told is not None:
             pairs = ((formula.of(kind.values), self._told.of(kind.values)) for kind in self.units.kinds)
