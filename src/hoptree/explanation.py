@@ -26,10 +26,12 @@ from hoptree.core.events import (
     StateLost,
     TrialAsked,
     TrialBranched,
+    TrialExtended,
+    TrialStopped,
     UnitFinished,
     WorkerLost,
 )
-from hoptree.core.lineage import Values, seed_of
+from hoptree.core.lineage import History, Values, seed_of
 from hoptree.core.settings import Settings
 from hoptree.desk import Desk
 from hoptree.drive import Asks, drive
@@ -82,8 +84,10 @@ class Rerun:
         self._bytes = sum(len(node.states) * measured.state_bytes(node.values) for node in engine.plan.walk())
         self.peak_bytes = self._bytes
         self._running: dict[int, Values] = {}
+        self._asking = 0  # events that stand at the beginning and have not been taken in
         self.shares: dict[Values, float] = {}  # seconds of units, by values
         self.makespan = 0.0
+        self.later = 0  # what searches asked for in answer to results
         self.backend: SimulatedBackend | None = None
 
     def run(
@@ -107,14 +111,18 @@ class Rerun:
                 lambda values: slow * self._measured.evaluation(values),
             ),
         )
-        first = [*(asks.start() if self._first is None else self._first)]
-        costs: list[Event] = [CostsLearned(self._measured.formula)]
-        self.makespan = drive(self.engine, backend, asks, [self._watch], [*costs, *first], look_up)
+        first: list[Event] = [*(asks.start() if self._first is None else self._first)]
+        first = [CostsLearned(self._measured.formula), *first]
+        self._asking = len(first)
+        self.makespan = drive(self.engine, backend, asks, [self._watch], first, look_up)
 
     def _watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
         if isinstance(event, UnitFinished) and event.run in self._running:
             self._bytes += self._measured.state_bytes(self._running.pop(event.run))
             self.peak_bytes = max(self.peak_bytes, self._bytes)
+        self._asking -= 1
+        asked = isinstance(event, TrialAsked | TrialBranched | TrialExtended | TrialStopped)
+        self.later += asked and self._asking < 0
         for action in actions:
             if isinstance(action, RunUnit):
                 self._running[action.run] = action.values
@@ -146,9 +154,7 @@ class Explainer:
         """Return what is left, what it takes on some numbers of workers, and what happened so far."""
         runs = [self._left(workers, 0)]
         if runs[0].units and runs[0].units * _EXAMPLES < _SIMULATED:
-            second = self._left(workers, 1)
-            if _asked(second) != _asked(runs[0]):
-                runs += [second, *(self._left(workers, salt) for salt in range(2, _EXAMPLES))]
+            runs += [self._left(workers, salt) for salt in range(1, _EXAMPLES)]
         chosen = runs[0]
         spread = self._measured.doubt(chosen.shares)
         spans = [run.makespan for run in runs]
@@ -160,7 +166,7 @@ class Explainer:
             left=left,
             by_workers=list(self._by_workers(chosen, workers, low, high)) if chosen.units else [],
             basis=self._measured.basis,
-            exact=len(runs) == 1,
+            exact=_is_exact(runs),
             cores=os.cpu_count() or 1,
             tree=stage_tree(chosen.engine.plan, list(chosen.engine.trials.values())),
             timeline=_timeline(chosen),
@@ -278,9 +284,16 @@ class Explainer:
         return account, happened
 
 
-def _asked(run: Rerun) -> tuple[int, int]:
-    work = run.engine.plan.work(run.engine.trials.values())
-    return work.asked, work.unique
+def _is_exact(runs: Sequence[Rerun]) -> bool:
+    """Return whether results decide nothing: all examples are alike or, of one, nothing was asked for later."""
+    if len(runs) == 1:
+        return not runs[0].later
+    return all(_asked(run) == _asked(runs[0]) for run in runs)
+
+
+def _asked(run: Rerun) -> list[tuple[int, History, int]]:
+    """Return what was asked for: where that is not always the same, results decide it."""
+    return [(trial.number, trial.history, trial.epochs) for trial in run.engine.trials.values()]
 
 
 def _with(event: Event, known: dict[int, Known]) -> Event:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import hoptree as ht
+from hoptree import explanation
 from tests.system.test_commands import PROGRAM, hoptree
 from tests.system.test_study import tiny_study
 
@@ -66,7 +67,9 @@ def test_what_is_left_is_counted_from_where_a_study_stands(tmp_path: Path) -> No
     assert longer.explain(workers=1).epochs_trained == 6.0  # who shares nothing leaves nothing to others
 
 
-def test_where_results_decide_it_is_an_example(tmp_path: Path) -> None:
+@pytest.mark.parametrize("units", [explanation._SIMULATED, 1])  # a study too large to be simulated often
+def test_where_results_decide_it_is_an_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int) -> None:
+    monkeypatch.setattr(explanation, "_SIMULATED", units)
     study = tiny_study(
         tmp_path,
         model,
@@ -77,6 +80,7 @@ def test_where_results_decide_it_is_an_example(tmp_path: Path) -> None:
     assert told.trials == 12
     assert not told.exact
     assert "this is an example" in str(told)
+    assert tiny_study(tmp_path, model).explain(workers=2).exact
 
 
 def test_configs_that_cannot_be_trained_are_left_out_of_the_pilot_or_refused(tmp_path: Path) -> None:
