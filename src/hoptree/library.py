@@ -58,6 +58,8 @@ class Library:
                 known = self._known(engine, branched(trial.history, at, dict(config)), trial.root, 1, event.until)
             case TrialExtended(trial=number) if not engine.trials[number].alone:
                 trial = engine.trials[number]
+                if trial.ending in ("stopped", "failed"):
+                    return event  # nothing comes of it: no node may be added that a replay would not add
                 known = self._known(engine, trial.history, trial.root, trial.until + 1, event.until)
             case _:
                 return event
