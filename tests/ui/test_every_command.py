@@ -62,6 +62,7 @@ def test_the_list_of_commands_fits(tmp_path: Path) -> None:
 JSON = [
     ("run", ["run", "tiny.py"]),
     ("explain", ["explain", "fine.py"]),
+    ("explain", ["explain", "tiny.py"]),
     ("studies", ["studies"]),
     ("show", ["show", "tiny"]),
     ("show-trial", ["show", "tiny", "--trial", "0"]),
@@ -87,7 +88,8 @@ def place(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the program and its store, and a small table."""
     place = tmp_path_factory.mktemp("json") / "copy"
     shutil.copytree(folder, place)
-    (place / "fine.py").write_text((place / "tiny.py").read_text().replace("8, 5, 16", "8, 16"))
+    fine = (place / "tiny.py").read_text().replace("8, 5, 16", "8, 16").replace('"tiny",', '"fine",')
+    (place / "fine.py").write_text(fine)
     np.savez(place / "rows.npz", x=np.arange(12.0), y=np.arange(12))
     return place
 

@@ -20,7 +20,7 @@ _WEIGHTS = (".safetensors", ".pt")
 KINDS = ("csv", "parquet", "tensorboard", "mlflow", "html")
 
 
-@click.command(name="export")
+@click.command(name="export", short_help="Write a study for other programs, or as a bundle.")
 @click.argument("name")
 @click.option("--to", "path", type=click.Path(path_type=Path), help="Where to; the suffix says what it becomes.")
 @click.option("--as", "kind", type=click.Choice(KINDS), help="What it becomes, where the suffix does not say.")

@@ -13,7 +13,7 @@ from hoptree.ui.store_options import in_a_store
 KINDS: Final = ("curves", "best", "parallel", "importance", "slices", "tree", "gantt", "savings", "rungs")
 
 
-@click.command(name="plot")
+@click.command(name="plot", short_help="Draw a study, also while it runs.")
 @click.argument("name")
 @click.argument("kind", type=click.Choice([*KINDS, "all"]))
 @click.option(
