@@ -1,8 +1,8 @@
 """What nodes hold of a dataset, and what goes between them: on 1, 2, 4 and 8 nodes, beside task parallelism.
 
 Every node has a copy of its partitions on a disk of its own, as on machines apart. What is resident of those files
-in the memory of its workers is read from /proc while they train. A file that several of them map counts once, with
-the most that one of them has of it: shares of pages (Pss) would not add up, since workers are read one after another.
+in the memory of its workers is read from /proc while they train. A file that several of them map counts once, at
+the most that one of them has: shares of pages (Pss) would not add up, as workers are read one after another.
 """
 
 from __future__ import annotations
