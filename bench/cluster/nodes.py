@@ -1,7 +1,8 @@
 """What nodes hold of a dataset, and what goes between them: on 1, 2, 4 and 8 nodes, beside task parallelism.
 
 Every node has a copy of its partitions on a disk of its own, as on machines apart. What is resident of those files
-in the memory of its workers is read from /proc while they train: a page that several of them map counts once.
+in the memory of its workers is read from /proc while they train. A file that several of them map counts once, at
+the most that one of them has: shares of pages (Pss) would not add up, as workers are read one after another.
 """
 
 from __future__ import annotations
@@ -107,23 +108,31 @@ def _measure(shape: Shape, data: Path, size: int, folder: Path) -> Figures:
 
 def held(workers: list[Worker], names: list[str]) -> dict[str, tuple[int, int]]:
     """Return the bytes of these files that each node's workers have in memory, and those that lie on its disk."""
-    resident: dict[str, int] = defaultdict(int)
+    resident: dict[str, dict[str, int]] = defaultdict(dict)
     files: dict[str, dict[str, int]] = defaultdict(dict)
     for worker in workers:
-        try:
-            lines = Path(f"/proc/{worker.pid}/smaps").read_text().splitlines()
-        except OSError:  # it has just ended
-            continue
-        mapped = ""
-        for line in lines:
-            fields = line.split(maxsplit=5)
-            if not fields[0].endswith(":"):
-                path = Path(fields[5]) if len(fields) == 6 else Path()
-                mapped = str(path) if path.name in names else ""
-            elif mapped and fields[0] == "Pss:":  # of pages that only this node's workers map: a share each
-                resident[worker.node] += int(fields[1]) * 1024
-                files[worker.node] |= _on_disk(Path(mapped).parent, names)
-    return {node: (resident[node], sum(files[node].values())) for node in files}
+        of_node = resident[worker.node]
+        for path, count in _resident(worker.pid, names).items():
+            of_node[path] = max(count, of_node.get(path, 0))
+            files[worker.node] |= _on_disk(Path(path).parent, names)
+    return {node: (sum(resident[node].values()), sum(files[node].values())) for node in files}
+
+
+def _resident(pid: int, names: list[str]) -> dict[str, int]:
+    """Return the bytes of each file that a process has in memory; nothing if it has just ended."""
+    found: dict[str, int] = defaultdict(int)
+    try:
+        lines = Path(f"/proc/{pid}/smaps").read_text().splitlines()
+    except OSError:
+        return {}
+    mapped = ""
+    for line in lines:
+        fields = line.split(maxsplit=5)
+        if not fields[0].endswith(":"):
+            mapped = fields[5] if len(fields) == 6 and Path(fields[5]).name in names else ""
+        elif mapped and fields[0] == "Rss:":
+            found[mapped] += int(fields[1]) * 1024
+    return found
 
 
 def _on_disk(folder: Path, names: list[str]) -> dict[str, int]:

@@ -24,7 +24,7 @@ _HELD = (
     "{models} models of {state} over a dataset of {data} in {partitions} partitions, {epochs} epochs of cheap "
     "passes that read all of it. Nodes are those of `ray.cluster_utils.Cluster`, all on this machine, each with a "
     "copy of its partitions on a disk of its own. Held is what is resident of these files in the memory of the "
-    "node's workers, from `/proc/PID/smaps`, the most that was seen; a page that two workers of a node map counts "
+    "node's workers, from `/proc/PID/smaps`, the most that was seen; a file that two workers of a node map counts "
     "once. Task parallelism is measured beside it: a task on every node reads an array as large as the whole "
     "dataset from the object store, and what each node's store then holds is shown."
 )

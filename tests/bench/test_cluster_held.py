@@ -1,4 +1,4 @@
-"""What bench/cluster says that a node holds is what its processes have in memory, each page once."""
+"""What bench/cluster says that a node holds is what its processes have in memory, each file once."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ def test_pages_that_were_touched_are_held(tmp_path: Path) -> None:
         maps.append(mapped)
     found = held([Worker(os.getpid(), "node")], ["a", "b"])
     assert found == {"node": (size, 2 * size)}
+    again = held(
+        [Worker(os.getpid(), "node"), Worker(os.getpid(), "node"), Worker(os.getpid(), "other")], ["a", "b"]
+    )
+    assert again == {"node": (size, 2 * size), "other": (size, 2 * size)}
     for mapped in maps:
         mapped.close()
 
