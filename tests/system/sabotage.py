@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from hoptree.core.actions import EndTrial, Report
 from hoptree.search.protocol import Decision, Goal, Procedure, Search
 
 
-class Sabotage(msgspec.Struct, frozen=True):
+class Sabotage:
     """Another procedure; ``happens`` says what is done at the n-th report of the study."""
 
-    procedure: Any
-    happens: dict[int, Callable[[], None]]
+    def __init__(self, procedure: Any, happens: dict[int, Callable[[], None]]) -> None:
+        self.procedure = procedure
+        self.happens = happens
 
     def __repr__(self) -> str:
         return repr(self.procedure)

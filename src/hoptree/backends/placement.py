@@ -34,7 +34,7 @@ def place(
     """Return the partitions that each node is to hold; what is ``held`` already stays where a node may hold it.
 
     >>> place(4, {"a": 1, "b": 3})
-    {'a': (1,), 'b': (0, 2, 3)}
+    {'a': (3,), 'b': (0, 1, 2)}
     """
     nodes = [node for node, count in workers.items() if count > 0]
     if not nodes:
@@ -58,7 +58,11 @@ def place(
                 give(roomiest(holders), partition)
     for partition in range(partitions):
         while sum(partition in found[node] for node in nodes) < copies:
-            give(roomiest([node for node in nodes if partition not in found[node]]), partition)
+            fit = [node for node in nodes if partition not in found[node]]
+            # a model goes from a partition to the next one: where both are on a node, nothing crosses the network
+            next_door = [node for node in fit if room[node] > 0 and partition - 1 in found[node]]
+            pressed = [node for node in fit if room[node] >= partitions - partition]  # or it will not fill
+            give(roomiest(pressed or next_door or fit), partition)
     for node in nodes:
         while room[node] > 0 and len(found[node]) < partitions:
             spread = [sum(p in found[n] for n in nodes) for p in range(partitions)]
