@@ -59,10 +59,12 @@ def place(
     for partition in range(partitions):
         while sum(partition in found[node] for node in nodes) < copies:
             fit = [node for node in nodes if partition not in found[node]]
-            # a model goes from a partition to the next one: where both are on a node, nothing crosses the network
-            next_door = [node for node in fit if room[node] > 0 and partition - 1 in found[node]]
-            pressed = [node for node in fit if room[node] >= partitions - partition]  # or it will not fill
-            give(roomiest(pressed or next_door or fit), partition)
+            if not held:
+                # a model goes from a partition to the next: where one node has both, nothing crosses the network
+                next_door = [node for node in fit if room[node] > 0 and partition - 1 in found[node]]
+                pressed = [node for node in fit if room[node] >= partitions - partition]  # or it will not fill
+                fit = pressed or next_door or fit
+            give(roomiest(fit), partition)
     for node in nodes:
         while room[node] > 0 and len(found[node]) < partitions:
             spread = [sum(p in found[n] for n in nodes) for p in range(partitions)]
