@@ -59,12 +59,10 @@ def place(
     for partition in range(partitions):
         while sum(partition in found[node] for node in nodes) < copies:
             fit = [node for node in nodes if partition not in found[node]]
-            if not held:
-                # a model goes from a partition to the next: where one node has both, nothing crosses the network
-                next_door = [node for node in fit if room[node] > 0 and partition - 1 in found[node]]
-                pressed = [node for node in fit if room[node] >= partitions - partition]  # or it will not fill
-                fit = pressed or next_door or fit
-            give(roomiest(fit), partition)
+            # A model goes from a partition to the next: where one node has both, nothing crosses the network.
+            # Replicas are better dealt out in turn: nodes that hold the same are lost together.
+            next_door = [node for node in fit if room[node] > 0 and partition - 1 in found[node]]
+            give(roomiest(next_door if copies == 1 and next_door else fit), partition)
     for node in nodes:
         while room[node] > 0 and len(found[node]) < partitions:
             spread = [sum(p in found[n] for n in nodes) for p in range(partitions)]
