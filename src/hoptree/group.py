@@ -20,7 +20,7 @@ from hoptree.record import Record
 from hoptree.results import Results, Savings
 from hoptree.search.tuner import Tuner, Tuners
 from hoptree.session import Session
-from hoptree.spec import StudySpec, agree
+from hoptree.spec import StudySpec, agree, refuse_changes
 
 if TYPE_CHECKING:
     from hoptree.backends.member import Pool
@@ -209,6 +209,8 @@ class Group:
                 other = StudySpec.read(known.spec)
             except HoptreeError:
                 continue  # of another version: it has nothing to say
+            if known.name == self.name and store.journal.last(known.name):
+                refuse_changes(self.name, other, spec, accept=True)
             own = known.name == self.name and other.trainer == spec.trainer and other.data == spec.data
             if (other.trainer, other.data) != (spec.trainer, spec.data) or store.journal.last(known.name) > _READ:
                 continue

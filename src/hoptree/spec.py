@@ -64,6 +64,17 @@ def agree(store: Store, name: str, spec: StudySpec, accept: bool) -> StudySpec:
         store.catalog.set_spec(name, msgspec.to_builtins(spec))
         return spec
     before = StudySpec.read(known.spec)
+    refuse_changes(name, before, spec, accept)
+    new = [each for each in spec.environments if each not in before.environments]
+    agreed = msgspec.structs.replace(
+        spec, root=before.root, settings=before.settings, environments=[*before.environments, *new]
+    )
+    store.catalog.set_spec(name, msgspec.to_builtins(agreed))
+    return agreed
+
+
+def refuse_changes(name: str, before: StudySpec, spec: StudySpec, accept: bool) -> None:
+    """Refuse to go on with a study that is another one now; code and data may change if the user accepts that."""
     changed = [field for field in StudySpec.compared if getattr(before, field) != getattr(spec, field)]
     refused = [field for field in changed if field not in _ACCEPTABLE]
     refused += changes(before.space, spec.space)
@@ -81,9 +92,3 @@ def agree(store: Store, name: str, spec: StudySpec, accept: bool) -> StudySpec:
             f"study {name!r}: {', '.join(changed)} changed since it was begun; give it another name, or say "
             "run(accept_changes=True), or --accept-changes, to go on as if nothing had changed"
         )
-    new = [each for each in spec.environments if each not in before.environments]
-    agreed = msgspec.structs.replace(
-        spec, root=before.root, settings=before.settings, environments=[*before.environments, *new]
-    )
-    store.catalog.set_spec(name, msgspec.to_builtins(agreed))
-    return agreed

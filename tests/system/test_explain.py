@@ -10,6 +10,7 @@ import pytest
 
 import hoptree as ht
 from hoptree import explanation
+from tests.system.plain import study
 from tests.system.test_commands import PROGRAM, hoptree
 from tests.system.test_study import tiny_study
 
@@ -112,3 +113,9 @@ def test_the_command_tells_people_and_programs(tmp_path: Path) -> None:
     text = hoptree(tmp_path, "explain", "tiny.py")
     assert "epochs to train" in text
     assert "├─ epochs 0 to 2: width=8, 2 trials share it" in text
+
+
+def test_a_study_that_is_another_one_now_is_not_explained(tmp_path: Path) -> None:
+    study(tmp_path, "a", epochs=1).run(workers=1)
+    with pytest.raises(ht.StudyChangedError, match="another than the one that was begun"):
+        study(tmp_path, "a", "b", epochs=2).explain(workers=1)
