@@ -1,13 +1,18 @@
 """How Sphinx builds these pages: ``make docs``. Pages are Markdown (MyST); the reference comes from docstrings."""
 
+import sys
+from pathlib import Path
+
 import hoptree
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "Hoptree"
 author = "The Hoptree authors"
 copyright = author  # noqa: A001 (Sphinx calls it so)
 release = version = hoptree.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "_commands"]
 exclude_patterns = ["_build", "README.md"]  # the README is for those who read in the repository
 
 myst_enable_extensions = ["colon_fence", "deflist"]
