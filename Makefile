@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_BENCH := $(VENV)/.ready-bench
 
-.PHONY: demo test test-slow bench check clean
+.PHONY: demo test test-slow bench check docs clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -15,11 +15,14 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## a study from start to end, with its chart
 	$(BIN)/hoptree demo
 
-check: $(READY)  ## style, types, layers
+check: $(READY) docs  ## style, types, layers, documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(READY)  ## the documentation, into docs/_build; warnings are errors
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 
 test: check  ## all that must hold before a change lands
 	$(BIN)/python -m pytest -n 2 -m "not slow"
@@ -41,4 +44,4 @@ bench: $(READY_BENCH)  ## speed, sharing, clusters and quality of decisions; fig
 	$(BIN)/python -m bench.cluster
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist docs/_build

@@ -1,0 +1,36 @@
+"""What the guide shows as Python runs: all blocks of a page, in order, as one program."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, blocks, pages
+
+GUIDE = [page for page in [DOCS / "quickstart.md", DOCS / "guide.md", *pages("guide")] if blocks(page, "python")]
+MIGRATION = pages("migrate")
+
+
+def run(folder: Path, program: str) -> str:
+    (folder / "program.py").write_text(program)
+    command = [sys.executable, "program.py"]
+    closed = {**os.environ, "RAY_AUTH_MODE": "token"}  # for Ray Tune: our own clusters ask for a token anyway
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=closed, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", GUIDE, ids=[page.stem for page in GUIDE])
+def test_a_page_of_the_guide_is_a_program(page: Path, tmp_path: Path) -> None:
+    assert run(tmp_path, "\n".join(blocks(page, "python"))).strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", MIGRATION, ids=[page.stem for page in MIGRATION])
+def test_every_block_of_a_migration_page_is_a_program(page: Path, tmp_path: Path) -> None:
+    for number, program in enumerate(blocks(page, "python")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert run(folder, program).strip()
