@@ -6,7 +6,7 @@ lineage that is trained here is left in the store when it is made, and what othe
 
 While nobody else uses the store, a stage is claimed in one go; in company, an epoch at a time, when it begins. So a
 claim covers what is being trained, or what was and is in nobody else's hands, and never waits for another driver
-(see docs/decisions/0027-claims-on-lineages.md).
+(see docs/decisions/0014-claims-on-lineages.md).
 """
 
 from __future__ import annotations

@@ -16,5 +16,7 @@ def test_every_page_is_in_the_contents() -> None:
     listed = (DOCS / "index.md").read_text() + (DOCS / "reference" / "index.md").read_text()
     for page in pages():
         if page.parent.name != "decisions" and page.name != "README.md" and page != DOCS / "index.md":
-            name = page.stem if page.parent.name == "reference" else page.relative_to(DOCS).with_suffix("").as_posix()
+            name = (
+                page.stem if page.parent.name == "reference" else page.relative_to(DOCS).with_suffix("").as_posix()
+            )
             assert re.search(rf"^(reference/)?{re.escape(name)}$", listed, re.MULTILINE), page
