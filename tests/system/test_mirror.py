@@ -180,7 +180,7 @@ def test_a_database_that_breaks_does_not_break_training(tmp_path: Path, caplog: 
     mine.open_mirror(f"sqlite:///{database}").close()
     with closing(sqlite3.connect(database)) as connection:
         connection.execute(
-            "CREATE TRIGGER refuse BEFORE INSERT ON trial_intermediate_values "
+            "CREATE TRIGGER refuse BEFORE INSERT ON trial_params "
             "BEGIN SELECT RAISE(ABORT, 'the disk is on fire'); END"
         )
     results = mine.run(workers=1, mirror=f"sqlite:///{database}")
