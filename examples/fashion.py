@@ -22,8 +22,8 @@ def read(kind, count):
     files = [FOLDER / f"{kind}-{what}-ubyte.gz" for what in ("images-idx3", "labels-idx1")]
     if not all(file.exists() for file in files):
         sys.exit(
-            f"Fashion-MNIST is not in {FOLDER}. On Debian: apt install dataset-fashion-mnist. Elsewhere: put its four "
-            ".gz files into a folder, and set FASHION_MNIST to that folder."
+            f"Fashion-MNIST is not in {FOLDER}. On Debian: apt install dataset-fashion-mnist. Elsewhere: put its "
+            "four .gz files into a folder, and set FASHION_MNIST to that folder."
         )
     images = np.frombuffer(gzip.decompress(files[0].read_bytes()), np.uint8, offset=16).reshape(-1, 28, 28)
     labels = np.frombuffer(gzip.decompress(files[1].read_bytes()), np.uint8, offset=8)

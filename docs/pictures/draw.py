@@ -47,7 +47,11 @@ def tree(result: ht.Simulation, path: Path) -> None:
     axes = figure.add_subplot()
     for number, node in nodes.items():
         start, end, row = node.start / partitions, ends[number] / partitions, rows[number]
-        shape = {"boxstyle": "round,pad=0,rounding_size=0.08", "facecolor": lane_colour(number), "edgecolor": "none"}
+        shape = {
+            "boxstyle": "round,pad=0,rounding_size=0.08",
+            "facecolor": lane_colour(number),
+            "edgecolor": "none",
+        }
         axes.add_patch(FancyBboxPatch((start + 0.03, row - 0.3), end - start - 0.06, 0.6, zorder=2, **shape))
         label = f"{number}" if serves[number] < 2 else f"{number}: {serves[number]} trials"
         axes.text((start + end) / 2, row, label, ha="center", va="center_baseline", fontsize=9, color=INK, zorder=3)
@@ -98,7 +102,9 @@ def schedules(path: Path) -> None:
 def draw(folder: Path) -> None:
     """Draw all pictures into a folder."""
     shared = run()
-    with matplotlib.style.context({"svg.hashsalt": "hoptree", "svg.fonttype": "path", "font.family": "DejaVu Sans"}):
+    with matplotlib.style.context(
+        {"svg.hashsalt": "hoptree", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
+    ):
         tree(shared, folder / "tree.svg")
         schedules(folder / "schedules.svg")
     shared.save(folder / "shared.svg")
