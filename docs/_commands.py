@@ -30,8 +30,11 @@ def _walk(name: str, command: click.Command) -> Iterator[tuple[str, click.Comman
     if not isinstance(command, click.Group):
         yield name, command
         return
-    for below in sorted(command.commands):
-        yield from _walk(f"{name} {below}", command.commands[below])
+    context = click.Context(command)
+    for below in command.list_commands(context):
+        found = command.get_command(context, below)
+        assert found is not None
+        yield from _walk(f"{name} {below}", found)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -30,8 +30,9 @@ def check(words: list[str]) -> None:
         name, *words = words
         if name.startswith("-"):
             return
-        assert name in command.commands, f"hoptree has no command {name!r}"
-        command = command.commands[name]
+        found = command.get_command(click.Context(command), name)
+        assert found is not None, f"hoptree has no command {name!r}"
+        command = found
     options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     for word in words:
         if word.startswith("-"):
