@@ -37,6 +37,16 @@ def outcome(process: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
+def signalled(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """Send a program a signal in the middle of its work, and wait for its end."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "report 4" in line:
+            process.send_signal(number)
+            break
+    process.communicate(timeout=120)
+
+
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     found = outcome(program(tmp_path_factory.mktemp("local"), "local", 1))["fingerprints"]
@@ -54,15 +64,8 @@ def test_a_cluster_is_started_and_stopped(tmp_path: Path, expected: list[str]) -
 
 def test_a_driver_that_is_killed_is_resumed(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
     nodes.add(2)
-    here = {"RAY_ADDRESS": nodes.address}
-    process = program(tmp_path, "ray", 2, **here)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "report 4" in line:
-            process.send_signal(signal.SIGKILL)
-            break
-    process.communicate(timeout=120)
-    found = outcome(program(tmp_path, "ray", 2, **here))
+    signalled(program(tmp_path, "ray", 2, RAY_ADDRESS=nodes.address), signal.SIGKILL)
+    found = outcome(program(tmp_path, "ray", 2, RAY_ADDRESS=nodes.address))
     assert found["fingerprints"] == expected
     assert 0 < found["trained"] < 9
     assert units_done_twice(tmp_path / "store", "plain") == 0
@@ -70,13 +73,6 @@ def test_a_driver_that_is_killed_is_resumed(tmp_path: Path, nodes: Nodes, expect
 
 def test_an_interrupt_saves_what_runs(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
     nodes.add(2)
-    here = {"RAY_ADDRESS": nodes.address}
-    process = program(tmp_path, "ray", 2, **here)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "report 4" in line:
-            process.send_signal(signal.SIGINT)
-            break
-    process.communicate(timeout=120)
+    signalled(program(tmp_path, "ray", 2, RAY_ADDRESS=nodes.address), signal.SIGINT)
     assert outcome(program(tmp_path, "local", 1))["fingerprints"] == expected  # on another backend, too
     assert units_done_twice(tmp_path / "store", "plain") == 0
