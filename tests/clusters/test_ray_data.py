@@ -15,6 +15,7 @@ from hoptree.data.errors import DataError
 from tests.clusters.conftest import Nodes
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
 def test_parquet_through_ray_data(tmp_path: Path, nodes: Nodes) -> None:
     import ray

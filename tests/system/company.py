@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import subprocess
 import sys
 import time
@@ -23,7 +24,8 @@ PATIENCE = 120.0
 
 def start(folder: Path, name: str, widths: Sequence[int], *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(PROGRAM), str(folder), name, json.dumps(list(widths)), *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    around = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=around)
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
