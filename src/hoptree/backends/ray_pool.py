@@ -136,9 +136,10 @@ class RayPool:
             request_resources(bundles=[dict(self._worker)] * wanted)
         here = self._here()
         found = pack(wanted, room, here)
-        for node, count in here.items():
-            extra = [m for m in self._members.values() if m.node == node and not m.leaving][found.get(node, 0) :]
-            self._early += [(member, Leaving()) for member in extra if count > found.get(node, 0)]
+        for node in here:
+            staying = found.get(node, 0)
+            extra = [m for m in self._members.values() if m.node == node and not m.leaving][staying:]
+            self._early += [(member, Leaving()) for member in extra]
             for member in extra:
                 self._rings(member.name)
         return found
