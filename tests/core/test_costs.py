@@ -1,4 +1,4 @@
-"""Learned costs: a formula over values, and books that agree with it at once."""
+"""Learned costs: a formula over values, and books that agree with it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hoptree.core import repricing
 from hoptree.core.costs import CostFormula, Feature
 from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
-from hoptree.core.events import CostsLearned
+from hoptree.core.events import CostsLearned, WorkerDrained
 from hoptree.core.lineage import Values, history, segments
 from hoptree.core.plan import Node
 from hoptree.core.schedules import Config, linear, multistep
@@ -75,6 +76,34 @@ def test_after_costs_are_learned_all_books_agree_with_them(seed: int, steps: int
     for _ in range(steps):
         past.move()
     past.tell(CostsLearned(past.formula()))
+    books_agree(past)
+    for node in past.engine.plan.nodes:
+        for cursor in node.cursors:
+            left = past.engine.demand.longest(node, cursor.unit)
+            assert cursor.peak - cursor.unit * node.cost == pytest.approx(left)
+    past.calm()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**63), st.integers(1, 80), st.integers(1, 5))
+def test_many_nodes_are_priced_in_parts_while_work_goes_on(seed: int, steps: int, at_once: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repricing, "AT_ONCE", at_once)
+        past = History(Random(seed), steps)
+        past.begin()
+        for _ in range(steps):
+            past.move()
+        past.tell(CostsLearned(past.formula()))
+        while past.engine._repricing.under_way and past.random.random() < 0.9:
+            past.move()
+        past.tell(CostsLearned(past.formula()))
+        while past.engine._repricing.under_way:
+            past.tell(WorkerDrained("nobody"))  # which asks for nothing
+        books_agree(past)
+        past.calm()
+
+
+def books_agree(past: History) -> None:
     engine = past.engine
     formula = engine.plan.formula
     assert formula is not None
@@ -87,8 +116,7 @@ def test_after_costs_are_learned_all_books_agree_with_them(seed: int, steps: int
     assert engine.demand.done == pytest.approx(done)
     for node in nodes:
         for cursor in node.cursors:
-            assert cursor.peak - cursor.unit * node.cost == pytest.approx(longest(engine, node, cursor.unit))
-    past.calm()
+            assert engine.demand.longest(node, cursor.unit) == pytest.approx(longest(engine, node, cursor.unit))
 
 
 def test_what_is_learned_decides_who_goes_first_also_for_nodes_to_come() -> None:

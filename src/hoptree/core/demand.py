@@ -9,7 +9,7 @@ does not depend on the size of the plan.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import final
 
 from hoptree.core.plan import Cursor, Node, State, Trial
@@ -171,16 +171,16 @@ class Demand:
             cursor.peak = peak
             self.changed.append(cursor)
 
-    def reprice(self, nodes: Sequence[Node]) -> None:
-        """Bring all times in line with the costs of all nodes, which have changed."""
-        self.backlog = sum(node.todo * node.cost for node in nodes)
-        self.done[:] = [sum(node.trained.get(p, 0) * node.cost for node in nodes) for p in range(len(self.done))]
-        for node in reversed(nodes):  # children come after their parents: the ways below are known when needed
-            self._rebuild(node)
-        cursors = [cursor for node in nodes for cursor in node.cursors]
-        for cursor in sorted(cursors, key=lambda cursor: cursor.sequence):  # who came first stays first
-            cursor.peak = self.longest(cursor.node, cursor.unit) + cursor.unit * cursor.node.cost
-            self.changed.append(cursor)
+    def reprice(self, node: Node, cost: float) -> None:
+        """Let a node cost something else, whose children cost by now what they should; ranks stay as they are."""
+        change = cost - node.cost
+        self.backlog += node.todo * change
+        for partition, count in node.trained.items():
+            self.done[partition] += count * change
+        node.cost = cost
+        self._rebuild(node)
+        for cursor in node.cursors:
+            cursor.peak = self.longest(node, cursor.unit) + cursor.unit * cost
 
     # --- cover ------------------------------------------------------------------------------------------
 

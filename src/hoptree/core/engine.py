@@ -42,6 +42,7 @@ from hoptree.core.events import (
 from hoptree.core.gates import Gates
 from hoptree.core.plan import Cost, Cursor, Node, Place, Plan, Run, State, Trial
 from hoptree.core.policies import Policy, make_policy
+from hoptree.core.repricing import Repricing
 from hoptree.core.settings import Settings
 from hoptree.core.states import States
 from hoptree.core.trials import Trials
@@ -60,6 +61,7 @@ class Engine:
         self._policy = policy or make_policy(settings, self.demand, self.workers.pace)
         self._actions: list[Action] = []
         self._gates = Gates(settings.partitions, self.demand)
+        self._repricing = Repricing(self.plan, self.demand)
         self.states = States(self._actions)
         self._dispatcher = Dispatcher(
             settings, self._policy, self.demand, self.workers, self._gates, self.states, self._actions
@@ -126,10 +128,11 @@ class Engine:
             case ReportFound():
                 self._elsewhere.report_found(event, self._node(event))
             case CostsLearned(formula):
-                self.plan.learn(formula)
-                self.demand.reprice(self.plan.nodes)
+                self._repricing.begin(formula)
             case _:
                 assert_never(event)
+        if self._repricing.under_way:
+            self._repricing.go_on()
         self._settle()
         if not more:
             self._dispatcher.dispatch()
@@ -478,6 +481,7 @@ class Engine:
             "evaluations": [repr(state) for state in self.states.evaluations],
             "issued": self._dispatcher.issued,
             "formula": self.plan.formula,
+            "repricing": self._repricing.snapshot(),
             "backlog": self.demand.backlog,
             "done": list(self.demand.done),
             "gates": self._gates.snapshot(),

@@ -286,12 +286,17 @@ class Plan:
         return node
 
     def learn(self, formula: CostFormula) -> None:
-        """Price all nodes, and those to come, by a formula; one that gives no times changes nothing."""
-        costs = [_priced(formula.of, node.values) for node in self.walk()]
-        for node, cost in zip(self.walk(), costs, strict=True):
-            node.cost = cost
+        """Price nodes to come by a formula; those that are there are the caller's to price anew."""
+        if not 0 <= formula.least <= formula.most < float("inf"):
+            raise WorkloadError(
+                f"cost: from {formula.least!r} to {formula.most!r} by {formula}; expected a finite time >= 0"
+            )
         self.formula = formula
         self._cost = formula.of
+
+    def price(self, node: Node) -> float:
+        """Return what a unit of a node costs by now; a root has none, and costs what it costs."""
+        return node.cost if node.parent is None or self._cost is None else _priced(self._cost, node.values)
 
     def source(self, node: Node, unit: int) -> Place | None:
         """Return the deepest stored state at or before a place; None when it is the untrained model."""
