@@ -40,7 +40,12 @@ class NoStateError(HoptreeError, LookupError):
 
 
 class Savings(msgspec.Struct, frozen=True):
-    """The work that trials asked for, and the work that was done."""
+    """The work that trials asked for, and the work that was done.
+
+    Of ``epochs_asked`` by all trials, ``epochs_shared`` are those that trials have in common and need once only,
+    ``epochs_reused`` were in the store, and ``epochs_trained`` in this run; ``merge_rate`` is what was asked over
+    what differs. ``bytes_hopped`` are those of all states that moved between workers.
+    """
 
     epochs_asked: float
     epochs_trained: float
@@ -81,6 +86,9 @@ class Savings(msgspec.Struct, frozen=True):
 @final
 class TrialResult:
     """One trial: what it was, how it ended, and its curve.
+
+    It has its ``number``, its ``config``, its ``state`` ("complete", "stopped", "failed" or "running"), the metrics
+    by epoch as its ``curve``, and of a failed one the ``error``.
 
     Its weights are in the store. Should they be gone or damaged, they are trained again, alone in this process,
     when they are asked for: the same bits come out.

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from hoptree.backends.shelf import Shelf, Stored
-from hoptree.store import StateStore, StoreFullError
+from hoptree.store import FolderStates, StoreFullError
 from hoptree.worker.slots import SlotReader, SlotWriter
 
 
 class Fixture:
     def __init__(self, folder: Path) -> None:
         self.freed: list[str] = []
-        self.states = StateStore(folder / "states")
+        self.states = FolderStates(folder / "states")
         (folder / "slots").mkdir()
         self.writer = SlotWriter([folder / "slots"], "me")
         self.books: list[str] = []

@@ -93,7 +93,9 @@ def test_a_node_that_is_removed_costs_no_result(tmp_path: Path, nodes: Nodes, ex
 
 def test_a_node_that_comes_takes_its_share(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
     nodes.add(1)
-    slow = some_study(tmp_path / "s", {1: nodes.add}, trainer=Slow(0.4))
+    slow = some_study(
+        tmp_path / "s", {1: nodes.add}, trainer=Slow(0.7)
+    )  # it is busy for as long as a worker takes to start
     assert prints(slow.run(backend=nodes.where())) == expected
     assert len({event.worker for event in joined(tmp_path / "s")}) == 2
     assert joined(tmp_path / "s")[0].partitions == (0, 1, 2, 3)

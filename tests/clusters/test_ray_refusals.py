@@ -16,6 +16,7 @@ import pytest
 import hoptree as ht
 from hoptree.store import Store
 from tests.clusters.conftest import Nodes
+from tests.object_store import object_store, surroundings
 from tests.system.plain import dataset, study
 
 
@@ -111,6 +112,25 @@ def test_a_store_that_workers_cannot_reach(tmp_path: Path, nodes: Nodes, without
     with pytest.raises(ht.RefusedError, match=r"node .*: store: .*keep the store in a folder that all nodes see"):
         study(tmp_path).run(backend=nodes.where())
     assert nothing_was_trained(tmp_path)
+
+
+def test_states_at_a_url_need_no_common_folder(
+    tmp_path: Path, nodes: Nodes, without: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = study(tmp_path / "here", space={"lr": ht.choice(0.1, 0.2)}).run(workers=1)
+    (tmp_path / "store").mkdir()
+    with object_store() as address:
+        for name, value in surroundings(address).items():
+            monkeypatch.setenv(name, value)
+        without(tmp_path / "store")
+        settings: dict[str, Any] = {"space": {"lr": ht.choice(0.1, 0.2)}, "states": "s3://hoptree/states"}
+        there = study(tmp_path, **settings).run(backend=nodes.where())
+        assert [trial.fingerprint for trial in there.trials] == [trial.fingerprint for trial in here.trials]
+        longer = study(tmp_path, name="longer", epochs=3, **settings).run(backend=nodes.where())
+        assert longer.savings.epochs_trained == 2  # they go on from the states that the workers have written
+        with Store(tmp_path / "store", create=False) as store:
+            assert store.states.location == "s3://hoptree/states"
+    assert not (tmp_path / "store" / "states").exists()
 
 
 def test_data_that_only_the_driver_has(tmp_path: Path, nodes: Nodes, without: Callable[[Path], None]) -> None:

@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -40,7 +42,16 @@ def scaling(tmp_path: Path) -> Iterator[str]:
         "cluster_name": "scaling",
         "max_workers": 2,
         "idle_timeout_minutes": 0.03,
-        "provider": {"type": "fake_multinode", "head_node_id": FAKE_HEAD_NODE_ID, "gcs_address": address},
+        "provider": {
+            "type": "fake_multinode",
+            "head_node_id": FAKE_HEAD_NODE_ID,
+            "gcs_address": address,
+            "use_node_id_as_ip": True,  # they all have the same address
+            "disable_node_updaters": True,  # nodes here are processes: nobody logs in to set them up
+            "disable_launch_config_check": True,
+            "foreground_node_launch": True,
+            "worker_liveness_check": False,
+        },
         "head_node_type": "ray.head.default",
         "upscaling_speed": 1.0,
         "auth": {},
@@ -65,7 +76,13 @@ def scaling(tmp_path: Path) -> Iterator[str]:
     set_authentication("token")
     ray = str(Path(sys.executable).parent / "ray")
     settings = [f"--autoscaling-config={tmp_path / 'scaling.json'}", "--num-cpus=0", f"--port={port}"]
-    around = {**os.environ, "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"}
+    hidden = mkdtemp(prefix="ray-", dir="/tmp")  # else other programs would join it; sockets want short names
+    around = {
+        **os.environ,
+        "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+        "RAY_FAKE_CLUSTER": "1",
+        "RAY_TMPDIR": hidden,
+    }
     command = [ray, "start", "--head", "--block", "--include-dashboard=false", *settings]
     head = subprocess.Popen(command, env=around, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: is_open(address), "the cluster does not start")
@@ -73,6 +90,7 @@ def scaling(tmp_path: Path) -> Iterator[str]:
     head.terminate()
     head.wait()
     set_authentication(None)
+    rmtree(hidden, ignore_errors=True)
 
 
 def wait_for(what: Callable[[], bool], otherwise: str) -> None:

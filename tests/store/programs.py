@@ -24,8 +24,8 @@ PUT_FOR_EVER = """
 import sys
 from itertools import count
 import numpy as np
-from hoptree.store import StateStore
-states = StateStore(sys.argv[1], durable=False)
+from hoptree.store import FolderStates
+states = FolderStates(sys.argv[1], durable=False)
 for number in count():
     states.put(f"{sys.argv[2]}{number:05}", {"w": np.full(1_000_000, number)}, {"number": number})
     print(number, flush=True)
@@ -35,7 +35,7 @@ for number in count():
 PUT_TOO_MUCH = """
 import resource, signal, sys
 import numpy as np
-from hoptree.store import StateStore, StoreFullError
+from hoptree.store import FolderStates, StoreFullError
 def pause(*_):
     print("paused", flush=True)
     sys.stdin.readline()
@@ -44,7 +44,7 @@ if sys.argv[2] != "ignore":
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 try:
-    StateStore(sys.argv[1], durable=False).put("0abc", {"w": np.zeros(1_000_000)}, {})
+    FolderStates(sys.argv[1], durable=False).put("0abc", {"w": np.zeros(1_000_000)}, {})
 except StoreFullError as error:
     print(error, flush=True)
 """

@@ -63,6 +63,20 @@ def test_an_append_is_a_heartbeat(store, clock):
         store.lease("digits")
 
 
+def test_who_drives_a_group_gives_the_heartbeats_of_its_members(store, clock):
+    group, *members = (store.lease(name, FAR) for name in ("group", "digits", "letters"))
+    group.take_along(members)
+    for _ in range(3):
+        clock.now += 50
+        group.renew()
+    for name in ("group", "digits", "letters"):
+        with pytest.raises(StudyHeldError):
+            store.lease(name)
+    members[0].release()
+    with pytest.raises(LeaseLostError, match="digits: the lease with token 1 is not current: it was released"):
+        group.renew()
+
+
 def test_a_clock_that_is_set_back_takes_no_time_from_a_lease(store, clock):
     lease = store.lease("digits", FAR)
     clock.now -= 1000

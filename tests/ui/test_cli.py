@@ -15,7 +15,7 @@ def hoptree(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPro
 
 
 def test_demo_trains_real_digits_and_shares(tmp_path: Path) -> None:
-    done = hoptree("demo", "--workers", "2", cwd=tmp_path)
+    done = hoptree("demo", "--workers", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "24 epochs asked, 16 trained, 8 shared" in done.stdout
     again = hoptree("demo", cwd=tmp_path)

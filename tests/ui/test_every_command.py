@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import jsonschema
@@ -70,6 +71,7 @@ JSON = [
     ("trials", ["trials", "tiny", "--state", "complete", "--sort", "accuracy", "--limit", "3"]),
     ("best", ["best", "tiny"]),
     ("verify", ["verify", "tiny", "0"]),
+    ("verify-bundle", ["verify", "tiny.zip", "--program", "tiny.py"]),
     ("wish", ["add", "tiny", "--set", "lr=0.2", "--epochs", "2"]),
     ("wish", ["extend", "tiny", "0", "--epochs", "3"]),
     ("wish", ["clone", "tiny", "0", "--set", "lr=constant(0.2)", "--at", "1", "--epochs", "3"]),
@@ -91,7 +93,19 @@ def place(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     fine = (place / "tiny.py").read_text().replace("8, 5, 16", "8, 16").replace('"tiny",', '"fine",')
     (place / "fine.py").write_text(fine)
     np.savez(place / "rows.npz", x=np.arange(12.0), y=np.arange(12))
+    bundled = hoptree("export", "tiny", "--bundle", "tiny.zip", cwd=place)
+    assert bundled.returncode == 0, bundled.stderr
     return place
+
+
+def follows(schema: str, printed: str) -> Any:
+    """Return what a command printed, if it follows a schema."""
+    rules = json.loads((SCHEMAS / f"{schema}.schema.json").read_text())
+    kind = jsonschema.validators.validator_for(rules)
+    kind.check_schema(rules)
+    told = json.loads(printed)
+    kind(rules).validate(told)
+    return told
 
 
 @pytest.mark.parametrize(("schema", "arguments"), JSON, ids=[" ".join(arguments[:2]) for _, arguments in JSON])
@@ -100,10 +114,26 @@ def test_json_follows_its_schema(schema: str, arguments: list[str], place: Path)
         hoptree("data", "build", "rows.npz", "--to", "rows", "--partitions", "2", cwd=place)
     done = hoptree(*arguments, "--json", cwd=place)
     assert done.returncode == 0, done.stderr
-    rules = json.loads((SCHEMAS / f"{schema}.schema.json").read_text())
-    kind = jsonschema.validators.validator_for(rules)
-    kind.check_schema(rules)
-    kind(rules).validate(json.loads(done.stdout))
+    follows(schema, done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "differs", "code"),
+    [("", "", [], 0), ('optimizer="sgd"', 'optimizer="adam"', ["trainer"], 1)],
+    ids=["same", "other code"],
+)
+def test_json_of_a_bundle_follows_its_schema(
+    before: str, after: str, differs: list[str], code: int, place: Path, tmp_path: Path
+) -> None:
+    shutil.copy(place / "tiny.zip", tmp_path)
+    (tmp_path / "tiny.py").write_text((place / "tiny.py").read_text().replace(before, after))
+    done = hoptree("verify", "tiny.zip", "--program", "tiny.py", "--json", cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    told = follows("verify-bundle", done.stdout)
+    assert [each["what"] for each in told["differences"]] == differs
+    assert [each["trial"] for each in told["trials"]] == [0, 1, 4, 5]
+    assert {each["same"] for each in told["trials"]} == {not differs}
+    assert ("Reproduced" in told["verdict"]) is not bool(differs)
 
 
 def test_every_command_with_json_has_a_schema() -> None:

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import hoptree as ht
-from hoptree.store import StateStore, Store, StoreMissingError, StoreVersionError, StudyMissingError
+from hoptree.store import FolderStates, Store, StoreMissingError, StoreVersionError, StudyMissingError
 from hoptree.ui.cli import cli
 from hoptree.ui.programs import ProgramError, lines_to_load
 
@@ -365,7 +365,7 @@ def best(folder: Path, copy: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_verify_tells_bits_that_differ(copy: Path, best: Any) -> None:
-    number, key, states = str(best["number"]), Path(best["state_file"]).stem, StateStore(copy / "states")
+    number, key, states = str(best["number"]), Path(best["state_file"]).stem, FolderStates(copy / "states")
     same = invoke(copy, "verify", "tiny", number)
     print_of_it = best["fingerprint"][:12]
     assert same.exit_code == 0, same.output

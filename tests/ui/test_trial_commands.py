@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from tests.ui.test_every_command import hoptree
 
 import hoptree as ht
-from hoptree.store import StateStore, Store
+from hoptree.store import FolderStates, Store
 from hoptree.ui.cli import cli
 
 
@@ -116,7 +116,7 @@ def kinds(found: Any) -> dict[str, tuple[int, int]]:
 
 
 def test_clean_removes_nothing_unless_told_to(copy: Path) -> None:
-    StateStore(copy / "states").put("ab12", {}, {"stray": 1})
+    FolderStates(copy / "states").put("ab12", {}, {"stray": 1})
     before = sorted(path for path in copy.rglob("*") if path.is_file())
     found = figures(copy, "clean")
     states, can_go = kinds(found)["states"]
@@ -130,12 +130,12 @@ def test_clean_removes_nothing_unless_told_to(copy: Path) -> None:
 
 
 def test_clean_frees_what_it_says(copy: Path) -> None:
-    StateStore(copy / "states").put("ab12", {}, {"stray": 1})
+    FolderStates(copy / "states").put("ab12", {}, {"stray": 1})
     said = figures(copy, "clean")
     frees = sum(each["frees"] for each in said["holdings"] if each["kind"] in said["chosen"])
-    size = sum(StateStore(copy / "states").sizes().values())
+    size = sum(FolderStates(copy / "states").sizes().values())
     done = figures(copy, "clean", "--yes")
-    assert done["freed"] == frees == size - sum(StateStore(copy / "states").sizes().values()) > 0
+    assert done["freed"] == frees == size - sum(FolderStates(copy / "states").sizes().values()) > 0
     assert figures(copy, "verify", "tiny", "0")[0]["same"]  # what a study needs has stayed
     assert kinds(figures(copy, "clean", "--yes", "--logs"))["logs"][0] == 2
     assert not list((copy / "logs").iterdir())
@@ -149,12 +149,12 @@ def test_a_study_can_be_forgotten_with_all_that_only_it_needs(copy: Path) -> Non
     assert done["forgotten"] == ["tiny"]
     assert done["freed"] > 0
     assert figures(copy, "studies") == []
-    assert StateStore(copy / "states").keys() == []
+    assert FolderStates(copy / "states").keys() == []
     assert not list(copy.glob("data/*"))
 
 
 def test_nothing_of_a_study_that_runs_is_removed(copy: Path) -> None:
-    StateStore(copy / "states").put("ab12", {}, {"stray": 1})
+    FolderStates(copy / "states").put("ab12", {}, {"stray": 1})
     with Store(copy) as store, store.lease("tiny"):
         figures(copy, "clean", "--yes")
         left = kinds(figures(copy, "clean"))

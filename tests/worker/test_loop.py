@@ -13,7 +13,7 @@ import pytest
 from hoptree.backends.processes import Process, make_setup
 from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.lineage import history, segments
-from hoptree.store import StateStore
+from hoptree.store import FolderStates
 from hoptree.worker.messages import (
     Failed,
     Forget,
@@ -36,16 +36,16 @@ from tests.system.plain import Plain, dataset
 
 
 @pytest.fixture
-def states(tmp_path: Path) -> StateStore:
-    return StateStore(tmp_path / "states")
+def states(tmp_path: Path) -> FolderStates:
+    return FolderStates(tmp_path / "states")
 
 
 @pytest.fixture
-def worker(tmp_path: Path, states: StateStore) -> Iterator[Process]:
+def worker(tmp_path: Path, states: FolderStates) -> Iterator[Process]:
     (tmp_path / "slots").mkdir()
     data = dataset(tmp_path)
     process = Process(
-        "w", make_setup("w", 1, cloudpickle.dumps(Plain()), data.path, states.folder, [tmp_path / "slots"])
+        "w", make_setup("w", 1, cloudpickle.dumps(Plain()), data.path, states.location, [tmp_path / "slots"])
     )
     assert isinstance(process.receive(), Hello)
     yield process
@@ -82,7 +82,7 @@ def test_a_run_queued_behind_another_starts_from_its_state(worker: Process) -> N
     assert SlotReader().read(second.slot)[0].meta == {"units": 2}
 
 
-def test_a_state_is_fetched_from_the_store(worker: Process, states: StateStore) -> None:
+def test_a_state_is_fetched_from_the_store(worker: Process, states: FolderStates) -> None:
     states.put("stored", {"w": np.full(16, 2.0)}, {"units": 8})
     origin = train(0).origin
     worker.send(Judge(Evaluate(3, "w", 1, 8, "stored"), origin, Source("stored")))
@@ -91,7 +91,7 @@ def test_a_state_is_fetched_from_the_store(worker: Process, states: StateStore) 
     assert (judged.run, judged.metrics) == (3, {"loss": 2.0})
 
 
-def test_a_state_that_is_nowhere_or_damaged_is_told_as_lost(worker: Process, states: StateStore) -> None:
+def test_a_state_that_is_nowhere_or_damaged_is_told_as_lost(worker: Process, states: FolderStates) -> None:
     worker.send(train(0, unit=1, source=Source("nowhere")))
     lost = worker.receive()
     assert isinstance(lost, Failed)
@@ -142,7 +142,7 @@ def test_a_rehearsal_names_the_metrics_or_the_reasons(worker: Process) -> None:
 
 def test_a_trainer_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
     data = dataset(tmp_path)
-    process = Process("w", make_setup("w", 1, b"no pickle", data.path, tmp_path, [tmp_path]))
+    process = Process("w", make_setup("w", 1, b"no pickle", data.path, str(tmp_path), [tmp_path]))
     assert isinstance(process.receive(), Refused)
     assert process.receive() is None
     assert process.bury().how == "died with exit code 1"

@@ -79,7 +79,7 @@ class LocalPool:
         name = f"{self._session}-{self._spawned}"
         self._spawned += 1
         setup = make_setup(
-            name, self._trainer.threads, self._pickled, self._dataset.path, self._states.folder, self._slots
+            name, self._trainer.threads, self._pickled, self._dataset.path, self._states.location, self._slots
         )
         self._processes[name] = process = Process(name, setup)
         return process

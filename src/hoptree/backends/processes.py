@@ -82,7 +82,7 @@ class Process(Member):
         return Death(f"died with {how}", "system" if outside else "user")
 
 
-def make_setup(name: str, threads: int, trainer: bytes, dataset: Path, states: Path, slots: list[Path]) -> SetUp:
+def make_setup(name: str, threads: int, trainer: bytes, dataset: Path, states: str, slots: list[Path]) -> SetUp:
     """Return what a worker is told before anything else."""
     return SetUp(
         name,
@@ -92,7 +92,7 @@ def make_setup(name: str, threads: int, trainer: bytes, dataset: Path, states: P
         threads,
         trainer,
         str(dataset),
-        str(states),
+        states,
         [str(folder) for folder in slots],
     )
 

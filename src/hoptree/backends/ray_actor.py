@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 import msgspec
@@ -187,19 +186,20 @@ class RayWorker:
         self._output.open()
         import cloudpickle
 
-        from hoptree.store.states import StateStore
+        from hoptree.store.states import open_states
         from hoptree.worker.depot import Depot
         from hoptree.worker.models import Models
         from hoptree.worker.runner import Runner
 
-        if not (Path(setup.states) / setup.sign).exists():
+        self._states = open_states(setup.states)
+        if not self._states.signed(setup.sign):
             from hoptree.store.errors import StoreError
 
             raise StoreError(
                 f"store: {setup.states} is not the driver's there; keep the store in a folder that all nodes see "
-                "under one name, for example Study(…, store='/shared/hoptree')"
+                "under one name, for example Study(…, store='/shared/hoptree'), or the states at a URL that all "
+                "reach, for example Study(…, states='s3://bucket/hoptree')"
             )
-        self._states = StateStore(setup.states)
         self._depot = Depot(setup.dataset, setup.fingerprint, setup.node, copy=setup.copy)
         self._depot.hold(setup.partitions)
         loaded = cloudpickle.loads(trainer)

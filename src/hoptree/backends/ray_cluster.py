@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _ADDRESS = "RAY_ADDRESS"
 _HEARTBEAT = 3.0  # seconds in which a cluster's door has to open
+# Else Ray gathers for a second what nobody refers to any more: a second of hops would lie in its object store.
+_FREE_AT_ONCE = {"free_objects_batch_size": 1}
 
 log = logging.getLogger("hoptree")
 
@@ -84,7 +86,13 @@ class RayCluster:
         set_authentication("token")
         cores = max(os.cpu_count() or 1, (settings.workers or 1) * threads)
         self._started = True
-        _init(settings, address="local", num_cpus=cores, include_dashboard=settings.dashboard)
+        _init(
+            settings,
+            address="local",
+            num_cpus=cores,
+            include_dashboard=settings.dashboard,
+            _system_config=_FREE_AT_ONCE,
+        )
 
     def _join(self, address: str, settings: Ray) -> None:
         if address != "auto":

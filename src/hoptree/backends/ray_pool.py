@@ -8,7 +8,6 @@ another node has taken over is given up.
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import socket
 import sys
@@ -79,8 +78,7 @@ class RayPool:
         self._button.setblocking(False)
         try:
             self._check(self._nodes())
-            self._states.folder.mkdir(parents=True, exist_ok=True)
-            (self._states.folder / self._sign).touch()
+            self._states.sign(self._sign)
             self._pickled: Any = ray.put(pickled)
             options = {name: amount for name, amount in self._worker.items() if name not in ("CPU", "GPU")}
             remote: Any = ray.remote  # its types know no concurrency groups
@@ -246,7 +244,7 @@ class RayPool:
             fingerprint=self._dataset.fingerprint,
             copy=self._copies(node),
             partitions=self._held[node],
-            states=str(self._states.folder.absolute()),
+            states=self._states.location,
             sign=self._sign,
         )
         member.begin(msgspec.msgpack.encode(setup), self._pickled)
@@ -351,7 +349,7 @@ class RayPool:
             request_resources(bundles=[])
         self._pickled = None
         with suppress(OSError):
-            os.unlink(self._states.folder / self._sign)
+            self._states.unsign(self._sign)
         self._doorbell.close()
         self._button.close()
         self._cluster.close()

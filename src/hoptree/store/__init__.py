@@ -33,10 +33,11 @@ from hoptree.store.errors import (
     StudyMissingError,
 )
 from hoptree.store.events_json import decode, encode
+from hoptree.store.folder_states import FolderStates
 from hoptree.store.holder import Holder
 from hoptree.store.journal import Entry, Journal, Recorded
 from hoptree.store.lease import Lease, Leases
-from hoptree.store.states import StateStore
+from hoptree.store.states import StateStore, open_states
 from hoptree.store.store import Store
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Database",
     "Entry",
     "EventError",
+    "FolderStates",
     "Holder",
     "Journal",
     "JournalConflictError",
@@ -70,4 +72,5 @@ __all__ = [
     "decode",
     "encode",
     "fingerprint",
+    "open_states",
 ]

@@ -14,7 +14,7 @@ from hoptree.store.errors import StoreError, StoreMissingError, StoreUnreachable
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine, Executable, Table
 
-FORMAT = 3
+FORMAT = 4
 _DURABLE = "hoptree_durable"  # execution option: absent in a reading transaction
 _CREATION_LOCK = 0x686F7074  # "hopt": an arbitrary name for PostgreSQL's advisory lock
 _WAIT_SECONDS = 30
@@ -27,10 +27,10 @@ class Database:
     SQLite runs in WAL mode, so readers and the writer do not wait for each other. A durable transaction
     (``synchronous=FULL``) is on the disk when it returns. The others (``NORMAL``) survive a killed process, and
     after a loss of power a tail of them may be missing, never one in the middle. PostgreSQL: the same, by
-    ``synchronous_commit``.
+    ``synchronous_commit``. A new one notes where the store's ``states`` are, "" for the store's own folder.
     """
 
-    def __init__(self, url: str | Path, create: bool = True) -> None:
+    def __init__(self, url: str | Path, create: bool = True, states: str = "") -> None:
         address = _address(url)
         self.where = address.render_as_string(hide_password=True)
         self.sqlite = address.get_backend_name() == "sqlite"
@@ -39,7 +39,7 @@ class Database:
         self._engine = _engine(address, self.where)
         self._replacing: dict[str, Executable] = {}  # by table
         try:
-            self._open(create)
+            self._open(create, states)
         except StoreError:
             self.close()
             raise
@@ -108,11 +108,21 @@ class Database:
                 "that its disk has room, and that this is the address of a Hoptree store"
             ) from error
 
-    def _open(self, create: bool) -> None:
+    @property
+    def states(self) -> str:
+        """Where the states are; "" for the store's own folder."""
+        from sqlalchemy import select
+
+        from hoptree.store.tables import STORE
+
+        with self.reading() as connection:
+            return str(connection.execute(select(STORE.c.states)).scalar_one())
+
+    def _open(self, create: bool, states: str) -> None:
         if self._format() is None:
             if not create:
                 raise _missing(self.where)
-            self._create()
+            self._create(states)
         found = self._format()
         if found != FORMAT:
             raise version_error(self.where, found)
@@ -128,7 +138,7 @@ class Database:
             found = connection.execute(select(STORE.c.format)).scalar()
         return 0 if found is None else int(found)
 
-    def _create(self) -> None:
+    def _create(self, states: str) -> None:
         from sqlalchemy import func, insert, inspect, select
 
         from hoptree.store.tables import METADATA, STORE
@@ -139,7 +149,7 @@ class Database:
             if inspect(connection).has_table(STORE.name):  # somebody else was faster
                 return
             METADATA.create_all(connection)
-            connection.execute(insert(STORE).values(format=FORMAT))
+            connection.execute(insert(STORE).values(format=FORMAT, states=states))
 
 
 def version_error(where: str, found: int | None) -> StoreVersionError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, final
 
@@ -129,11 +129,17 @@ class Lease:
         self.study = study
         self.holder = holder
         self.token = token
+        self._along: tuple[Lease, ...] = ()
+
+    def take_along(self, others: Iterable[Lease]) -> None:
+        """Give the heartbeats of others with ours: who drives a group drives its members too."""
+        self._along = tuple(others)
 
     def renew(self) -> None:
-        """Give a heartbeat; every append to the journal is one too."""
+        """Give a heartbeat; every append to the journal is one too, but for those that are taken along."""
         with self._database.writing(durable=False) as connection:
-            fence(connection, self.study, self.token, self._clock())
+            for lease in (self, *self._along):
+                fence(connection, lease.study, lease.token, self._clock())
 
     def release(self) -> None:
         """Give the study back; a lease that was lost is not ours to give, and stays as it is."""

@@ -100,7 +100,8 @@ class Ledger:
         studies: dict[str, list[str]] = {}
         for key, study in holds:
             studies.setdefault(key, []).append(study)
-        return [_record(row, studies.get(row.key, ())) for row in rows if row.key in self._states]
+        there = set(self._states.keys())
+        return [_record(row, studies.get(row.key, ())) for row in rows if row.key in there]
 
     def evict(self, budget: int) -> list[StateRecord]:
         """Remove what has the least benefit until the rest fits; what is held stays in any case."""

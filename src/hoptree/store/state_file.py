@@ -76,15 +76,24 @@ def load(path: Path, key: str, verify: bool = True) -> tuple[dict[str, Array], d
     Without ``verify`` array bytes are not compared with the checksum, so nothing but the header is read.
     """
     with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size < 8:
-            raise _damaged(path, f"it has {size} bytes")
+        if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
+            return read(b"", path, key)
         flags = mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if verify else 0)
         mapped = mmap.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ)
-    end = 8 + int.from_bytes(mapped[:8], "little")
+    return read(mapped, path, key, verify)
+
+
+def read(
+    content: bytes | mmap.mmap, path: Path | str, key: str, verify: bool = True
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the state that a file's content is; ``path`` is for messages. Arrays are views of the content."""
+    size = len(content)
+    if size < 8:
+        raise _damaged(path, f"it has {size} bytes")
+    end = 8 + int.from_bytes(content[:8], "little")
     if end > size:
         raise _damaged(path, f"its header is cut off: {end} bytes expected, {size} there")
-    header = mapped[8:end]
+    header = content[8:end]
     try:
         about, places = _parse(header)
     except (ValueError, msgspec.MsgspecError) as error:
@@ -99,14 +108,14 @@ def load(path: Path, key: str, verify: bool = True) -> tuple[dict[str, Array], d
         import xxhash
 
         checksum = xxhash.xxh3_64(header.replace(about.xxh3.encode(), _NO_CHECKSUM.encode(), 1))
-        checksum.update(memoryview(mapped)[end:])
+        checksum.update(memoryview(content)[end:])
         if checksum.hexdigest() != about.xxh3:
             raise _damaged(path, f"its checksum is {checksum.hexdigest()}, and {about.xxh3} was written")
     try:
         meta = exact_json.load(about.meta)
     except ValueError as error:
         raise _damaged(path, f"its meta cannot be read ({error})") from None
-    return {name: _array(mapped, end, place) for name, place in places.items()}, meta
+    return {name: _array(content, end, place) for name, place in places.items()}, meta
 
 
 def _name(name: str) -> str:
@@ -148,7 +157,7 @@ def _parse(header: bytes) -> tuple[_About, dict[str, _Place]]:
     return about, {name: msgspec.json.decode(place, type=_Place) for name, place in places.items()}
 
 
-def _check(path: Path, key: str, about: _About, places: Mapping[str, _Place], size: int) -> None:
+def _check(path: Path | str, key: str, about: _About, places: Mapping[str, _Place], size: int) -> None:
     import numpy as np
 
     if about.key != key:
@@ -167,7 +176,7 @@ def _check(path: Path, key: str, about: _About, places: Mapping[str, _Place], si
         raise _damaged(path, f"it is cut off or too long: {offset} bytes of arrays expected, {size} there")
 
 
-def _array(mapped: mmap.mmap, start: int, place: _Place) -> Array:
+def _array(content: bytes | mmap.mmap, start: int, place: _Place) -> Array:
     import numpy as np
 
     dtype = np.dtype(NAMES[place.dtype]).newbyteorder("<")
@@ -177,10 +186,10 @@ def _array(mapped: mmap.mmap, start: int, place: _Place) -> Array:
         array = np.empty(place.shape, dtype)
         array.flags.writeable = False
         return array
-    return np.frombuffer(mapped, dtype, count, start + begin).reshape(place.shape)
+    return np.frombuffer(content, dtype, count, start + begin).reshape(place.shape)
 
 
-def _damaged(path: Path, what: str) -> StateDamagedError:
+def _damaged(path: Path | str, what: str) -> StateDamagedError:
     return StateDamagedError(
         f"{path}: this state is damaged: {what}; delete it, and the state is trained again from its nearest "
         "stored ancestor; if it happens again, check the disk"

@@ -1,187 +1,109 @@
-"""States by key, in a folder: written aside and renamed, so that a state is there whole or not at all."""
+"""States by key: what can be done wherever they are kept, and how a location is opened."""
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import secrets
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from hoptree.store import state_file
-from hoptree.store.errors import StateFormatError, StateMissingError, StoreFullError
+from hoptree.store.errors import StateFormatError, StateMissingError
 
 if TYPE_CHECKING:
     from hoptree.store.arrays import Array, Arrays
 
-_SUFFIX = ".safetensors"
-_PARTIAL = ".partial"
-_BATCH = 512  # pieces in one call: half of what Linux and macOS take
+SUFFIX: Final = ".safetensors"
 _KEY = re.compile(r"[0-9a-z][0-9a-z_.-]{1,199}")
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-@final
-class StateStore:
-    """One file per state, in ``folder/ab/abcdef….safetensors``; many processes may use one folder.
+class StateStore(Protocol):
+    """One file per state, in ``ab/abcdef….safetensors``; many processes may use one location at a time."""
 
-    With ``durable`` a state that was put survives a loss of power. Without, it may be found damaged or missing
-    after one (and is trained again), but a killed process costs nothing in either case.
-    """
-
-    def __init__(self, folder: str | Path, durable: bool = True) -> None:
-        self.folder = Path(folder)
-        self._durable = durable
+    @property
+    def location(self) -> str:
+        """The folder or URL: what a worker opens."""
+        ...
 
     def put(self, key: str, arrays: Arrays, meta: dict[str, Any], *, durable: bool = True) -> int:
         """Store a state and return its size in bytes; a state of that key is replaced at once."""
-        durable = durable and self._durable
-        path = self.path(key)
-        parts = state_file.lay_out(key, arrays, meta)
-        self._make_shard(path.parent, durable)
-        try:
-            with _partial(path) as (aside, descriptor):
-                _write(descriptor, parts.pieces)
-                if durable:
-                    os.fsync(descriptor)
-                aside.replace(path)
-        except OSError as error:
-            if error.errno in _NO_ROOM:
-                raise StoreFullError(
-                    f"{self.folder}: no room for the state {key} of {parts.size / 1e6:.1f} MB "
-                    f"({error.strerror}); free some space, or keep the store on another disk"
-                ) from error
-            raise
-        if durable:
-            _sync_folder(path.parent)
-        return parts.size
+        ...
 
     def get(self, key: str, verify: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return a state's arrays, mapped and read-only, and its meta.
+        """Return a state's arrays, read-only, and its meta.
 
         They stay valid when the state is deleted or replaced. Without ``verify`` the arrays are not compared
         with their checksum: for a state that this very process has just written.
         """
-        path = self.path(key)
-        try:
-            return state_file.load(path, key, verify)
-        except FileNotFoundError:
-            raise StateMissingError(
-                f"{key}: no such state in {self.folder}; it was never put, or was deleted since; "
-                "train it again from its nearest stored ancestor"
-            ) from None
+        ...
 
     def delete(self, key: str) -> int:
         """Remove a state and return the bytes that this frees: 0 if it was not there."""
-        path = self.path(key)
-        try:
-            size = path.stat().st_size
-            path.unlink()
-        except FileNotFoundError:
-            return 0
-        return size
+        ...
 
-    def __contains__(self, key: str) -> bool:
-        return self.path(key).is_file()
+    def size(self, key: str) -> int:
+        """Return the size of a state's file in bytes: 0 if it is not there."""
+        ...
+
+    def __contains__(self, key: str) -> bool: ...
 
     def keys(self) -> list[str]:
         """Return the keys of all states, in order."""
-        return list(self.sizes())
+        ...
 
     def sizes(self) -> dict[str, int]:
-        """Return the ledger: every key, in order, with its file's size in bytes."""
-        found = {}
-        for path in self._files(_SUFFIX):
-            with suppress(FileNotFoundError):  # deleted by somebody since it was listed
-                found[path.name.removesuffix(_SUFFIX)] = path.stat().st_size
-        return dict(sorted(found.items()))
+        """Return every key, in order, with its file's size in bytes."""
+        ...
+
+    def address(self, key: str) -> str:
+        """Return the path or URL of a state's file, whether it is there or not."""
+        ...
+
+    def partial(self) -> dict[str, int]:
+        """Return the files that are not whole, with their sizes: being written, or left by crashed writers."""
+        ...
 
     def clean(self) -> int:
         """Remove what crashed writers left behind, and return how many bytes; running writes are left alone."""
-        return sum(_remove_if_abandoned(path) for path in self._files(_PARTIAL))
+        ...
 
-    def path(self, key: str) -> Path:
-        """Return the file of a state, whether it is there or not."""
-        if not isinstance(key, str) or not _KEY.fullmatch(key):
-            raise StateFormatError(
-                f"key: {key!r}; expected 2 to 200 of the characters 0-9 a-z _ . - that begin with a letter or digit"
-            )
-        return self.folder / key[:2] / f"{key}{_SUFFIX}"
+    def sign(self, name: str) -> None:
+        """Leave a sign by which another process sees that it has the same location."""
+        ...
 
-    def _files(self, suffix: str) -> Iterator[Path]:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            for shard in sorted(self.folder.iterdir()):
-                with suppress(FileNotFoundError, NotADirectoryError):
-                    yield from (path for path in shard.iterdir() if path.name.endswith(suffix))
+    def signed(self, name: str) -> bool:
+        """Return whether somebody has left that sign."""
+        ...
 
-    def _make_shard(self, shard: Path, durable: bool) -> None:
-        if shard.is_dir():
-            return
-        shard.mkdir(parents=True, exist_ok=True)
-        if durable:
-            _sync_folder(self.folder)
+    def unsign(self, name: str) -> None:
+        """Take a sign away."""
+        ...
 
 
-def _write(descriptor: int, pieces: Sequence[bytes | memoryview]) -> None:
-    rest = deque(view for piece in pieces if (view := memoryview(piece)).nbytes)
-    while rest:
-        written = os.writev(descriptor, list(islice(rest, _BATCH)))
-        while written:
-            piece = rest.popleft()
-            if written < piece.nbytes:
-                rest.appendleft(piece[written:])
-            written -= min(written, piece.nbytes)
+def open_states(location: str | Path, durable: bool = True) -> StateStore:
+    """Open the states in a folder, or at a URL that fsspec knows."""
+    from hoptree.store.folder_states import FolderStates
+
+    text = str(location)
+    if text.startswith("file://"):
+        return FolderStates(text.removeprefix("file://"), durable)
+    if "://" not in text:
+        return FolderStates(location, durable)
+    from hoptree.store.remote_states import RemoteStates
+
+    return RemoteStates(text)
 
 
-@contextmanager
-def _partial(path: Path) -> Iterator[tuple[Path, int]]:
-    """Open a new file beside ``path``, locked while we live and removed unless it was renamed."""
-    import fcntl
-
-    while True:
-        aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_PARTIAL}")
-        descriptor = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            with suppress(OSError):  # a file system without locks: then nothing is ever cleaned either
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # A cleaner may have come between opening and locking; then the name is gone, and we begin again.
-            if os.fstat(descriptor).st_nlink:
-                yield aside, descriptor
-                return
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(descriptor)
+def file_name(key: str) -> str:
+    """Return where a state lies below its location."""
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise StateFormatError(
+            f"key: {key!r}; expected 2 to 200 of the characters 0-9 a-z _ . - that begin with a letter or digit"
+        )
+    return f"{key[:2]}/{key}{SUFFIX}"
 
 
-def _remove_if_abandoned(path: Path) -> int:
-    """Remove a partial file whose writer is gone: the system released its lock, however the writer died."""
-    import fcntl
-
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return 0
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        size = os.fstat(descriptor).st_size
-        path.unlink()  # a writer that was done since has renamed it
-    except OSError:
-        return 0
-    finally:
-        os.close(descriptor)
-    return size
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def missing(key: str, location: str) -> StateMissingError:
+    """Return the error that says that a state is not there."""
+    return StateMissingError(
+        f"{key}: no such state in {location}; it was never put, or was deleted since; "
+        "train it again from its nearest stored ancestor"
+    )

@@ -1,7 +1,8 @@
-"""A store: a folder with states and a journal, or a folder of states and a journal in PostgreSQL."""
+"""A store: a folder with states and a journal; either may be elsewhere, by its URL."""
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,7 +17,7 @@ from hoptree.store.journal import Journal
 from hoptree.store.lease import TIME_TO_LIVE, Lease, Leases
 from hoptree.store.ledger import Ledger
 from hoptree.store.reports import Reports
-from hoptree.store.states import StateStore
+from hoptree.store.states import open_states
 from hoptree.store.wishes import Wishes
 
 
@@ -24,7 +25,9 @@ from hoptree.store.wishes import Wishes
 class Store:
     """Everything durable about studies. Use it as a context, or close it.
 
-    Workers need ``StateStore(store.states.folder)`` only; a store itself must not be carried over a fork.
+    ``states`` is where states go if not into the folder: a URL that fsspec knows, such as s3://BUCKET/PATH. The
+    store remembers it. Workers need ``open_states(store.states.location)`` only; a store itself must not be carried
+    over a fork.
     """
 
     def __init__(
@@ -33,13 +36,15 @@ class Store:
         create: bool = True,
         *,
         journal_url: str | None = None,
+        states: str | None = None,
         durable: bool = True,
         time_to_live: float = TIME_TO_LIVE,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if "://" in str(location):
             raise StoreError(
-                f"store: {location}; expected a local folder, with journal_url= for a database elsewhere"
+                f"store: {location}; expected a local folder, with journal= for a database elsewhere and states= "
+                "for states elsewhere"
             )
         self.folder = Path(location).absolute()
         if create:
@@ -51,8 +56,18 @@ class Store:
                 ) from None
         elif not self.folder.is_dir():
             raise StoreMissingError(f"store: no folder {self.folder}; check the path, or open it with create=True")
-        self.states = StateStore(self.folder / "states", durable=durable)
-        self._database = Database(journal_url or self.folder / "journal.sqlite", create)
+        given = _location(states)
+        if given and create:
+            _try(given)
+        self._database = Database(journal_url or self.folder / "journal.sqlite", create, given)
+        there = self._database.states
+        if given not in ("", there):
+            self._database.close()
+            raise StoreError(
+                f"states: {given}; this store keeps its states in {there or self.folder / 'states'}; leave states= "
+                "out, or name another store"
+            )
+        self.states = open_states(there or self.folder / "states", durable)
         self.journal = Journal(self._database, clock)
         self.catalog = Catalog(self._database, clock)
         self.reports = Reports(self._database)
@@ -81,3 +96,17 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _location(states: str | None) -> str:
+    """Return where states go, by a name that holds in any folder; "" for the store's own."""
+    if not states or "://" in states:
+        return states or ""
+    return str(Path(states).absolute())
+
+
+def _try(location: str) -> None:
+    """See that one can write there, before a store says for ever that its states are there."""
+    states, name = open_states(location), f"driver-{secrets.token_hex(8)}"
+    states.sign(name)
+    states.unsign(name)

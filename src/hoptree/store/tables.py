@@ -20,7 +20,12 @@ from sqlalchemy import (
 
 METADATA = MetaData()
 
-STORE = Table("hoptree_store", METADATA, Column("format", Integer, primary_key=True, autoincrement=False))
+STORE = Table(
+    "hoptree_store",
+    METADATA,
+    Column("format", Integer, primary_key=True, autoincrement=False),
+    Column("states", Text, nullable=False),
+)
 
 STUDIES = Table(
     "hoptree_studies",

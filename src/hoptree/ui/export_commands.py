@@ -10,6 +10,8 @@ import click
 import msgspec
 
 from hoptree.core.errors import WorkloadError
+from hoptree.ui.common import interruptible, print_json, stdout_kept_for_json
+from hoptree.ui.endings import FAILED
 from hoptree.ui.store_options import in_a_store
 
 if TYPE_CHECKING:
@@ -132,7 +134,11 @@ def verify_bundle(path: str, trial: int | None, target: str | None, as_json: boo
     if target is None:
         file = Path(bundle.about.spec.program).name or "FILE"
         raise ProgramError(f"{path}: a bundle has no code; give it as --program FILE (it was run with {file})")
-    with program(target, bundle.about.study) as study:
+    with (
+        interruptible("Interrupted."),
+        stdout_kept_for_json(as_json),
+        program(target, bundle.about.study) as study,
+    ):
         found = differences(bundle, study)
         if not as_json:
             click.echo(_told_differences(found))
@@ -142,15 +148,20 @@ def verify_bundle(path: str, trial: int | None, target: str | None, as_json: boo
             if not as_json:
                 click.echo(_told_trial(each))
     if as_json:
-        rows = [{**msgspec.to_builtins(each), "same": each.same} for each in compared]
-        told = {"study": bundle.about.study, "differences": msgspec.to_builtins(found), "trials": rows}
-        click.echo(
-            msgspec.json.format(msgspec.json.encode({**told, "verdict": verdict(found, compared)}), indent=2)
-        )
+        told = {"study": bundle.about.study, "differences": found, "trials": [_row(each) for each in compared]}
+        print_json({**told, "verdict": verdict(found, compared)})
     else:
         click.echo(verdict(found, compared))
     if not all(each.same for each in compared):
-        sys.exit(1)
+        sys.exit(FAILED)
+
+
+def _row(each: Compared) -> dict[str, Any]:
+    """Return a trial for programs; what is spelled in a bundle because it is no number is null."""
+    row: dict[str, Any] = {**msgspec.to_builtins(each), "same": each.same}
+    for side in ("metrics_there", "metrics_here"):
+        row[side] = {name: None if isinstance(value, str) else value for name, value in row[side].items()}
+    return row
 
 
 def _told_differences(found: list[Difference]) -> str:

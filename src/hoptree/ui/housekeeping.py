@@ -64,7 +64,7 @@ class Housekeeping:
         states = _total(self._sizes.get(record.key, 0) for record in self._books)
         free = _total(self._sizes.get(record.key, 0) for record in going)
         strays = _total(self._strays().values())
-        partial = _total(file.stat().st_size for file in self._partial())
+        partial = _total(self._store.states.partial().values())
         datasets, unused = _total(map(folder_size, self._datasets())), _total(map(folder_size, self._unused()))
         logs = _total(file.stat().st_size for file in self._logs())
         idle = not self._busy
@@ -112,9 +112,6 @@ class Housekeeping:
     def _strays(self) -> dict[str, int]:
         known = {record.key for record in self._books}
         return {key: size for key, size in self._sizes.items() if key not in known}
-
-    def _partial(self) -> list[Path]:
-        return sorted(self._store.states.folder.glob("*/*.partial"))
 
     def _datasets(self) -> list[Path]:
         return sorted(path.parent for path in self._store.folder.glob("data/*/manifest.json"))

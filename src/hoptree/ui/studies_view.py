@@ -111,11 +111,15 @@ class StudyView:
                 return trial
         raise WorkloadError(f"trial {number} of {self.name!r}: not known; expected one of its {len(self.trials)}")
 
-    def state_file(self, trial: TrialResult) -> Path | None:
-        """Return the file of a trial's last state; None before its first report, or when it is gone."""
+    def state_file(self, trial: TrialResult) -> str | None:
+        """Return the path or URL of a trial's last state; None before its first report, or when it is gone."""
         key = self._key(trial)
-        path = None if key is None else self._states.path(key)
-        return path if path is not None and path.is_file() else None
+        return None if key is None or key not in self._states else self._states.address(key)
+
+    def state_size(self, trial: TrialResult) -> int:
+        """Return the bytes of a trial's last state; 0 if there is none."""
+        key = self._key(trial)
+        return 0 if key is None else self._states.size(key)
 
     def fingerprint(self, trial: TrialResult) -> str | None:
         """Return the fingerprint of a trial's stored state, None if there is no state that can be read."""

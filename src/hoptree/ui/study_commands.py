@@ -211,8 +211,7 @@ def best_command(name: str, location: str, journal: str | None, as_json: bool) -
 
 
 def _stored(view: StudyView, trial: TrialResult) -> dict[str, Any]:
-    file = view.state_file(trial)
-    return {"fingerprint": view.fingerprint(trial), "state_file": None if file is None else str(file)}
+    return {"fingerprint": view.fingerprint(trial), "state_file": view.state_file(trial)}
 
 
 # --- verifying --------------------------------------------------------------------------------------------
@@ -243,8 +242,7 @@ def verify_command(
     from hoptree.ui.study_tables import counted
 
     if is_bundle(name):
-        with interruptible("Interrupted."), stdout_kept_for_json(as_json):
-            verify_bundle(name, trial, target, as_json)
+        verify_bundle(name, trial, target, as_json)
         return
     with reading(location, journal) as store:
         view = find_study(store, name)

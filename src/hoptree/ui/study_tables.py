@@ -137,7 +137,7 @@ def _stored(view: StudyView, trial: TrialResult) -> dict[str, str]:
         return {"state file": "none is stored"}
     return {
         "fingerprint": fingerprint or "its state is damaged; study.results() trains it again",
-        "state file": f"{file} ({size(file.stat().st_size)})",
+        "state file": f"{file} ({size(view.state_size(trial))})",
     }
 
 

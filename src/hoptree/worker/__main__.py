@@ -61,12 +61,12 @@ def _loop(channel: Connection[Any, Any], setup: SetUp) -> Loop:
     import cloudpickle
 
     from hoptree.data import Dataset
-    from hoptree.store.states import StateStore
+    from hoptree.store.states import open_states
     from hoptree.worker.loop import Loop
 
     trainer = cloudpickle.loads(setup.trainer)
     slots = [Path(folder) for folder in setup.slots]
-    return Loop(channel, trainer, Dataset.open(setup.dataset), StateStore(setup.states), slots, setup.name)
+    return Loop(channel, trainer, Dataset.open(setup.dataset), open_states(setup.states), slots, setup.name)
 
 
 def _die_with(driver: int) -> None:

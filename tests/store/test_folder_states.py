@@ -19,10 +19,10 @@ from hypothesis.extra import numpy as hnp
 from safetensors import safe_open
 
 from hoptree.store import (
+    FolderStates,
     StateDamagedError,
     StateFormatError,
     StateMissingError,
-    StateStore,
     StoreVersionError,
     fingerprint,
 )
@@ -53,7 +53,7 @@ METAS = st.dictionaries(
 
 @pytest.fixture
 def states(tmp_path):
-    return StateStore(tmp_path / "states")
+    return FolderStates(tmp_path / "states")
 
 
 def only_file(states):
@@ -65,7 +65,7 @@ def only_file(states):
 @settings(max_examples=60, deadline=None)
 def test_a_state_comes_back_bit_by_bit(arrays, meta):
     with tempfile.TemporaryDirectory() as folder:
-        states = StateStore(folder, durable=False)
+        states = FolderStates(folder, durable=False)
         size = states.put("0abc", arrays, meta)
         back, back_meta = states.get("0abc")
         assert (back_meta, repr(back_meta)) == (meta, repr(meta))
@@ -104,7 +104,7 @@ def test_a_fingerprint_is_the_same_on_every_machine():
 @settings(max_examples=80, deadline=None)
 def test_any_damaged_byte_is_noticed(damage):
     with tempfile.TemporaryDirectory() as folder:
-        states = StateStore(folder, durable=False)
+        states = FolderStates(folder, durable=False)
         states.put("0abc", {"w": np.arange(5.0), "b": np.ones(3, np.int8)}, {"epoch": 3})
         path = only_file(states)
         good = path.read_bytes()

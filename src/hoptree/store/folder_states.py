@@ -1,0 +1,203 @@
+"""States by key, in a folder: written aside and renamed, so that a state is there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from hoptree.store import state_file
+from hoptree.store.errors import StoreFullError
+from hoptree.store.states import SUFFIX, file_name, missing
+
+if TYPE_CHECKING:
+    from hoptree.store.arrays import Array, Arrays
+
+_PARTIAL = ".partial"
+_BATCH = 512  # pieces in one call: half of what Linux and macOS take
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@final
+class FolderStates:
+    """Files in a folder that all processes see.
+
+    With ``durable`` a state that was put survives a loss of power. Without, it may be found damaged or missing
+    after one (and is trained again), but a killed process costs nothing in either case.
+    """
+
+    def __init__(self, folder: str | Path, durable: bool = True) -> None:
+        self.folder = Path(folder).absolute()
+        self.location = str(self.folder)
+        self._durable = durable
+
+    def put(self, key: str, arrays: Arrays, meta: dict[str, Any], *, durable: bool = True) -> int:
+        """Store a state and return its size in bytes; a state of that key is replaced at once."""
+        durable = durable and self._durable
+        path = self.path(key)
+        parts = state_file.lay_out(key, arrays, meta)
+        self._make_shard(path.parent, durable)
+        try:
+            with _partial(path) as (aside, descriptor):
+                _write(descriptor, parts.pieces)
+                if durable:
+                    os.fsync(descriptor)
+                aside.replace(path)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise StoreFullError(
+                    f"{self.folder}: no room for the state {key} of {parts.size / 1e6:.1f} MB "
+                    f"({error.strerror}); free some space, or keep the store on another disk"
+                ) from error
+            raise
+        if durable:
+            _sync_folder(path.parent)
+        return parts.size
+
+    def get(self, key: str, verify: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return a state's arrays, mapped and read-only, and its meta."""
+        path = self.path(key)
+        try:
+            return state_file.load(path, key, verify)
+        except FileNotFoundError:
+            raise missing(key, self.location) from None
+
+    def delete(self, key: str) -> int:
+        """Remove a state and return the bytes that this frees: 0 if it was not there."""
+        size = self.size(key)
+        with suppress(FileNotFoundError):
+            self.path(key).unlink()
+            return size
+        return 0
+
+    def size(self, key: str) -> int:
+        """Return the size of a state's file in bytes: 0 if it is not there."""
+        with suppress(FileNotFoundError):
+            return self.path(key).stat().st_size
+        return 0
+
+    def __contains__(self, key: str) -> bool:
+        return self.path(key).is_file()
+
+    def keys(self) -> list[str]:
+        """Return the keys of all states, in order."""
+        return list(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """Return every key, in order, with its file's size in bytes."""
+        return self._sizes(SUFFIX)
+
+    def path(self, key: str) -> Path:
+        """Return the file of a state, whether it is there or not."""
+        return self.folder / file_name(key)
+
+    def address(self, key: str) -> str:
+        """Return the path of a state's file, whether it is there or not."""
+        return str(self.path(key))
+
+    def partial(self) -> dict[str, int]:
+        """Return the files that are not whole, with their sizes."""
+        return self._sizes(_PARTIAL)
+
+    def clean(self) -> int:
+        """Remove what crashed writers left behind, and return how many bytes; running writes are left alone."""
+        return sum(_remove_if_abandoned(path) for path in self._files(_PARTIAL))
+
+    def sign(self, name: str) -> None:
+        """Leave a sign by which another process sees that it has the same folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / name).touch()
+
+    def signed(self, name: str) -> bool:
+        """Return whether somebody has left that sign."""
+        return (self.folder / name).exists()
+
+    def unsign(self, name: str) -> None:
+        """Take a sign away."""
+        (self.folder / name).unlink(missing_ok=True)
+
+    def _sizes(self, suffix: str) -> dict[str, int]:
+        found = {}
+        for path in self._files(suffix):
+            with suppress(FileNotFoundError):  # deleted, or renamed, by somebody since it was listed
+                found[path.name.removesuffix(suffix)] = path.stat().st_size
+        return dict(sorted(found.items()))
+
+    def _files(self, suffix: str) -> Iterator[Path]:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for shard in sorted(self.folder.iterdir()):
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    yield from (path for path in shard.iterdir() if path.name.endswith(suffix))
+
+    def _make_shard(self, shard: Path, durable: bool) -> None:
+        if shard.is_dir():
+            return
+        shard.mkdir(parents=True, exist_ok=True)
+        if durable:
+            _sync_folder(self.folder)
+
+
+def _write(descriptor: int, pieces: Sequence[bytes | memoryview]) -> None:
+    rest = deque(view for piece in pieces if (view := memoryview(piece)).nbytes)
+    while rest:
+        written = os.writev(descriptor, list(islice(rest, _BATCH)))
+        while written:
+            piece = rest.popleft()
+            if written < piece.nbytes:
+                rest.appendleft(piece[written:])
+            written -= min(written, piece.nbytes)
+
+
+@contextmanager
+def _partial(path: Path) -> Iterator[tuple[Path, int]]:
+    """Open a new file beside ``path``, locked while we live and removed unless it was renamed."""
+    import fcntl
+
+    while True:
+        aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_PARTIAL}")
+        descriptor = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            with suppress(OSError):  # a file system without locks: then nothing is ever cleaned either
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # A cleaner may have come between opening and locking; then the name is gone, and we begin again.
+            if os.fstat(descriptor).st_nlink:
+                yield aside, descriptor
+                return
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
+
+
+def _remove_if_abandoned(path: Path) -> int:
+    """Remove a partial file whose writer is gone: the system released its lock, however the writer died."""
+    import fcntl
+
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        size = os.fstat(descriptor).st_size
+        path.unlink()  # a writer that was done since has renamed it
+    except OSError:
+        return 0
+    finally:
+        os.close(descriptor)
+    return size
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
