@@ -35,6 +35,7 @@ from hoptree.core.lineage import History, Values, seed_of
 from hoptree.core.settings import Settings
 from hoptree.desk import Desk
 from hoptree.drive import Asks, drive
+from hoptree.estimate import WIDE
 from hoptree.forecast import Account, Expectation, Forecast
 from hoptree.library import Library
 from hoptree.measured import Measured
@@ -53,7 +54,6 @@ _SIMULATED = 150_000  # units that all simulations together may have, about
 _DRAWN = 20_000  # units up to which a chart is drawn
 _MOST_WORKERS = 64
 _NO_GAIN = 0.97  # times that shrink by less than this when workers double are not worth a line
-_WIDE = 1.645  # spreads to either side that hold nine of ten cases
 _EXAMPLES = 3  # made-up landscapes for searches that decide by results
 
 
@@ -158,7 +158,7 @@ class Explainer:
         chosen = runs[0]
         spread = self._measured.doubt(chosen.shares)
         spans = [run.makespan for run in runs]
-        low, high = min(spans) * math.exp(-_WIDE * spread), max(spans) * math.exp(_WIDE * spread)
+        low, high = min(spans) * math.exp(-WIDE * spread), max(spans) * math.exp(WIDE * spread)
         left = msgspec.structs.replace(self._account(chosen, workers), least=low, most=high)
         whole, happened = self._past(workers)
         return Forecast(
@@ -278,8 +278,8 @@ class Explainer:
         spread = self._measured.doubt(whole.shares)
         account = msgspec.structs.replace(
             self._account(whole, used),
-            least=whole.makespan * math.exp(-_WIDE * spread),
-            most=whole.makespan * math.exp(_WIDE * spread),
+            least=whole.makespan * math.exp(-WIDE * spread),
+            most=whole.makespan * math.exp(WIDE * spread),
         )
         return account, happened
 

@@ -12,7 +12,6 @@ from hoptree.core.events import Event, StateEvaluated, TrialAsked, UnitFinished,
 from hoptree.core.lineage import Values, history, segments
 from hoptree.core.settings import Settings
 from hoptree.estimate import Estimator
-from hoptree.estimate.encoding import is_within
 from hoptree.estimate.samples import Samples
 from hoptree.forecast import Account
 from hoptree.record import Record
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 _PILOTS = 6  # configs that are tried
 _PILOT_SECONDS = 3.0
-_HANDLING = 0.002  # seconds: what a worker does for a unit besides training it
 _START = 3.0  # seconds until workers are there, if nobody has seen some come
 _UNLIKE_PILOT = 0.3  # spread of the log of what real units take over what a pilot says
 _UNLIKE_BEFORE = 0.1  # … over what earlier ones took
@@ -42,9 +40,6 @@ class Measured:
         self._pilots = 0
         self._studies = 0
         self._sizes = Samples()
-        self._unit: dict[Values, float] = {}
-        self._evaluation: dict[Values, float] = {}
-        self._bytes: dict[Values, float] = {}
         self.happened: Account | None = None
 
     # --- learning ---------------------------------------------------------------------------------------
@@ -101,12 +96,11 @@ class Measured:
 
         samples = self._estimator.units
         samples.fit()
-        seen = [kind.constants for kind in samples.kinds]
-        configs = [values for values in some_values(asked) if not is_within(dict(values.constants()), seen)]
+        configs = [values for values in some_values(asked) if not samples.seen.is_within(dict(values.constants()))]
         if not configs:
             return
         found = pilots(trainer, data, [values.at(0.0) for values in configs], seconds=_PILOT_SECONDS)
-        if not found and not seen:
+        if not found and not samples.kinds:
             self._refuse(trainer, data, configs[0])
         self._pilots = len(found)
         for number, each in found.items():
@@ -135,23 +129,15 @@ class Measured:
 
     def unit(self, values: Values) -> float:
         """Return the seconds that a worker is busy with a unit."""
-        if values not in self._unit:
-            self._unit[values] = self.formula.of(values) + _HANDLING
-        return self._unit[values]
+        return self._estimator.unit(values)
 
     def evaluation(self, values: Values) -> float:
         """Return the seconds that a worker is busy with an evaluation."""
-        if values not in self._evaluation:
-            fit = self._estimator.evaluations.fit()
-            self._evaluation[values] = 0.0 if fit is None else fit.formula.of(values)
-        return self._evaluation[values]
+        return self._estimator.evaluation(values)
 
     def state_bytes(self, values: Values) -> float:
         """Return the size of a state."""
-        if values not in self._bytes:
-            fit = self._sizes.fit()
-            self._bytes[values] = 0.0 if fit is None else fit.formula.of(values)
-        return self._bytes[values]
+        return self._sizes.expected(values)
 
     @property
     def start(self) -> float:
@@ -172,11 +158,8 @@ class Measured:
 
     def doubt(self, shares: Mapping[Values, float]) -> float:
         """Return the spread of the log of the time that some work takes, by how much of it has which values."""
-        fit = self._estimator.units.fit()
-        if fit is None:
-            return 0.0
-        work = [(dict[str, object](values.constants()), seconds) for values, seconds in shares.items()]
-        return math.hypot(fit.doubt(work), _UNLIKE_PILOT if self._is_new() else _UNLIKE_BEFORE)
+        unlike = _UNLIKE_PILOT if self._is_new() else _UNLIKE_BEFORE
+        return math.hypot(self._estimator.units.doubt(shares), unlike) if self._estimator.units.count else 0.0
 
 
 def some_values(asked: Sequence[Event]) -> list[Values]:

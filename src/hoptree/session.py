@@ -116,7 +116,7 @@ class Session:
                 first = [*company.forget(), *first]
                 own.append(company.note)
             try:
-                self._spectator.begin(engine, self.record.curves)
+                self._spectator.begin(engine, self.record.curves, self._estimator)
                 with suppress(DrainedError), without_collector():
                     drive(engine, front, self._tuner, [*own, *watches], first, self._look_up, enough)
             finally:

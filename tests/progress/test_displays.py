@@ -11,7 +11,8 @@ from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.engine import Engine
 from hoptree.core.settings import Settings
 from hoptree.drive import drive
-from hoptree.progress import MeasuredPace, Scenes, Tally, TimeLeft
+from hoptree.estimate import Estimator
+from hoptree.progress import Remaining, Scenes, Tally, TimeLeft
 from hoptree.progress.plain import PlainDisplay
 from hoptree.search.fixed import Fixed
 from hoptree.search.protocol import Goal
@@ -29,21 +30,23 @@ class Run:
         landscape = workload.landscape()
         self.now = 0.0
         self.engine = Engine(Settings(workload.partitions, retries=retries), landscape.seconds)
-        self.tally = Tally(self.engine, {}, {"": GOAL})
-        self.scenes = Scenes(self.tally, workers=2, clock=lambda: self.now)
+        self.tally = Tally(self.engine, {}, {"": GOAL}, lambda: self.now)
+        self.estimator = Estimator()
+        self.scenes = Scenes(self.tally, cluster.workers, self.estimator)
         self.backend = SimulatedBackend(cluster, workload.partitions, landscape, state_bytes=0.0)
         self.tuner = Tuner(Fixed(workload.config_list(), workload.epochs, every=1), root="r")
         self.left: list[tuple[float, TimeLeft]] = []
 
     def drive(self, display: PlainDisplay) -> float:
-        pace = MeasuredPace(self.tally)
+        remaining = Remaining(self.tally, self.estimator)
 
         def watch(event, now, more, actions) -> None:
             self.now = now
             self.tally.see(event, now, more, actions)
+            self.estimator.watch(event, now, more, actions)
             if not more:
                 display.look(self.scenes)
-                if (left := pace.remaining()) is not None:
+                if (left := remaining.remaining()) is not None:
                     self.left.append((now, left))
 
         display.begin(self.scenes, Logs(Path("logs")))

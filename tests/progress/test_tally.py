@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hoptree.core.actions import Report
 from hoptree.core.engine import Engine
 from hoptree.core.events import Metrics
+from hoptree.estimate import Estimator
 from hoptree.progress import Scenes, Tally
 from hoptree.search.protocol import Goal
 from tests.histories import History
@@ -33,7 +34,7 @@ def test_the_tally_agrees_with_the_engine_at_every_step(seed: int) -> None:
     history.run()
     engine = history.fresh_engine()
     tally = Tally(engine, {}, {"": GOAL})
-    scenes = Scenes(tally, workers=len(history.workers))
+    scenes = Scenes(tally, len(history.workers), Estimator())
     curves: dict[int, dict[int, Metrics]] = {}
     for event, now, more in history.journal:
         actions = list(engine.step(event, now, more=more))

@@ -1,5 +1,6 @@
-"""A study of many small trials, as a program: ``many_study.py FOLDER TRIALS``. Its workers print as they build.
+"""A study of many small trials, as a program: ``many_study.py FOLDER TRIALS [MORE]``. Its workers print.
 
+With MORE, a study of that name runs with it, which shares the trials and trains them for longer.
 Where there is a named pipe `gate` in the folder, the last trial waits until it is closed.
 """
 
@@ -21,24 +22,30 @@ class Talkative(Plain):
         return super().build(values, seed)
 
 
-def main(folder: Path, trials: int) -> None:
+def main(folder: Path, trials: int, more: str = "") -> None:
     space = {
         "lr": 0.1,
         "number": ht.choice(*range(trials)),
         "last": trials - 1,
         "where": str(folder / "gate"),
     }
-    study = ht.Study(
-        "many",
-        trainer=Talkative(),
-        data=dataset(folder),
-        space=space,
-        search=ht.Grid(epochs=3),
-        minimize="loss",
-        store=folder / "store",
-    )
-    print("the best:", study.run(workers=2).best)
+    data = dataset(folder)
+    studies = [
+        ht.Study(
+            name,
+            trainer=Talkative(),
+            data=data,
+            space=space,
+            search=ht.Grid(epochs=epochs),
+            minimize="loss",
+            store=folder / "store",
+        )
+        for name, epochs in (("many", 3), (more, 5))
+        if name
+    ]
+    results = ht.run(studies, workers=2) if more else [studies[0].run(workers=2)]
+    print("the best:", results[0].best)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

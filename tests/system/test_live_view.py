@@ -24,10 +24,13 @@ PROGRAM = Path(__file__).with_name("many_study.py")
 BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"  # around every picture
 
 
+LEFT = re.compile(r" gone, .+ left \(.+ to .+\)$")
+
+
 class Terminal:
     """A program on a terminal of some size; what it draws is followed picture by picture."""
 
-    def __init__(self, folder: Path, trials: int, columns: int, lines: int) -> None:
+    def __init__(self, folder: Path, trials: int, columns: int, lines: int, *more: str) -> None:
         self.screen = pyte.HistoryScreen(columns, lines, history=10_000, ratio=0.5)
         self.stream = pyte.ByteStream(self.screen)
         self.columns = columns
@@ -39,7 +42,7 @@ class Terminal:
         for name in ("CI", "COLUMNS", "LINES"):
             environment.pop(name, None)
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(folder), str(trials)],
+            [sys.executable, str(PROGRAM), str(folder), str(trials), *more],
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -83,8 +86,8 @@ class Terminal:
 
 
 @contextmanager
-def on_a_terminal(folder: Path, trials: int, columns: int, lines: int) -> Iterator[Terminal]:
-    terminal = Terminal(folder, trials, columns, lines)
+def on_a_terminal(folder: Path, trials: int, columns: int, lines: int, *more: str) -> Iterator[Terminal]:
+    terminal = Terminal(folder, trials, columns, lines, *more)
     try:
         yield terminal
     finally:
@@ -145,12 +148,31 @@ def test_a_trial_that_runs_is_seen_with_its_worker(tmp_path: Path) -> None:
             raise AssertionError(terminal.lines)
         assert any(re.match(r"workers  w\d (idle|trial 7: epoch 1, 1 of 2)", line) for line in screen)
         assert "trials   7 complete, 1 running" in screen
+        assert any(line.startswith("many  ") and LEFT.search(line) for line in screen)
         gate.unlink()
         os.close(holder)
         for screen in terminal.pictures():
             check(screen, 80)
         assert terminal.process.wait(timeout=60) == 0
     assert "trials   8 complete" in terminal.everything
+
+
+def test_the_time_left_of_studies_that_run_together(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    holder = os.open(gate, os.O_RDWR)
+    with on_a_terminal(tmp_path, 8, 80, 24, "more") as terminal:
+        for screen in terminal.pictures():
+            head = next(line for line in screen if line.startswith("many + more  "))
+            if "trials   14 complete, 2 running" in screen and LEFT.search(head):
+                break
+        else:
+            raise AssertionError(terminal.lines)
+        gate.unlink()
+        os.close(holder)
+        assert list(terminal.pictures())
+        assert terminal.process.wait(timeout=60) == 0
+    assert "trials   16 complete" in terminal.everything
 
 
 @pytest.mark.parametrize("presses", [1, 2])

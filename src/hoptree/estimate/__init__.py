@@ -1,5 +1,5 @@
 """What units and evaluations take, learned from those that were measured."""
 
-from hoptree.estimate.estimator import Estimate, Estimator
+from hoptree.estimate.estimator import WIDE, Estimator
 
-__all__ = ["Estimate", "Estimator"]
+__all__ = ["WIDE", "Estimator"]

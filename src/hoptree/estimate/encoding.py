@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard, final
 
 from hoptree.core.costs import Feature, level_of
 
@@ -24,7 +24,7 @@ def _features(name: str, kinds: Sequence[Constants]) -> list[Feature]:
     if len(levels) < 2:
         return []
     values = [constants[name] for constants in kinds if name in constants]
-    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    numbers = [float(value) for value in values if _is_number(value)]
     if len(numbers) < len(values):
         return [Feature(name, "is", level=level) for level, _ in levels.most_common(_LEVELS)]
     some = [Feature(name, "is", level="")] if "" in levels else []
@@ -36,19 +36,42 @@ def _features(name: str, kinds: Sequence[Constants]) -> list[Feature]:
     return [*some, Feature(name, "linear", (min(numbers) + max(numbers)) / 2, (max(numbers) - min(numbers)) / 2)]
 
 
-def is_within(constants: Constants, kinds: Sequence[Constants]) -> bool:
-    """Return whether nothing about some values is new: levels were seen, numbers lie in the range of those seen."""
-    for name in dict.fromkeys([*constants, *(name for kind in kinds for name in kind)]):
-        if any(level_of(kind, name) == level_of(constants, name) for kind in kinds):
-            continue
+@final
+class Seen:
+    """What was measured of each name: which levels, and from which number to which."""
+
+    def __init__(self, kinds: Sequence[Constants]) -> None:
+        self._levels: dict[str, set[str]] = {}
+        self._numbers: dict[str, tuple[float, float]] = {}
+        names = dict.fromkeys(name for constants in kinds for name in constants)
+        for name in names:
+            self._levels[name] = {level_of(constants, name) for constants in kinds}
+            numbers = [value for constants in kinds if _is_number(value := constants.get(name))]
+            if numbers:
+                self._numbers[name] = min(numbers), max(numbers)
+
+    def is_within(self, constants: Constants) -> bool:
+        """Return whether nothing about some values is new: levels were seen, numbers lie in the range of those."""
+        return all(self._is_within(name, constants) for name in dict.fromkeys([*constants, *self._levels]))
+
+    def is_told(self, constants: Constants) -> bool:
+        """Return whether a regression can tell something about all values: what never varied tells nothing."""
+        for name in dict.fromkeys([*constants, *self._levels]):
+            low, high = self._numbers.get(name, (0.0, 0.0))
+            varied = low < high and _is_number(constants.get(name))
+            if not varied and not self._is_within(name, constants):
+                return False
+        return True
+
+    def _is_within(self, name: str, constants: Constants) -> bool:
+        if level_of(constants, name) in self._levels.get(name, ("",)):
+            return True
         value = constants.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if name not in self._numbers or not _is_number(value):
             return False
-        seen = [
-            number
-            for kind in kinds
-            if isinstance(number := kind.get(name), int | float) and not isinstance(number, bool)
-        ]
-        if not seen or not min(seen) <= value <= max(seen):
-            return False
-    return True
+        low, high = self._numbers[name]
+        return low <= value <= high
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

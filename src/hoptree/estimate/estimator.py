@@ -7,7 +7,7 @@ no clock: times come with the events.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, final
+from typing import Final, final
 
 from hoptree.core.actions import Action, Evaluate, RunUnit
 from hoptree.core.costs import CostFormula
@@ -21,20 +21,13 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.lineage import Values
-from hoptree.estimate.encoding import is_within
 from hoptree.estimate.regression import Fit
 from hoptree.estimate.samples import Samples
 
+WIDE: Final = 1.645  # spreads to either side that hold nine of ten cases
+_HANDLING = 0.002  # seconds: what a worker does for a unit besides training it
 _NEWS = math.log(1.2)  # costs that differ by less from what the engine was told are no news
 _SURE = 2.0  # spreads to either side within which a unit is expected to end
-
-
-class Estimate(NamedTuple):
-    """Seconds that something is expected to take, and the range in which it is expected to lie."""
-
-    seconds: float
-    least: float
-    most: float
 
 
 @final
@@ -92,6 +85,14 @@ class Estimator:
                 return None
         return CostsLearned(formula)
 
+    def unit(self, values: Values) -> float:
+        """Return the seconds that a worker is expected to be busy with a unit."""
+        return self.units.expected(values) + _HANDLING
+
+    def evaluation(self, values: Values) -> float:
+        """Return the seconds that a worker is expected to be busy with an evaluation."""
+        return self.evaluations.expected(values)
+
     def longest(self, action: RunUnit | Evaluate) -> float:
         """Return what a run may well take at most: unit and evaluation each; 0 while nothing is known.
 
@@ -119,5 +120,4 @@ def _most(samples: Samples, values: Values | None, worker: str) -> float:
         return samples.longest
     constants: dict[str, object] = dict(values.constants())
     most = fit.formula.of(values) * samples.factor(worker) * math.exp(_SURE * fit.spread(constants))
-    familiar = is_within(constants, [kind.constants for kind in samples.kinds])
-    return most if familiar else max(most, samples.longest)
+    return most if samples.seen.is_within(constants) else max(most, samples.longest)

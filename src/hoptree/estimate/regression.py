@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, final
 
@@ -81,7 +82,7 @@ class Fit:
             freedom = max(1.0, len(means) - float(np.trace(self._covariance @ (weighted.T @ design))))
             self.misfit = math.sqrt(max(1e-4, explained * len(means) / freedom))
 
-    @property
+    @cached_property
     def formula(self) -> CostFormula:
         """The mean time as a record for the engine."""
         terms = tuple(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections.abc import Mapping
+from operator import itemgetter
 from typing import final
 
 from hoptree.core.lineage import Values
+from hoptree.estimate.encoding import Seen
 from hoptree.estimate.regression import Fit, Kind
 
 _GROWTH = 1.1  # a fit is made anew when there are so many times as many measurements
+_WEIGHED = 256  # values with the most work, from which the doubt about all of it is told
+_UNTOLD = 1.0  # how large the logarithm of an effect may be of which nothing was measured
 _SHRINK = 8.0  # measurements of a worker at which half of its difference is believed
 
 
@@ -41,6 +47,8 @@ class Samples:
         self._fit: Fit | None = None
         self._fitted = (0, 0)
         self.kinds: list[Kind] = []  # as of the last fit
+        self.seen = Seen([])  # … too
+        self._expected: dict[Values, float] = {}  # by the last fit
 
     def add(self, values: Values, worker: str, seconds: float) -> None:
         """Take one time in; what took no time was not measured."""
@@ -61,9 +69,37 @@ class Samples:
         if self.count and (self.count >= _GROWTH * count or len(self._constants) > kinds):
             self._fitted = (self.count, len(self._constants))
             self.kinds = self._gather()
+            self.seen = Seen([kind.constants for kind in self.kinds])
             self._fit = Fit(self.kinds)
+            self._expected.clear()
             self._learn_workers()
         return self._fit
+
+    def expected(self, values: Values) -> float:
+        """Return what something with these values is expected to take; 0 while nothing is known."""
+        fit = self.fit()
+        if fit is None:
+            return 0.0
+        if values not in self._expected:
+            self._expected[values] = fit.formula.of(values)
+        return self._expected[values]
+
+    def doubt(self, shares: Mapping[Values, float]) -> float:
+        """Return the spread of the log of what some work takes, by how much of it has which values."""
+        fit = self.fit()
+        if fit is None:
+            return 0.0
+        most = heapq.nlargest(_WEIGHED, shares.items(), key=itemgetter(1))
+        work = [(dict[str, object](values.constants()), share) for values, share in most]
+        total = sum(share for _, share in work)
+        untold = sum(share for constants, share in work if not self.seen.is_told(constants))
+        return math.hypot(fit.doubt(work), _UNTOLD * untold / total if total else 0.0)
+
+    @property
+    def noise(self) -> float:
+        """The spread of the log of what the same thing takes from time to time."""
+        fit = self.fit()
+        return 0.0 if fit is None else fit.noise
 
     def factor(self, worker: str) -> float:
         """Return how many times as long a worker takes as the average one."""

@@ -1,13 +1,12 @@
 """How a run looks while it lasts: a tally of what happens, scenes to show, and displays that show them."""
 
 from hoptree.progress.display import Display, Nothing, Spectator, choose_display
-from hoptree.progress.remaining import MeasuredPace, Remaining, TimeLeft
+from hoptree.progress.remaining import Remaining, TimeLeft
 from hoptree.progress.scene import Scene, Scenes
 from hoptree.progress.tally import Tally
 
 __all__ = [
     "Display",
-    "MeasuredPace",
     "Nothing",
     "Remaining",
     "Scene",

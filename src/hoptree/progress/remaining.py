@@ -2,55 +2,105 @@
 
 from __future__ import annotations
 
-import statistics
-from typing import NamedTuple, Protocol, final
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, final
 
+from hoptree.core.lineage import Values
+from hoptree.core.plan import Cursor, Run
+from hoptree.core.workers import Worker
+from hoptree.estimate import WIDE, Estimator
 from hoptree.progress.tally import Tally
 
-_FEWEST = 4  # units from which anything can be told
-_DOUBT = 0.05  # what is left of a range when units take the same time again and again
+_SHARE = 0.01  # of the time may be spent on this
+_DOUBT = 0.05  # spread of the log of the time that is left however well units are known: waiting, other programs
 
 
 class TimeLeft(NamedTuple):
-    """Seconds until nothing that has been asked for is left."""
+    """Seconds until nothing that has been asked for is left; nine of ten times it is from least to most."""
 
     least: float
     expected: float
     most: float
 
 
-class Remaining(Protocol):
-    """Who knows how long it will take; None while nobody can say."""
-
-    def remaining(self) -> TimeLeft | None:
-        """Return the time that is left from now."""
-        ...
-
-
 @final
-class MeasuredPace:
-    """Tells the time left from how long units have taken, and from what has been asked for.
+class Remaining:
+    """Tells the time left from what the estimator has learned, and from what has been asked for.
 
-    The time is that of all open units over all workers, or that of the trial with the longest way to go if that
-    takes longer. The range follows from the spread of the units' times; what a search may still ask for is not
-    in it.
+    It is that of all open units and evaluations over all workers; or of those that only some workers can train, or
+    of the lineage with the longest way to go, if that takes longer. What a search may still ask for is not in it.
+    Where looking at all of the plan takes long it is done less often, and time passes meanwhile.
     """
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, estimator: Estimator) -> None:
         self._tally = tally
+        self._estimator = estimator
+        self._left: TimeLeft | None = None
+        self._looked = self._look_after = 0.0
 
     def remaining(self) -> TimeLeft | None:
-        """Return the time that is left, if some units have been measured."""
-        tally = self._tally
-        paces, workers = tally.paces, len(tally.workers)
-        if len(paces) < _FEWEST or not workers or tally.cost <= 0:
+        """Return the time that is left; None while nothing was measured, or nobody is there to train."""
+        now = self._tally.clock()
+        if now >= self._look_after:
+            self._left, self._looked = self._look(now), now
+            ended = self._tally.clock()
+            self._look_after = ended + (ended - now) / _SHARE
+        if self._left is None:
             return None
-        engine = tally.engine
-        pace = statistics.fmean(paces)
-        cost = tally.cost / max(1, tally.units)
-        longest = max((each.trial.until - each.trial.reached for each in tally.live.values()), default=0)
-        way = max(engine.demand.backlog / workers, longest * engine.settings.partitions * cost)
-        expected = max(0.0, way) * pace
-        spread = statistics.pstdev(paces) / pace if pace > 0 else 0.0
-        doubt = min(0.9, 2 * spread / len(paces) ** 0.5 + _DOUBT)
-        return TimeLeft(expected * (1 - doubt), expected, expected * (1 + doubt))
+        return TimeLeft(*(max(0.0, seconds - (now - self._looked)) for seconds in self._left))
+
+    def _look(self, now: float) -> TimeLeft | None:
+        engine, estimator = self._tally.engine, self._estimator
+        staff = [worker for worker in engine.workers.by_name.values() if not worker.draining]
+        if not staff or not estimator.units.count:
+            return None
+        open_nodes = [node for node in engine.plan.nodes if node.todo or node.requests]
+        shares: dict[Values, float] = {}
+        units, evaluations = 0.0, 0.0
+        for node in open_nodes:
+            seconds = node.todo * estimator.unit(node.values)
+            units += seconds
+            evaluations += len(node.requests) * estimator.evaluation(node.values)
+            shares[node.values] = shares.get(node.values, 0.0) + seconds
+        done = self._done(now, (worker.queue[0] for worker in staff if worker.queue))
+        pace = 1 / sum(1 / estimator.units.factor(worker.name) for worker in staff)
+        expected = max(0.0, units + evaluations - sum(done.values())) * pace
+        if units > 0 and engine.demand.backlog > 0:
+            expected = max(expected, self._busiest(staff) * (units + evaluations) / engine.demand.backlog)
+            longest = (self._way(cursor, done) for node in open_nodes for cursor in node.cursors)
+            expected = max(expected, max(longest, default=0.0) * (units + evaluations) / units)
+        return self._ranged(expected, shares, sum(node.todo for node in open_nodes))
+
+    def _way(self, cursor: Cursor, done: dict[int, float]) -> float:
+        """Return what is left of a lineage's units: the engine's costs may be old, but they are in proportion."""
+        node = cursor.node
+        if node.cost <= 0:
+            return 0.0
+        seconds = (cursor.peak - cursor.unit * node.cost) * self._estimator.unit(node.values) / node.cost
+        return seconds - sum(done.get(run.number, 0.0) for run in cursor.runs[:1])
+
+    def _busiest(self, staff: Sequence[Worker]) -> float:
+        """Return the longest time, by the engine's costs, of what only some workers can train: by who holds it."""
+        demand = self._tally.engine.demand
+        left: dict[tuple[str, ...], float] = {}
+        for partition in range(len(demand.done)):
+            holders = tuple(worker.name for worker in staff if partition in worker.held)
+            if 0 < len(holders) < len(staff):
+                left[holders] = left.get(holders, 0.0) + demand.left(partition) / len(holders)
+        return max(left.values(), default=0.0)
+
+    def _done(self, now: float, runs: Iterable[Run]) -> dict[int, float]:
+        """Return by run what is done of it: the time that it has taken, but no more than it is expected to take."""
+        done: dict[int, float] = {}
+        for run in runs:
+            whole = 0.0 if run.evaluating else self._estimator.unit(run.node.values)
+            whole += self._estimator.evaluation(run.node.values) if run.evaluating or run.evaluate else 0.0
+            done[run.number] = min(whole, max(0.0, now - self._tally.since.get(run.worker, now)))
+        return done
+
+    def _ranged(self, expected: float, shares: dict[Values, float], units: int) -> TimeLeft:
+        samples = self._estimator.units
+        spread = math.hypot(samples.doubt(shares), samples.noise / math.sqrt(max(1, units)), _DOUBT)
+        wide = math.exp(WIDE * spread)
+        return TimeLeft(expected / wide, expected, expected * wide)

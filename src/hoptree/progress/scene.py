@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable
 from typing import final
 
 import msgspec
@@ -11,7 +10,8 @@ import msgspec
 from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.plan import Trial, Work
 from hoptree.core.schedules import Value
-from hoptree.progress.remaining import MeasuredPace, Remaining, TimeLeft
+from hoptree.estimate import Estimator
+from hoptree.progress.remaining import Remaining, TimeLeft
 from hoptree.progress.tally import Failure, Followed, Tally
 
 _ROWS = 400  # trials of which more is known than that they are there
@@ -75,18 +75,12 @@ class Scene(msgspec.Struct, frozen=True):
 class Scenes:
     """Puts scenes together from a tally; the driver's time is not spent on what nobody would see."""
 
-    def __init__(
-        self,
-        tally: Tally,
-        workers: int,
-        remaining: Remaining | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, tally: Tally, workers: int, estimator: Estimator) -> None:
         self.tally = tally
         self._workers = workers
-        self._remaining = remaining or MeasuredPace(tally)
-        self._clock = clock
-        self._begun = clock()
+        self._remaining = Remaining(tally, estimator)
+        self._clock = tally.clock
+        self._begun = tally.clock()
         self._work = Work(0, 0)
         self._count_after = 0.0
 

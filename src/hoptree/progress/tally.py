@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import final
 
 import msgspec
@@ -27,8 +28,6 @@ from hoptree.core.events import (
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Value
 from hoptree.search.protocol import Goal
-
-_MEASURED = 512  # units whose times are remembered
 
 
 @final
@@ -77,9 +76,14 @@ class Tally:
     """
 
     def __init__(
-        self, engine: Engine, curves: Mapping[int, Mapping[int, Metrics]], goals: Mapping[str, Goal]
+        self,
+        engine: Engine,
+        curves: Mapping[int, Mapping[int, Metrics]],
+        goals: Mapping[str, Goal],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine = engine
+        self.clock = clock
         self.goals = dict(goals)
         self.followed: dict[int, Followed] = {}
         self.live: dict[int, Followed] = {}
@@ -89,10 +93,7 @@ class Tally:
         self.workers: dict[str, str] = {}  # by their names, what they are called here
         self.queues: dict[str, list[RunUnit | Evaluate]] = {}
         self.units = 0
-        self.paces: deque[float] = deque(maxlen=_MEASURED)  # seconds per unit of cost 1, of the last units
-        self.seconds = 0.0
-        self.cost = 0.0
-        self._free_since: dict[str, float] = {}
+        self.since: dict[str, float] = {}  # by worker, when it began what it does
         self.searched: dict[str, None] = {}  # names whose values differ from trial to trial, in order
         self._common: dict[str, Value] | None = None
         self._named: Counter[str] = Counter()
@@ -107,25 +108,30 @@ class Tally:
         """Take in what happened and what came of it; a watch of the drive loop."""
         match event:
             case UnitFinished(run, worker):
-                self._finished(run, worker, now)
-            case StateEvaluated(worker=worker) | UnitFailed(worker=worker) | UnitCancelled(worker=worker):
-                self._over(worker, now)
+                self.units += 1
+                self._over(worker, run)
+            case (
+                StateEvaluated(run=run, worker=worker)
+                | UnitFailed(run=run, worker=worker)
+                | UnitCancelled(run=run, worker=worker)
+            ):
+                self._over(worker, run)
             case TrialAsked(trial=number) | TrialBranched(trial=number):
                 self._follow(self.engine.trials[number])
             case TrialExtended(trial=number):
                 self._go_on(number)
             case WorkerJoined(worker):
-                self._join(worker, now)
+                self._join(worker)
             case WorkerLost(worker):
                 self.workers.pop(worker, None)
                 self.queues.pop(worker, None)
-                self._free_since.pop(worker, None)
+                self.since.pop(worker, None)
             case _:
                 pass
         for action in actions:
             match action:
                 case RunUnit() | Evaluate():
-                    self._given(action, now)
+                    self._given(action)
                 case Report(trial, epoch, metrics):
                     self._report(trial, epoch, metrics)
                 case EndTrial(trial, ending, reason):
@@ -194,34 +200,22 @@ class Tally:
 
     # --- workers ------------------------------------------------------------------------------------------
 
-    def _join(self, worker: str, now: float) -> None:
+    def _join(self, worker: str) -> None:
         if worker not in self.workers:
             taken = set(self.workers.values())
             self.workers[worker] = next(name for i in range(len(taken) + 1) if (name := f"w{i}") not in taken)
-        self._free_since[worker] = now
 
-    def _given(self, action: RunUnit | Evaluate, now: float) -> None:
+    def _given(self, action: RunUnit | Evaluate) -> None:
         queue = self.queues.setdefault(action.worker, [])
         if not queue:
-            self._free_since[action.worker] = now
+            self.since[action.worker] = self.clock()
         queue.append(action)
 
-    def _finished(self, run: int, worker: str, now: float) -> None:
-        self.units += 1
-        for action in self.queues.get(worker, ()):
-            if action.run == run and isinstance(action, RunUnit):
-                seconds = now - self._free_since.get(worker, now)
-                cost = self.engine.plan.nodes[action.node].cost
-                self.seconds += seconds
-                self.cost += cost
-                if cost > 0:
-                    self.paces.append(seconds / cost)
-        self._over(worker, now)
-
-    def _over(self, worker: str, now: float) -> None:
+    def _over(self, worker: str, run: int) -> None:
         """Note that a worker is done with something: what is left is what the engine still expects of it."""
         known = self.engine.workers.by_name.get(worker)
-        if known is not None and worker in self.queues:
+        if known is not None and (queue := self.queues.get(worker)):
+            if queue[0].run == run:
+                self.since[worker] = self.clock()
             left = {run.number for run in known.queue}
-            self.queues[worker] = [action for action in self.queues[worker] if action.run in left]
-            self._free_since[worker] = now
+            self.queues[worker] = [action for action in queue if action.run in left]

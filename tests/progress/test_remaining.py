@@ -1,0 +1,204 @@
+"""The time left, in simulated runs whose end is known afterwards: it comes from what the estimator has learned."""
+
+from __future__ import annotations
+
+import pytest
+
+from hoptree.backends.simulated import SimulatedBackend
+from hoptree.core.actions import Action, RunUnit
+from hoptree.core.engine import Engine
+from hoptree.core.events import Event, TrialAsked, UnitFinished, WorkerJoined, WorkerLost
+from hoptree.core.lineage import Values, config_items
+from hoptree.core.schedules import Config
+from hoptree.core.settings import Settings
+from hoptree.drive import drive
+from hoptree.estimate import Estimator
+from hoptree.progress import Remaining, Tally, TimeLeft
+from hoptree.search.fixed import Fixed
+from hoptree.search.protocol import Goal
+from hoptree.search.tuner import Tuner, Tuners
+from hoptree.simulator import Cluster, WorkerSpec
+from hoptree.simulator.workload import Landscape
+
+GOALS = {name: Goal("loss", maximize=False) for name in ("", "a", "b")}
+PARTITIONS = 4
+
+
+def seconds_of(values: Values) -> float:
+    width = values.constants()["width"]
+    assert isinstance(width, int)
+    return width / 4
+
+
+LANDSCAPE = Landscape(seconds_of, lambda values, epoch, key: {"loss": 1 / (1 + epoch)}, lambda values: 5.0)
+
+
+class Telling:
+    """A simulated backend that tells now and then what was learned about costs, as the real one does."""
+
+    def __init__(self, cluster: Cluster, estimator: Estimator) -> None:
+        self.inner = SimulatedBackend(cluster, PARTITIONS, LANDSCAPE, state_bytes=0.0)
+        self.estimator = estimator
+        self.start, self.submit, self.stop = self.inner.start, self.inner.submit, self.inner.stop
+
+    def wait(self) -> tuple[float, list[Event]]:
+        now, events = self.inner.wait()
+        news = self.estimator.news()
+        return now, [news, *events] if news is not None and events else events
+
+
+class Followed:
+    """A run in whose every moment the time left is asked for."""
+
+    def __init__(self, tuners: Tuners, cluster: Cluster) -> None:
+        self.now = 0.0
+        self.estimator = Estimator()
+        self.engine = Engine(Settings(PARTITIONS))
+        self.tally = Tally(self.engine, {}, GOALS, lambda: self.now)
+        self.remaining = Remaining(self.tally, self.estimator)
+        self.said: list[tuple[float, TimeLeft]] = []
+        self.end = drive(self.engine, Telling(cluster, self.estimator), tuners, [self.watch])
+
+    def watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+        self.now = now
+        self.tally.see(event, now, more, actions)
+        self.estimator.watch(event, now, more, actions)
+        if not more and (left := self.remaining.remaining()) is not None:
+            assert 0.0 <= left.least <= left.expected <= left.most
+            self.said.append((now, left))
+
+    def off(self, share: float) -> float:
+        """Return by how much of the whole time it was off on average, once a share of the time was over."""
+        late = [(now, left) for now, left in self.said if share * self.end <= now]
+        return sum(abs(now + left.expected - self.end) for now, left in late) / len(late) / self.end
+
+    def held(self) -> float:
+        """Return how often the end lay in the range that was told."""
+        return sum(left.least <= self.end - now <= left.most for now, left in self.said) / len(self.said)
+
+
+def widths(*some: int) -> list[Config]:
+    return [{"lr": 0.1 + i / 100, "width": width} for i, width in enumerate(some)]
+
+
+def asks(*studies: tuple[str, list[Config], int]) -> Tuners:
+    made = [
+        Tuner(Fixed(configs, epochs, every=1), study=name, root="r", first=i, step=len(studies))
+        for i, (name, configs, epochs) in enumerate(studies)
+    ]
+    return Tuners(made, end=1 << 40)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_it_is_right_for_units_that_differ_and_says_how_sure_it_is(workers: int, noise: float) -> None:
+    configs = widths(*[8, 64, 16, 128, 32] * 4)
+    run = Followed(asks(("", configs, 6)), Cluster(workers=workers, replicas=min(workers, 4), noise=noise))
+    assert run.off(0.5) < 0.03
+    assert run.held() > 0.9
+    first, last = run.said[0][1], run.said[-1][1]
+    assert first.most / first.least > 3 > last.most / max(last.least, 1e-9) or not last.most
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_studies_that_run_together_end_together(workers: int) -> None:
+    """What they share counts once, and each study's own work counts."""
+    studies = ("a", widths(8, 64, 16), 4), ("b", widths(8, 64, 16, 128, 32, 32), 6)
+    run = Followed(asks(*studies), Cluster(workers=workers, replicas=min(workers, 4)))
+    assert run.off(0.6) < 0.1
+    assert run.held() > 0.9
+    alone = [Followed(asks(each), Cluster(workers=workers, replicas=min(workers, 4))).end for each in studies]
+    assert run.end < sum(alone)
+
+
+def test_the_busiest_partition_decides_where_workers_hold_few() -> None:
+    """One worker of three holds three of four partitions: it is the last to be done."""
+    where = [WorkerSpec(name="a", partitions=(0, 1, 2)), WorkerSpec(name="b", partitions=(3,))]
+    run = Followed(
+        asks(("", widths(*[32] * 8), 3)), Cluster(workers=[*where, WorkerSpec(name="c", partitions=(3,))])
+    )
+    assert run.off(0.3) < 0.15
+
+
+def test_slow_workers_are_counted_as_such() -> None:
+    staff = [WorkerSpec(name="fast", speed=4.0), WorkerSpec(name="slow", speed=1.0)]
+    run = Followed(asks(("", widths(*[32] * 10), 10)), Cluster(workers=staff, replicas=2))
+    assert run.off(0.3) < 0.1
+
+
+def test_time_passes_while_a_unit_trains() -> None:
+    run = Stopped()
+    run.until(2)
+    left = run.remaining.remaining()
+    assert left is not None
+    run.now += 1.5
+    later = run.remaining.remaining()
+    assert later is not None
+    assert left.expected - later.expected == pytest.approx(1.5)
+    run.now += 1000.0  # it takes longer than anybody expected: what comes after it is still to be done
+    late = run.remaining.remaining()
+    assert late is not None
+    assert 0.0 < late.expected < later.expected
+
+
+def test_nothing_is_told_before_anything_is_known() -> None:
+    run = Stopped()
+    assert run.remaining.remaining() is None  # nobody is there
+    run.step(WorkerJoined("w", tuple(range(PARTITIONS))))
+    assert run.remaining.remaining() is None  # nothing was measured
+    run.until(1)
+    assert run.remaining.remaining() is not None
+    run.step(WorkerLost("w"))
+    assert run.remaining.remaining() is None
+
+
+def test_a_look_that_takes_long_is_taken_less_often() -> None:
+    run = Stopped()
+    run.until(3)
+    run.tick = 1.0  # whoever looks at the clock takes a second
+    began = run.now
+    first = run.remaining.remaining()
+    assert first is not None
+    run.until(7)
+    passed = run.now - began
+    second = run.remaining.remaining()
+    assert second is not None
+    assert first.expected - second.expected == pytest.approx(passed)  # and nothing was looked at
+    run.now += 1000.0
+    third = run.remaining.remaining()
+    assert third is not None
+    assert third.expected > second.expected  # there was more to do than time had passed
+
+
+class Stopped:
+    """A trial of three epochs on one worker, one event after the other; the clock stands still but for its tick."""
+
+    def __init__(self) -> None:
+        self.now = self.tick = 0.0
+        self.estimator = Estimator()
+        self.engine = Engine(Settings(PARTITIONS))
+        self.tally = Tally(self.engine, {}, GOALS, self.clock)
+        self.remaining = Remaining(self.tally, self.estimator)
+        self.given: list[RunUnit] = []
+        self.units = 0
+        self.step(TrialAsked(0, config_items(widths(8)[0]), 3, root="r"))
+
+    def clock(self) -> float:
+        self.now += self.tick
+        return self.now
+
+    def step(self, event: Event) -> None:
+        actions = self.engine.step(event, self.now)
+        self.tally.see(event, self.now, False, actions)
+        self.estimator.watch(event, self.now, False, actions)
+        self.given += [action for action in actions if isinstance(action, RunUnit)]
+
+    def until(self, units: int) -> None:
+        """Let units finish, each in two seconds."""
+        if not self.engine.workers.by_name:
+            self.step(WorkerJoined("w", tuple(range(PARTITIONS))))
+        while self.units < units:
+            self.now += 2.0
+            run = self.given.pop(0)
+            self.step(UnitFinished(run.run, run.worker, 2.0))
+            self.units += 1
