@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hoptree.core.schedules import Schedule
     from hoptree.data import Dataset
     from hoptree.group import run
+    from hoptree.mirror.wandb_mirror import WandB
     from hoptree.results import Results
     from hoptree.search.asha import ASHA
     from hoptree.search.grid import Grid
@@ -77,6 +78,7 @@ __all__ = [
     "SuccessiveHalving",
     "Torch",
     "Trainer",
+    "WandB",
     "WorkerSpec",
     "Workload",
     "WorkloadError",
@@ -108,6 +110,7 @@ _HOMES = {
     "hoptree.core.schedules": ("Schedule",),
     "hoptree.data": ("Dataset",),
     "hoptree.group": ("run",),
+    "hoptree.mirror.wandb_mirror": ("WandB",),
     "hoptree.results": ("Results",),
     "hoptree.search.asha": ("ASHA",),
     "hoptree.search.grid": ("Grid",),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hoptree.backends.member import Pool
     from hoptree.forecast import Forecast
     from hoptree.measured import Measured
+    from hoptree.mirror import WandB
     from hoptree.store import Lease, Store
     from hoptree.store.journal import Recorded
     from hoptree.study import Study
@@ -41,14 +42,14 @@ def run(
     backend: Where = "local",
     accept_changes: bool = False,
     unit_limit: float | None = None,
-    mirror: str | None = None,
+    mirror: str | WandB | None = None,
     quiet: bool = False,
 ) -> list[Results]:
     """Train several studies at once, and return the results of each.
 
     What they have in common is trained once. They must have trainer, data, seed and store in common, and may
-    differ in space, search and goal. The savings are those of all of them together. ``mirror`` is the URL of an
-    Optuna storage that follows each of them, see ``Study.mirror``.
+    differ in space, search and goal. The savings are those of all of them together. ``mirror`` follows
+    each of them, see ``Study.mirror``.
     """
     group = Group(studies)
     return group.run(
@@ -89,7 +90,7 @@ class Group:
         backend: Where = "local",
         accept_changes: bool,
         unit_limit: float | None,
-        mirror: str | None = None,
+        mirror: str | WandB | None = None,
         quiet: bool = False,
     ) -> list[Results]:
         """Train what is missing; see ``Study.run``."""
@@ -171,12 +172,12 @@ class Group:
             enough=enough,
         )
 
-    def _mirrors(self, url: str, record: Record, stack: ExitStack) -> list[Watch]:
-        """Have every study followed in an Optuna storage; a storage that cannot be opened is refused here."""
+    def _mirrors(self, where: str | WandB, record: Record, stack: ExitStack) -> list[Watch]:
+        """Have every study followed; a mirror that cannot be opened is refused here."""
         from hoptree.mirror import LiveMirror
 
         return [
-            stack.enter_context(LiveMirror(study.open_mirror(url), record, study.name)).watch
+            stack.enter_context(LiveMirror(study.open_mirror(where), record, study.name)).watch
             for study in self._studies
         ]
 
@@ -226,7 +227,9 @@ class Group:
         """Become the driver of the group and of all its members; always in the same order, so nobody is stuck."""
         names = {self.name, *(study.name for study in self._studies)}
         leases = {name: stack.enter_context(store.lease(name)) for name in sorted(names)}
-        return leases[self.name]
+        own = leases.pop(self.name)
+        own.take_along(leases.values())
+        return own
 
     def _tuners(self, root: str) -> Tuners:
         searches = [(study, search) for study in self._studies for search in study.searches()]

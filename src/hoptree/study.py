@@ -6,6 +6,7 @@ import json
 import statistics
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from hoptree.data import Dataset
     from hoptree.forecast import Forecast
     from hoptree.holdings import Holdings
-    from hoptree.mirror import OptunaMirror
+    from hoptree.mirror import Mirror, WandB
     from hoptree.report.chronicle import Chronicle
     from hoptree.store import Store
     from hoptree.trainers.base import Trainer
@@ -58,8 +59,9 @@ class Study:
     """One model-selection job: trainer, dataset, space, search, goal.
 
     ``store`` is the folder of states and journal; ``journal`` the URL of a PostgreSQL database that holds the
-    journal instead. States that no study needs are kept while the store's states take less than ``keep``. With
-    ``save_every`` the states after every so many epochs are saved, and are kept in the same way.
+    journal instead; ``states`` the folder or URL where the states are instead, such as s3://BUCKET/PATH. States
+    that no study needs are kept while the store's states take less than ``keep``. With ``save_every`` the states
+    after every so many epochs are saved, and are kept in the same way.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Study:
         seed: int = 0,
         store: str | Path = ".hoptree",
         journal: str | None = None,
+        states: str | None = None,
         order: Order = "strict",
         share: bool = True,
         keep: str | int = "10 GB",
@@ -97,6 +100,7 @@ class Study:
         self.seed = seed
         self._store = Path(store)
         self._journal = journal
+        self._states = states
         self.share = share
         self.keep = parse_size(keep)
         if isinstance(save_every, bool) or not isinstance(save_every, int) or save_every < 0:
@@ -115,7 +119,7 @@ class Study:
         backend: Where = "local",
         accept_changes: bool = False,
         unit_limit: float | None = None,
-        mirror: str | None = None,
+        mirror: str | WandB | None = None,
         quiet: bool = False,
     ) -> Results:
         """Train what is missing, and return what was found; a finished study trains nothing.
@@ -126,8 +130,8 @@ class Study:
         Code or data that differ from what the store holds under this name are refused, unless
         ``accept_changes``. ``unit_limit`` are the seconds after which a unit is taken for hung and its trial
         fails (by default 20 times what it may well take, and 10 minutes). ``mirror`` is the URL of an
-        Optuna storage that follows the study while it runs, see ``mirror``. A terminal or a notebook shows the
-        run live, a log gets a few lines; ``quiet`` shows nothing.
+        Optuna storage, or ``ht.WandB(…)``, that follows the study while it runs; see ``mirror``. A terminal or a
+        notebook shows the run live, a log gets a few lines; ``quiet`` shows nothing.
         """
         from hoptree.group import Group
 
@@ -183,26 +187,28 @@ class Study:
             record = self._recorded(store)
             return self.outcome(store, record, Savings.count(record.engine, units=0, bytes_hopped=0))
 
-    def mirror(self, url: str) -> None:
-        """Write what the store holds of this study to an Optuna storage, for optuna-dashboard.
+    def mirror(self, where: str | WandB) -> None:
+        """Write what the store holds of this study to an Optuna storage, or to Weights & Biases.
 
-        ``url`` is a database's, for example ``sqlite:///optuna.db``. A study that is there already is brought up to
-        date; see ``hoptree.mirror`` for what becomes of states and values.
+        ``where`` is a database's URL, as ``sqlite:///optuna.db``, for optuna-dashboard; or ``ht.WandB(…)``.
+        What is there already is brought up to date; see the guide for what becomes of states and values.
         """
         from hoptree.mirror import shown_trials
 
         with self.open_store(create=False) as store:
             trials = shown_trials(self._recorded(store), self.name)
-        with self.open_mirror(url) as mirror:
+        with closing(self.open_mirror(where)) as mirror:
             mirror.show(trials)
 
-    def open_mirror(self, url: str) -> OptunaMirror:
-        """Open, or begin, the mirror of this study in an Optuna storage."""
-        from hoptree.mirror import OptunaMirror
+    def open_mirror(self, where: str | WandB) -> Mirror:
+        """Open, or begin, the mirror of this study."""
+        from hoptree.mirror import OptunaMirror, WandB, WandbMirror
 
         spec = self.spec
         identity = digest(json.dumps(spec.space), spec.search, repr(spec.goal), spec.seed)
-        return OptunaMirror(url, self.name, identity, self.space, self.goal)
+        if isinstance(where, WandB):
+            return WandbMirror(where, self.name, identity)
+        return OptunaMirror(where, self.name, identity, self.space, self.goal)
 
     def chronicle(self) -> Chronicle:
         """Return what happened in this study and when, as its journal tells it: what plots are drawn from."""
@@ -286,7 +292,7 @@ class Study:
 
     def keep_in(self, store: str | Path, journal: str | None = None) -> None:
         """Use another store than the one that the program names."""
-        self._store, self._journal = Path(store), journal
+        self._store, self._journal, self._states = Path(store), journal, None
 
     def __repr__(self) -> str:
         direction = "maximize" if self.goal.maximize else "minimize"
@@ -316,7 +322,7 @@ class Study:
         """Open the store that it keeps everything in."""
         from hoptree.store import Store
 
-        return Store(self._store, create, journal_url=self._journal)
+        return Store(self._store, create, journal_url=self._journal, states=self._states)
 
     def _recorded(self, store: Store) -> Record:
         """Return what the store knows of this study: from its own journal, or of a group it was run with."""

@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import optuna
@@ -144,15 +145,26 @@ def test_what_is_there_already_is_left_alone(tmp_path: Path) -> None:
 
 STATES = st.sampled_from(["running", "complete", "stopped", "failed"])
 CURVES = st.lists(st.floats(0, 1) | st.just(math.nan), max_size=4)
+CHANGES = st.lists(st.tuples(st.integers(0, 3), STATES, CURVES), min_size=1, max_size=8)
 
 
-@settings(deadline=None, max_examples=6)
-@given(st.lists(st.tuples(st.integers(0, 3), STATES, CURVES), min_size=1, max_size=8), st.booleans())
-def test_changes_end_where_a_new_mirror_begins(
-    tmp_path_factory: pytest.TempPathFactory, changes: list[Any], reopened: bool
-) -> None:
+@settings(deadline=None, max_examples=4)
+@given(CHANGES, st.booleans())
+def test_changes_end_where_a_new_mirror_begins(changes: list[Any], reopened: bool) -> None:
+    with TemporaryDirectory() as folder:
+        ends_the_same(Path(folder), changes, reopened)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=30)
+@given(CHANGES, st.booleans())
+def test_many_changes_end_where_a_new_mirror_begins(changes: list[Any], reopened: bool) -> None:
+    with TemporaryDirectory() as folder:
+        ends_the_same(Path(folder), changes, reopened)
+
+
+def ends_the_same(folder: Path, changes: list[Any], reopened: bool) -> None:
     """Trials come one by one, end, go on and end again; mirrored at once or step by step, it is the same."""
-    folder = tmp_path_factory.mktemp("mirror")
     now = {number: shown(number, "running") for number in range(4)}
     steps = [list(now.values())]
     for number, state, more in changes:

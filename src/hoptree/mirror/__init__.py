@@ -1,7 +1,9 @@
-"""A study in an Optuna storage, so that optuna-dashboard shows it."""
+"""A study as other programs show it: in an Optuna storage for optuna-dashboard, or in Weights & Biases."""
 
 from hoptree.mirror.live import LiveMirror
 from hoptree.mirror.optuna_mirror import OptunaMirror
+from hoptree.mirror.protocol import Mirror
 from hoptree.mirror.shown import Shown, shown_trials
+from hoptree.mirror.wandb_mirror import WandB, WandbMirror
 
-__all__ = ["LiveMirror", "OptunaMirror", "Shown", "shown_trials"]
+__all__ = ["LiveMirror", "Mirror", "OptunaMirror", "Shown", "WandB", "WandbMirror", "shown_trials"]

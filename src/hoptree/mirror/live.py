@@ -1,6 +1,6 @@
 """A mirror that follows a study while it runs, and never holds it up.
 
-The driver only notes what has changed; a thread writes it. When the database is slower than the study, changes of
+The driver only notes what has changed; a thread writes it. When that is slower than the study, changes of
 one trial become one. When it fails, the first failure is logged, what could not be written is tried again with the
 next change and at the end, and training goes on.
 """
@@ -15,7 +15,7 @@ from typing import Self, final
 
 from hoptree.core.actions import Action, EndTrial, Report
 from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended
-from hoptree.mirror.optuna_mirror import OptunaMirror
+from hoptree.mirror.protocol import Mirror
 from hoptree.mirror.shown import Shown, shown_trials
 from hoptree.record import Record
 
@@ -28,7 +28,7 @@ _PATIENCE = 30.0  # seconds that the end of a run waits for the last changes to 
 class LiveMirror:
     """Follows one study of a record: ``watch`` is a watch of the drive loop, after the record's own."""
 
-    def __init__(self, mirror: OptunaMirror, record: Record, study: str) -> None:
+    def __init__(self, mirror: Mirror, record: Record, study: str) -> None:
         self._mirror = mirror
         self._record = record
         self._study = study
@@ -51,9 +51,15 @@ class LiveMirror:
         self._note(shown_trials(self._record, self._study), closing=True)
         self._thread.join(_PATIENCE)
         if self._thread.is_alive():
-            log.warning("mirror of study %r: the database takes too long; mirror it again", self._study)
+            log.warning("mirror of study %r: it takes too long; mirror it again", self._study)
         else:
+            self._close()
+
+    def _close(self) -> None:
+        try:
             self._mirror.close()
+        except Exception as error:  # as in the thread
+            log.warning("mirror of study %r: %s; mirror it again", self._study, error)
 
     def watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
         """Note the trials that an event has changed."""
@@ -95,7 +101,7 @@ class LiveMirror:
             try:
                 self._mirror.show(list(waiting.values()))
                 waiting.clear()
-            except Exception as error:  # whatever a database can do to us
+            except Exception as error:  # whatever others can do to us
                 if not self._complained:
                     log.warning("mirror of study %r: %s; training goes on", self._study, error)
                 self._complained = True
