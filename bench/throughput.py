@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-import resource
 import subprocess
 import sys
 import time
 from statistics import median
 
+from bench.memory import peak_memory
 from bench.results import record, spread, table
 from hoptree.simulation import simulate
 from hoptree.simulator import Cluster, Workload
@@ -22,7 +22,7 @@ def measure(trials: int, workers: int) -> None:
     began = time.perf_counter()
     result = simulate(Workload(configs=trials, epochs=20, partitions=16), Cluster(workers=workers))
     seconds = time.perf_counter() - began
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    memory = peak_memory()
     print(result.units / seconds, seconds, memory, result.makespan / result.bound)
 
 

@@ -7,7 +7,6 @@ time of the thread, so that other programs do not count. Costs are learned on th
 from __future__ import annotations
 
 import gc
-import resource
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 
 import hoptree as ht
+from bench.memory import peak_memory
 from bench.results import record, table
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import Action
@@ -126,7 +126,7 @@ def measure(name: str) -> Figures:
         trials=len(engine.trials),
         units=backend.units,
         seconds=took,
-        bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        bytes=peak_memory(),
         median=steps[len(steps) // 2],
         nearly_all=steps[len(steps) * 999 // 1000],
         longest=steps[-1],
@@ -162,7 +162,8 @@ def main() -> None:
         "## 2,000 trials in one driver\n\n"
         "Real searches and the real engine on 16 simulated workers, 8 partitions (Hyperband 2); "
         "a process each, CPU time of the thread. A decision is an event with all that engine and search make of "
-        'it; "costs" is the longest in which all nodes were priced anew.\n\n' + table(columns, rows)
+        'it; "costs" is the longest in which costs were learned: nodes are priced anew in parts, with the events '
+        "that follow.\n\n" + table(columns, rows)
     )
     record("trials", "python -m bench.trials", text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -17,15 +18,17 @@ class Pass(ht.Trainer):
 
     fingerprint = "pass"
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, nap: float = 0.0) -> None:
         self._size = size
+        self._nap = nap
 
     def build(self, values: Mapping[str, Any], seed: int) -> dict[str, np.ndarray]:
         """Return weights of no meaning."""
         return {"weights": np.full(self._size // 4, seed % 1000, np.float32)}
 
     def train(self, model: dict[str, np.ndarray], data: Columns, unit: UnitSpec) -> None:
-        """Read everything once."""
+        """Read everything once, and take as long as a unit should."""
+        time.sleep(self._nap)
         model["weights"] += np.float32(sum(float(column.sum(dtype=np.float64)) for column in data.values()))
 
     def evaluate(self, model: dict[str, np.ndarray], data: Columns, values: Mapping[str, Any]) -> dict[str, float]:

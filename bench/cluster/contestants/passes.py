@@ -1,6 +1,6 @@
 """A study of cheap passes on a cluster: ``python -m bench.cluster.contestants.passes DATA OUT ADDRESS SETTINGS``.
 
-SETTINGS is JSON: configs, epochs, bytes of a state.
+SETTINGS is JSON: configs, epochs, bytes of a state, seconds that a unit takes at least.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Passes:
     configs: int
     epochs: int
     state: int
+    nap: float = 0.0  # seconds that a unit takes at least
 
     def as_json(self) -> str:
         """Return it as the program takes it."""
@@ -33,7 +34,7 @@ class Passes:
 def main(data: Path, out: Path, address: str, passes: Passes) -> None:
     study = ht.Study(
         STUDY,
-        trainer=Pass(passes.state),
+        trainer=Pass(passes.state, passes.nap),
         data=ht.Dataset.open(data),
         space={"number": ht.choice(*range(passes.configs)), "batch_size": 256},
         search=ht.Grid(epochs=passes.epochs),
