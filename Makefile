@@ -25,7 +25,7 @@ docs: $(READY)  ## the documentation, into docs/_build; warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 
 test: check  ## all that must hold before a change lands
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow" --durations=25
 
 test-slow: $(READY)  ## minutes: 20,000 histories, the large simulated study
 	$(BIN)/python -m pytest -n 2 -m slow

@@ -12,7 +12,7 @@ author = "The Hoptree authors"
 copyright = author  # noqa: A001 (Sphinx calls it so)
 release = version = hoptree.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "_commands"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "_commands", "_looks"]
 exclude_patterns = ["_build", "README.md"]  # the README is for those who read in the repository
 
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -24,7 +24,8 @@ autodoc_preserve_defaults = True
 autodoc_typehints = "none"  # signatures stay short; types that matter are in the text
 python_maximum_signature_line_length = 88
 add_module_names = False
-toc_object_entries = False
+toc_object_entries_show_parents = "hide"
+default_role = "code"  # single backticks in docstrings
 
 html_theme = "furo"
 html_title = f"Hoptree {release}"

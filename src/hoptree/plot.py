@@ -1,5 +1,7 @@
 """Plots of a study: one function each, and each returns a matplotlib figure.
 
+::
+
     ht.plot.curves(study)
     ht.plot.best(results, dark=True)
     ht.plot.save(ht.plot.tree(study), "tree.svg")

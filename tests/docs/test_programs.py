@@ -13,10 +13,14 @@ GUIDE = [page for page in [DOCS / "quickstart.md", DOCS / "guide.md", *pages("gu
 MIGRATION = pages("migrate")
 
 
-def run(folder: Path, program: str) -> str:
+def run(folder: Path, program: str, **around: str) -> str:
     (folder / "program.py").write_text(program)
     command = [sys.executable, "program.py"]
-    closed = {**os.environ, "RAY_AUTH_MODE": "token"}  # for Ray Tune: our own clusters ask for a token anyway
+    closed = {
+        **os.environ,
+        **around,
+        "RAY_AUTH_MODE": "token",
+    }  # for Ray Tune: our own clusters ask for a token anyway
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=closed, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -33,4 +37,4 @@ def test_every_block_of_a_migration_page_is_a_program(page: Path, tmp_path: Path
     for number, program in enumerate(blocks(page, "python")):
         folder = tmp_path / str(number)
         folder.mkdir()
-        assert run(folder, program).strip()
+        assert run(folder, program, RAY_ADDRESS="local").strip()  # not in a cluster of another test

@@ -185,7 +185,8 @@ def test_optuna_needs_trials_and_epochs_as_a_search_only():
 
 
 LARGE = """
-import resource, time
+import time
+from bench.memory import peak_memory
 from hoptree.search import *
 from hoptree.search.streams import share
 from hoptree.search.values import choice, log, uniform
@@ -209,8 +210,7 @@ space = {{"lr": log(1e-4, 1.0), "momentum": uniform(0.0, 1.0), "width": choice(8
 timed = Timed({procedure}.search(space, Goal("loss", False), 0))
 landscape = Landscape(lambda _: 1.0, lambda values, epoch, key: {{"loss": share(key) + 1 / epoch}})
 result = simulate(Workload(partitions=4), Cluster(workers=16), search=timed, landscape=landscape)
-megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(len(result.engine.trials), 1000 * timed.seconds / timed.tells, megabytes)
+print(len(result.engine.trials), 1000 * timed.seconds / timed.tells, peak_memory() / 1e6)
 """
 
 
@@ -229,7 +229,11 @@ print(len(result.engine.trials), 1000 * timed.seconds / timed.tells, megabytes)
 )
 def test_two_thousand_trials_in_little_memory_and_time(procedure: str, tmp_path: Path):
     done = subprocess.run(
-        [sys.executable, "-c", LARGE.format(procedure=procedure)], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", LARGE.format(procedure=procedure)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     trials, milliseconds, megabytes = map(float, done.stdout.split())

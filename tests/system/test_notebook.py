@@ -23,7 +23,7 @@ study = ht.Study(
     search=ht.Grid(epochs=2),
     minimize="loss",
 )""",
-    "results = study.run(workers=2)\nprint([trial.state for trial in results.trials])",
+    "results = study.run(workers=1)\nprint([trial.state for trial in results.trials])",
     "print(study.verify()[0].holds, study.run().savings.epochs_trained)",
 ]
 
