@@ -51,6 +51,7 @@ from hoptree.worker.messages import (
     Leaving,
     News,
     Origin,
+    Quit,
     Refused,
     Rehearse,
     Rehearsed,
@@ -319,7 +320,7 @@ class PoolBackend:
         """Let workers end that are to leave, once nothing runs there and what lies there is in the store."""
         for member in self._members.values():
             if member.leaving and not member.queue and self._shelf.leave(member.name):
-                member.kill()
+                member.send(Quit())
 
     def _listen(self, seconds: float) -> list[Event]:
         """Return what has come from workers and from the shelf, or nothing after some seconds."""

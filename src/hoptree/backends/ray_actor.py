@@ -147,17 +147,20 @@ class RayWorker:
         finally:
             self._forgotten.discard(run)
 
-    def leave(self) -> list[str]:
-        """Put everything in order; return what was printed and not heard yet."""
+    def leave(self) -> None:
+        """Put everything in order; whoever listens hears the rest of what was printed, and then that it was all."""
         with suppress(AttributeError):  # it never began
             self._depot.close()
-        return self._output.rest()
+        self._output.close()
 
     # --- beside them --------------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="control")
     def listen(self) -> list[str]:
-        """Return lines that were printed, when there are some; a call that fails says that the worker is gone."""
+        """Return lines that were printed, when there are some; none: there will be no more, it has left.
+
+        A call that fails says that the worker is gone.
+        """
         return self._output.wait()
 
     @ray.method(concurrency_group="control")
@@ -212,12 +215,20 @@ class _Output:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
+        self._streams: list[_Tee] = []
+        self._closed = False
         self._some = threading.Condition()
 
     def open(self) -> None:
         """Hear what is printed from now on."""
-        sys.stdout = _Tee(sys.stdout, self)
-        sys.stderr = _Tee(sys.stderr, self)
+        sys.stdout, sys.stderr = self._streams = [_Tee(sys.stdout, self), _Tee(sys.stderr, self)]
+
+    def close(self) -> None:
+        """Say that there will be no more; a line that was begun ends here."""
+        self.add([stream.begun for stream in self._streams if stream.begun])
+        with self._some:
+            self._closed = True
+            self._some.notify_all()
 
     def add(self, lines: Sequence[str]) -> None:
         with self._some:
@@ -226,16 +237,9 @@ class _Output:
 
     def wait(self) -> list[str]:
         with self._some:
-            self._some.wait_for(lambda: self._lines)
-            return self._take()
-
-    def rest(self) -> list[str]:
-        with self._some:
-            return self._take()
-
-    def _take(self) -> list[str]:
-        lines, self._lines = self._lines, []
-        return lines
+            self._some.wait_for(lambda: self._lines or self._closed)
+            lines, self._lines = self._lines, []
+            return lines
 
 
 class _Tee:
@@ -244,10 +248,10 @@ class _Tee:
     def __init__(self, stream: TextIO, output: _Output) -> None:
         self._stream = stream
         self._output = output
-        self._begun = ""
+        self.begun = ""
 
     def write(self, text: str) -> int:
-        *lines, self._begun = (self._begun + text).split("\n")
+        *lines, self.begun = (self.begun + text).split("\n")
         if lines:
             self._output.add(lines)
         return self._stream.write(text)

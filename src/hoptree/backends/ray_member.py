@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, MutableMapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, assert_never, final
 
 import msgspec
@@ -99,7 +101,7 @@ class RayMember(Member):
             case FreeSlot(slot):
                 self._states.pop(slot, None)
             case Quit():
-                pass
+                self.actor.leave.remote()
             case _:
                 assert_never(command)
 
@@ -153,17 +155,24 @@ class RayMember(Member):
         """Print what the user's code has printed there; a call that fails is how an end is noticed."""
         while self._error is None and self._lines.done():
             error = self._lines.exception()
-            if error is None:
-                self.tell(self._lines.result())
-                self._lines = self._watch(self.actor.listen.remote())
-            else:
+            if error is not None:
                 self._error = error
+            elif not self._tell(self._lines.result()):  # it has left, and need not be there any more
+                self.kill()
 
-    def tell(self, lines: list[str]) -> None:
-        """Print lines as if a process of this machine had printed them."""
+    def hear_out(self, deadline: float) -> None:
+        """Print all that it has still to say, once it has been told to quit, or what comes until the deadline."""
+        with suppress(RayError, TimeoutError):
+            while self._tell(self._lines.result(max(0.0, deadline - time.monotonic()))):
+                pass
+
+    def _tell(self, lines: list[str]) -> bool:
+        """Print lines as if a process of this machine had printed them, and listen on; return if there were any."""
+        self._lines = self._watch(self.actor.listen.remote())
         if self._echo and lines:
             sys.stdout.write("\n".join([*lines, ""]))
             sys.stdout.flush()
+        return bool(lines)
 
     def _read(self, call: _Call) -> News | None:
         error = call.answer.exception()

@@ -32,7 +32,7 @@ from hoptree.backends.sending import send_off
 from hoptree.backends.shelf import Stored
 from hoptree.core.errors import RefusedError
 from hoptree.report.tables import size
-from hoptree.worker.messages import Hello, Hold, Holding, Leaving, News, Refused
+from hoptree.worker.messages import Hello, Hold, Holding, Leaving, News, Quit, Refused
 
 if TYPE_CHECKING:
     from hoptree.backends.ray_settings import Ray
@@ -330,13 +330,11 @@ class RayPool:
 
     def _part(self, actors: Sequence[RayMember], at_once: bool) -> None:
         if not at_once:
-            farewells = {member.actor.leave.remote(): member for member in actors}
-            done, _ = (
-                ray.wait(list(farewells), num_returns=len(farewells), timeout=_FAREWELL) if farewells else ([], [])
-            )
-            for reference in done:
-                with suppress(RayError):
-                    farewells[reference].tell(ray.get(reference))
+            for member in actors:
+                member.send(Quit())
+            deadline = time.monotonic() + _FAREWELL
+            for member in actors:
+                member.hear_out(deadline)
         for member in actors:
             member.kill()
 
