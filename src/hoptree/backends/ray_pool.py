@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hoptree.backends.member import Member, Tidings
