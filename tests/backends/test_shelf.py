@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hoptree.backends.shelf import Shelf, Stored
+from hoptree.backends.shelf import Shelf, Spot, Stored
 from hoptree.store import FolderStates, StoreFullError
+from hoptree.worker.models import StateGoneError
 from hoptree.worker.slots import SlotReader, SlotWriter
 
 
@@ -21,6 +22,7 @@ class Fixture:
         (folder / "slots").mkdir()
         self.writer = SlotWriter([folder / "slots"], "me")
         self.books: list[str] = []
+        self.gone: set[str] = set()
         self.reader = SlotReader()
         self.shelf = Shelf(self.states, self, self)
 
@@ -28,6 +30,8 @@ class Fixture:
         return {}
 
     def write(self, stored: Stored) -> None:
+        if stored.key in self.gone:
+            raise StateGoneError(stored.key)
         header, arrays = self.reader.read(stored.slot)
         self.states.put(stored.key, arrays, header.meta)
 
@@ -58,8 +62,8 @@ def test_a_state_is_saved_behind_and_the_doorbell_rings(fixture: Fixture) -> Non
     fixture.shelf.save((0, 1))
     fixture.shelf.save((0, 1))  # asked for twice, written once
     assert wait([fixture.shelf.doorbell], timeout=10)
-    assert fixture.shelf.saved() == [(0, 1)]
-    assert fixture.shelf.saved() == []
+    assert fixture.shelf.saved() == ([(0, 1)], [])
+    assert fixture.shelf.saved() == ([], [])
     assert fixture.states.get("aa")[0]["w"][0] == 1.0
     assert fixture.books == ["aa"]
     fixture.shelf.drop((0, 1))
@@ -103,3 +107,47 @@ def test_a_full_disk_is_told_to_whoever_waits(fixture: Fixture) -> None:
             fixture.shelf.close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_state_that_is_lost_before_it_is_saved_is_told_and_freed(fixture: Fixture) -> None:
+    fixture.put(1, "aa")
+    fixture.put(2, "bb")
+    fixture.gone = {"aa"}
+    fixture.shelf.save((0, 1))
+    fixture.shelf.save((0, 2))
+    saved: list[Spot] = []
+    lost: list[Spot] = []
+    while len(saved) + len(lost) < 2:
+        assert wait([fixture.shelf.doorbell], timeout=10)
+        more, gone = fixture.shelf.saved()
+        saved, lost = saved + more, lost + gone
+    assert (saved, lost) == ([(0, 2)], [(0, 1)])
+    assert fixture.shelf.find((0, 1)) is None
+    assert fixture.freed == ["aa"]
+    fixture.put(3, "cc")
+    fixture.gone = {"cc"}
+    fixture.shelf.save((0, 3))
+    fixture.shelf.close()  # at the end it is not saved, and that is all
+    assert fixture.books == ["bb"]
+
+
+def test_where_a_lost_state_lay_is_freed(fixture: Fixture) -> None:
+    fixture.put(1, "aa")
+    fixture.shelf.lose((0, 1))
+    assert fixture.freed == ["aa"]
+    fixture.put(2, "bb")
+    fixture.shelf.save((0, 2))
+    fixture.shelf.lose((0, 2))  # while it is being saved: not before that is done
+    fixture.shelf.close()
+    assert fixture.freed == ["aa", "bb"]
+    assert fixture.books == []
+
+
+def test_a_state_made_again_while_the_first_is_saved_frees_the_first(fixture: Fixture) -> None:
+    fixture.put(1, "aa", size=1_000_000)
+    fixture.shelf.save((0, 1))
+    fixture.put(1, "aa")
+    fixture.shelf.close()
+    assert fixture.freed == ["aa"]
+    assert fixture.books == ["aa"]
+    assert fixture.shelf.find((0, 1)) is not None

@@ -267,9 +267,10 @@ class PoolBackend:
             self._unsaved[node] = 0.0
 
     def _saved(self) -> list[Event]:
-        """Release the states whose place one that has been saved takes."""
-        events: list[Event] = []
-        for node, unit in self._shelf.saved():
+        """Release the states whose place one that has been saved takes; say which went before they were saved."""
+        saved, gone = self._shelf.saved()
+        events: list[Event] = [StateLost(*spot) for spot in gone]
+        for node, unit in saved:
             older = self._kept.get(node, 0)
             if older < unit:
                 self._kept[node] = unit

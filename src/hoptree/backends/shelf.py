@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, final
 
 import msgspec
 
+from hoptree.worker.models import StateGoneError
+
 if TYPE_CHECKING:
     from hoptree.store.states import StateStore
 
@@ -28,7 +30,7 @@ class Stored(msgspec.Struct):
     saved: bool = False
     saving: bool = False
     durable: bool = True  # is to be so in the store
-    dropped: bool = False  # while it was being saved
+    dropped: bool = False  # while it was being saved, or found to be gone
 
 
 class Books(Protocol):
@@ -55,7 +57,7 @@ class Hops(Protocol):
         ...
 
     def write(self, stored: Stored) -> None:
-        """Copy a state to the store; called by the thread that saves."""
+        """Copy a state to the store; called by the thread that saves. One that is lost is a ``StateGoneError``."""
         ...
 
     def free(self, stored: Stored) -> None:
@@ -91,15 +93,22 @@ class Shelf:
         return self._stored.get(spot)
 
     def put(self, spot: Spot, stored: Stored) -> None:
-        """Note where a state is; one that was made twice takes the place of the first."""
+        """Note where a state is; one that was made twice takes the place of the first.
+
+        A first one that is being saved is freed when that is done.
+        """
         known = self._stored.get(spot)
         if known is not None and known.slot != stored.slot and not known.saving:
             self._free(known)
         self._stored[spot] = stored
 
     def lose(self, spot: Spot) -> None:
-        """Forget a state that cannot be read."""
-        self._stored.pop(spot, None)
+        """Forget a state that cannot be read, and let go of where it lay."""
+        stored = self._stored.pop(spot, None)
+        if stored is not None and stored.saving:
+            stored.dropped = True
+        elif stored is not None:
+            self._free(stored)
 
     def drop(self, spot: Spot) -> None:
         """Let go of a state: its slot is free, and the store need not keep it for us."""
@@ -160,9 +169,14 @@ class Shelf:
         for spot in list(self._stored):
             self.save(spot)
 
-    def saved(self) -> list[Spot]:
-        """Return what has been saved since this was asked last; raise what kept it from being saved."""
+    def saved(self) -> tuple[list[Spot], list[Spot]]:
+        """Return what has been saved since this was asked last, and what was lost before it could be.
+
+        Raise what else kept a state from being saved.
+        """
         spots: list[Spot] = []
+        gone: list[Spot] = []
+        failure: Exception | None = None
         for spot, stored, error in self._saver.results():
             stored.saving = False
             if error is None:
@@ -173,12 +187,19 @@ class Shelf:
                 if stored.saved:
                     self._books.dropped(stored.key)
                 self._free(stored)
-            elif error is not None:
-                raise error
-        return spots
+            elif self._stored.get(spot) is not stored:  # it was made again meanwhile
+                self._free(stored)
+            elif isinstance(error, StateGoneError):
+                self.lose(spot)
+                gone.append(spot)
+            else:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return spots, gone
 
     def close(self) -> None:
-        """Wait until all is saved that was to be; raise what kept it from being saved."""
+        """Wait until all is saved that was to be and is not lost; raise what else kept it from being saved."""
         try:
             self._saver.finish()
             self.saved()
