@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TextIO, TypeAlias
 
@@ -38,6 +38,7 @@ from hoptree.worker.tracebacks import user_stack, user_traceback
 GROUPS = {"control": 3, "save": 1}
 
 State: TypeAlias = tuple[dict[str, Any], dict[str, Any]]  # arrays, and the JSON beside them
+Line: TypeAlias = tuple[str, str]  # the stream that it was written to, "stdout" or "stderr", and what it says
 
 
 class ActorSetUp(msgspec.Struct, frozen=True):
@@ -68,9 +69,8 @@ class RayWorker:
 
     def begin(self, setup: bytes, trainer: bytes) -> bytes:
         """Get ready, or say why that cannot be."""
-        known = msgspec.msgpack.decode(setup, type=ActorSetUp)
         try:
-            self._set_up(known, trainer)
+            self._set_up(msgspec.msgpack.decode(setup, type=ActorSetUp), trainer)
         except Exception as error:
             name = f"node {ray.util.get_node_ip_address()}"
             missing = isinstance(error, ModuleNotFoundError)
@@ -156,7 +156,11 @@ class RayWorker:
     # --- beside them --------------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="control")
-    def listen(self) -> list[str]:
+    def arrive(self) -> None:
+        """Return at once: there was room."""
+
+    @ray.method(concurrency_group="control")
+    def listen(self) -> list[Line]:
         """Return lines that were printed, when there are some; none: there will be no more, it has left.
 
         A call that fails says that the worker is gone.
@@ -214,28 +218,29 @@ class _Output:
     """What the user's code prints: kept for the driver, and in Ray's own log as well."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        self._lines: list[Line] = []
         self._streams: list[_Tee] = []
         self._closed = False
         self._some = threading.Condition()
 
     def open(self) -> None:
         """Hear what is printed from now on."""
-        sys.stdout, sys.stderr = self._streams = [_Tee(sys.stdout, self), _Tee(sys.stderr, self)]
+        self._streams = [_Tee("stdout", sys.stdout, self), _Tee("stderr", sys.stderr, self)]
+        sys.stdout, sys.stderr = self._streams
 
     def close(self) -> None:
         """Say that there will be no more; a line that was begun ends here."""
-        self.add([stream.begun for stream in self._streams if stream.begun])
+        self.add([(stream.name, stream.begun) for stream in self._streams if stream.begun])
         with self._some:
             self._closed = True
             self._some.notify_all()
 
-    def add(self, lines: Sequence[str]) -> None:
+    def add(self, lines: Sequence[Line]) -> None:
         with self._some:
             self._lines += lines
             self._some.notify_all()
 
-    def wait(self) -> list[str]:
+    def wait(self) -> list[Line]:
         with self._some:
             self._some.wait_for(lambda: self._lines or self._closed)
             lines, self._lines = self._lines, []
@@ -245,7 +250,8 @@ class _Output:
 class _Tee:
     """A stream that passes on what is written, and gives whole lines to somebody."""
 
-    def __init__(self, stream: TextIO, output: _Output) -> None:
+    def __init__(self, name: str, stream: TextIO, output: _Output) -> None:
+        self.name = name
         self._stream = stream
         self._output = output
         self.begun = ""
@@ -253,8 +259,12 @@ class _Tee:
     def write(self, text: str) -> int:
         *lines, self.begun = (self.begun + text).split("\n")
         if lines:
-            self._output.add(lines)
+            self._output.add([(self.name, line) for line in lines])
         return self._stream.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

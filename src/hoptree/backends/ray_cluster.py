@@ -6,8 +6,8 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from hoptree.core.errors import MissingExtraError, RefusedError
@@ -138,12 +138,31 @@ def _init(settings: Ray, **arguments: Any) -> None:
     import ray
 
     logging.getLogger("ray").setLevel(logging.ERROR)
-    ray.init(
-        log_to_driver=False,  # workers send what they print: in order, and without Ray's prefixes
-        logging_level=logging.ERROR,
-        runtime_env=settings.runtime_env or None,
-        **arguments,
-    )
+    with _without_notices():
+        ray.init(
+            log_to_driver=False,  # workers send what they print: in order, and without Ray's prefixes
+            logging_level=logging.ERROR,
+            runtime_env=settings.runtime_env or None,
+            **arguments,
+        )
+
+
+@contextmanager
+def _without_notices() -> Iterator[None]:
+    """Keep Ray from printing that a worker or a node died: we hear of it by other ways, and say what follows.
+
+    Ray has no setting for that: it starts a thread that prints notices as it connects.
+    """
+    from ray._private import worker
+
+    module: Any = worker
+    name = "listen_error_messages"
+    printing = getattr(module, name, None)
+    setattr(module, name, lambda *_: None)
+    try:
+        yield
+    finally:
+        setattr(module, name, printing)
 
 
 def _has_authentication() -> bool:

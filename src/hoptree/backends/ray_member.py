@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, MutableMapping
 from concurrent.futures import Future
 from contextlib import suppress
+from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias, assert_never, final
 
 import msgspec
@@ -19,10 +20,10 @@ from ray.exceptions import (
     ActorUnschedulableError,
     ObjectLostError,
     RayError,
-    RaySystemError,
 )
 
 from hoptree.backends.member import Death, Member
+from hoptree.backends.ray_actor import Line
 from hoptree.worker.messages import (
     Command,
     Failed,
@@ -32,6 +33,7 @@ from hoptree.worker.messages import (
     Judge,
     News,
     Quit,
+    Refused,
     Rehearse,
     Source,
     Train,
@@ -71,7 +73,10 @@ class RayMember(Member):
         self._beside: list[Future[bytes]] = []  # answers that come out of turn
         self._error: BaseException | None = None
         self._told = False
-        self._lines: Future[list[str]] = self._watch(actor.listen.remote())
+        self._dismissed = False
+        self.sent_for = time.monotonic()
+        self._arrival: Future[None] = self._watch(actor.arrive.remote())
+        self._lines: Future[list[Line]] = self._watch(actor.listen.remote())
 
     def begin(self, setup: bytes, trainer: Any) -> None:
         """Have it get ready."""
@@ -95,19 +100,29 @@ class RayMember(Member):
             case Hold():
                 self._expect(self.actor.hold.remote(encode(command)))
             case Forget(run):
-                self.actor.forget.remote(run)
+                self.actor.forget.remote(run).future()  # an error that nobody looks at is printed by Ray
             case Where():
                 self._beside.append(self._watch(self.actor.where.remote()))
             case FreeSlot(slot):
                 self._states.pop(slot, None)
             case Quit():
-                self.actor.leave.remote()
+                self.actor.leave.remote().future()
             case _:
                 assert_never(command)
 
     def kill(self) -> None:
         """End it at once."""
         ray.kill(self.actor, no_restart=True)
+
+    def dismiss(self) -> None:
+        """End it because its node cannot work; its death tells nothing about other workers."""
+        self._dismissed = True
+        self.kill()
+
+    @property
+    def arrived(self) -> bool:
+        """Whether its process runs; until then Ray has no room for it, or prepares it."""
+        return self._arrival.done() and self._arrival.exception() is None
 
     def news(self) -> list[News | None]:
         """Return what has come since this was asked last; None, once, when it is gone."""
@@ -129,6 +144,8 @@ class RayMember(Member):
     def bury(self) -> Death:
         """Return how it ended; a machine that went away is nobody's fault."""
         text = str(self._error)
+        if self._dismissed:
+            return Death("cannot work on its node", None)
         if isinstance(self._error, ActorUnschedulableError) or "its node has died" in text:
             return Death("was on a node that is gone", None)
         if "memory monitor" in text.lower() or "out-of-memory" in text.lower():
@@ -166,28 +183,32 @@ class RayMember(Member):
             while self._tell(self._lines.result(max(0.0, deadline - time.monotonic()))):
                 pass
 
-    def _tell(self, lines: list[str]) -> bool:
+    def _tell(self, lines: list[Line]) -> bool:
         """Print lines as if a process of this machine had printed them, and listen on; return if there were any."""
         self._lines = self._watch(self.actor.listen.remote())
-        if self._echo and lines:
-            sys.stdout.write("\n".join([*lines, ""]))
-            sys.stdout.flush()
+        for name, some in groupby(lines if self._echo else [], key=lambda line: line[0]):
+            stream = sys.stderr if name == "stderr" else sys.stdout
+            stream.write("".join(f"{text}\n" for _, text in some))
+            stream.flush()
         return bool(lines)
 
     def _read(self, call: _Call) -> News | None:
         error = call.answer.exception()
-        match error:
-            case None:
-                return self._answered(call)
-            case ObjectLostError():
-                return Failed(call.run, f"a state is gone with its node: {error}", "system", lost=True)
-            case ActorDiedError() | ActorUnavailableError() | ActorUnschedulableError():
-                self._error = self._error or error
-                return None
-            case RaySystemError() | RayError():
-                return Failed(call.run, f"{type(error).__name__}: {error}", "system") if call.run >= 0 else None
-            case _:
-                raise error
+        if error is None:
+            return self._answered(call)
+        if call.state is not None:
+            with suppress(RayError):  # an error that nobody looks at is printed by Ray
+                ray.get(call.state, timeout=0)
+        if isinstance(error, ActorDiedError | ActorUnavailableError | ActorUnschedulableError):
+            self._error = self._error or error
+            return None
+        if not isinstance(error, RayError):
+            raise error
+        if call.run < 0:  # to begin, to rehearse, to hold other partitions: whoever cannot is of no use
+            return Refused(f"node {self.node[:6]}: {what_failed(error)}")
+        if is_lost(error):
+            return Failed(call.run, f"a state is gone with its node: {error}", "system", lost=True)
+        return Failed(call.run, f"{type(error).__name__}: {error}", "system")
 
     def _answered(self, call: _Call) -> News | None:
         data = call.answer.result()
@@ -198,6 +219,18 @@ class RayMember(Member):
             self._states[call.slot] = call.state
             return msgspec.structs.replace(news, slot=call.slot)
         return news
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether an error says that an object is gone; a call that was to be given it fails because of that."""
+    cause = getattr(error, "cause", None)
+    return isinstance(error, ObjectLostError) or (isinstance(cause, BaseException) and is_lost(cause))
+
+
+def what_failed(error: BaseException) -> str:
+    """Return what a call raised, without Ray's account of how it came here."""
+    cause = getattr(error, "cause", None) or error
+    return f"{type(cause).__name__}: {cause}"
 
 
 def _without_slot(command: Train | Judge) -> Train | Judge:

@@ -20,19 +20,21 @@ from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hoptree.backends.member import Member, Tidings
 from hoptree.backends.placement import pack, place, share
 from hoptree.backends.ray_actor import GROUPS, ActorSetUp, RayWorker
+from hoptree.backends.ray_attendance import Attendance
 from hoptree.backends.ray_cluster import RayCluster, RayNode
-from hoptree.backends.ray_member import RayMember
+from hoptree.backends.ray_member import RayMember, is_lost
 from hoptree.backends.sending import send_off
 from hoptree.backends.shelf import Stored
 from hoptree.core.errors import RefusedError
 from hoptree.report.tables import size
 from hoptree.worker.messages import Hello, Hold, Holding, Leaving, News, Quit, Refused
+from hoptree.worker.models import StateGoneError
 
 if TYPE_CHECKING:
     from hoptree.backends.ray_settings import Ray
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from hoptree.trainers.base import Trainer
 
 _ROLL_CALL = 30.0  # seconds in which the first workers are to say that they can work, before anything is trained
-_SILENCE = 30.0  # seconds without a worker after which that is told
+_SAVING = 600.0  # seconds in which a worker is to have written a state, before another one does
 _FAREWELL = 5.0  # seconds in which workers may put things in order
 
 log = logging.getLogger("hoptree")
@@ -71,7 +73,7 @@ class RayPool:
         self._silent: set[str] = set()
         self._deadline = 0.0
         self._requested = 0
-        self._waiting_since = 0.0
+        self._attendance = Attendance()
         self._rung: deque[str] = deque()
         self._doorbell, self._button = socket.socketpair()
         self._doorbell.setblocking(False)
@@ -108,11 +110,13 @@ class RayPool:
         room = {node.id: node.room(self._worker) for node in nodes}
         counts = self._scale(room, lineages) if self._settings.autoscale else share(self._settings.workers, room)
         wanted = {node: count for node, count in counts.items() if count}
-        self._complain(nodes)
+        now, workers = time.monotonic(), list(self._members.values())
+        self._attendance.complain(workers, {node.id: str(node) for node in nodes}, self._takes, now)
         if not wanted:
             return []
         known = {node: frozenset(held) for node, held in self._held.items()}
-        target = place(self._dataset.partitions, wanted, self._settings.replicas, known)
+        counted = self._attendance.count(wanted, workers, now)
+        target = place(self._dataset.partitions, counted, self._settings.replicas, known)
         here = self._here()
         self._hold(target)
         fresh = [self._spawn(node) for node, count in wanted.items() for _ in range(count - here[node])]
@@ -177,13 +181,20 @@ class RayPool:
     def write(self, stored: Stored) -> None:
         """Have a state written to the store by a worker that has it near, else by another, else by ourselves."""
         reference = self._references[stored.slot]
-        members = list(self._members.values())
+        members = [member for member in list(self._members.values()) if member.ready]
         members.sort(key=lambda member: member.name != stored.owner)
         for member in members[:2]:
-            with suppress(RayActorError):
-                ray.get(member.actor.save.remote(stored.key, reference, stored.durable))
+            try:
+                ray.get(member.actor.save.remote(stored.key, reference, stored.durable), timeout=_SAVING)
+            except RayError as error:  # what really keeps a state from being saved, the driver meets as well
+                if is_lost(error):
+                    raise StateGoneError(f"the state {stored.key} is gone with its node") from error
+            else:
                 return
-        arrays, meta = ray.get(reference)
+        try:
+            arrays, meta = ray.get(reference)
+        except RayError as error:
+            raise StateGoneError(f"the state {stored.key} is gone with its node") from error
         self._states.put(stored.key, arrays, meta, durable=stored.durable)
 
     def free(self, stored: Stored) -> None:
@@ -192,23 +203,15 @@ class RayPool:
 
     # --- inside -----------------------------------------------------------------------------------------
 
-    def _complain(self, nodes: Sequence[RayNode]) -> None:
-        """Say, from time to time, that nobody works and why that may be."""
-        now = time.monotonic()
-        if any(member.ready for member in self._members.values()) or not self._waiting_since:
-            self._waiting_since = now
-        elif now - self._waiting_since > _SILENCE:
-            self._waiting_since = now
-            log.warning(
-                "no worker is ready yet; the cluster has %s, of which others may use some: waiting",
-                "; ".join(map(str, nodes)) or "no node",
-            )
-
     def _usual_worker(self) -> dict[str, float]:
         """Return what a worker takes by default: a GPU if the cluster has any, and the trainer's threads."""
         threads = float(self._trainer.threads)
         has_gpu = any(node.resources.get("GPU") for node in self._cluster.nodes())
         return {"GPU": 1.0, "CPU": threads} if has_gpu else {"CPU": threads}
+
+    @property
+    def _takes(self) -> str:
+        return ", ".join(f"{amount:g} {name}" for name, amount in self._worker.items())
 
     def _nodes(self) -> list[RayNode]:
         return [node for node in self._cluster.nodes() if node.id not in self._unfit]
@@ -217,12 +220,11 @@ class RayPool:
         """Refuse what the cluster can never satisfy, and say what is missing."""
         room = {node.id: node.room(self._worker) for node in nodes}
         has = "; ".join(str(node) for node in nodes)
-        takes = ", ".join(f"{amount:g} {name}" for name, amount in self._worker.items())
         total, asked = sum(room.values()), self._settings.workers
         if not self._settings.autoscale and (not total or (asked is not None and asked > total)):
             raise RefusedError(
-                f"workers: {asked or 1} asked for, each with {takes}, but the cluster has room for {total}: {has}; "
-                "ask for fewer, add nodes, or let resources_per_worker be less"
+                f"workers: {asked or 1} asked for, each with {self._takes}, but the cluster has room for {total}: "
+                f"{has}; ask for fewer, add nodes, or let resources_per_worker be less"
             )
         holders = sum(count > 0 for count in share(asked, room).values())
         if not self._settings.autoscale and self._settings.replicas > holders:
@@ -300,11 +302,14 @@ class RayPool:
         passed = self._passed
         for member, news in found:
             assert isinstance(member, RayMember)
-            if news is None and member.creation_error and not passed:
-                raise RefusedError(
+            if news is None and member.creation_error:
+                reason = (
                     f"node {member.node[:6]}: a worker cannot start there; Hoptree and what the trainer needs must "
                     f"be installed on every node, or named in ht.Ray(runtime_env=…):\n{member.creation_error}"
                 )
+                if not passed:
+                    raise RefusedError(reason)
+                self._give_up(member, reason)
             if isinstance(news, Hello | Refused) or news is None:
                 self._silent.discard(member.name)
             if isinstance(news, Refused) and passed:
@@ -318,15 +323,19 @@ class RayPool:
 
     def _give_up(self, member: RayMember, reason: str) -> None:
         """Do without a node that came later and cannot work; without any node, there is no point in waiting."""
+        member.dismiss()
+        if member.node in self._unfit:
+            return
         self._unfit.add(member.node)
-        member.kill()
-        if not self._nodes():
+        if not any(node.room(self._worker) for node in self._nodes()):
             raise RefusedError(reason)
         log.warning("not used: %s", reason)
 
     @property
     def _passed(self) -> bool:
-        return not self._silent or time.monotonic() > self._deadline
+        now = time.monotonic()
+        silent = [member for member in self._members.values() if member.name in self._silent]
+        return now > self._deadline or len(self._attendance.late(silent, now)) == len(silent)
 
     def _part(self, actors: Sequence[RayMember], at_once: bool) -> None:
         if not at_once:
