@@ -86,6 +86,10 @@ def test_a_sign_is_seen_by_others_and_is_no_state(states: StateStore) -> None:
     states.sign("driver-1")
     assert other.signed("driver-1")
     assert other.keys() == []
+    states.sign("driver-2-a")
+    states.sign("driver-2-b")
+    assert other.signs("driver-2-") == ["driver-2-a", "driver-2-b"]
+    assert other.signs("driver-3-") == []
     other.unsign("driver-1")
     other.unsign("driver-1")
     assert not states.signed("driver-1")

@@ -52,4 +52,4 @@ def make_pool(
     from hoptree.backends.ray_pool import RayPool
 
     settings = backend if isinstance(backend, Ray) else Ray()
-    return RayPool(settings.asked(workers), trainer, dataset, states)
+    return RayPool(settings.asked(workers), trainer, dataset, states, study)

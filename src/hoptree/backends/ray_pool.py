@@ -32,6 +32,7 @@ from hoptree.backends.ray_member import RayMember, is_lost
 from hoptree.backends.sending import send_off
 from hoptree.backends.shelf import Stored
 from hoptree.core.errors import RefusedError
+from hoptree.core.lineage import digest
 from hoptree.report.tables import size
 from hoptree.worker.messages import Hello, Hold, Holding, Leaving, News, Quit, Refused
 from hoptree.worker.models import StateGoneError
@@ -53,7 +54,7 @@ log = logging.getLogger("hoptree")
 class RayPool:
     """Workers on a Ray cluster, and states in its object store, which the driver owns."""
 
-    def __init__(self, settings: Ray, trainer: Trainer, dataset: Dataset, states: StateStore) -> None:
+    def __init__(self, settings: Ray, trainer: Trainer, dataset: Dataset, states: StateStore, study: str) -> None:
         self._settings = settings
         self._trainer = trainer
         self._dataset = dataset
@@ -61,7 +62,8 @@ class RayPool:
         pickled = send_off(trainer)
         self._cluster = RayCluster(settings, trainer.threads)
         self._worker = settings.resources_per_worker or self._usual_worker()
-        self._sign = f"driver-{secrets.token_hex(8)}"
+        self._signs = f"driver-{digest(study)}-"  # only who has the study's lease leaves such signs
+        self._sign = f"{self._signs}{secrets.token_hex(8)}"
         self._session = self._sign[-4:]
         self._spawned = 0
         self._members: dict[str, RayMember] = {}
@@ -80,6 +82,8 @@ class RayPool:
         self._button.setblocking(False)
         try:
             self._check(self._nodes())
+            for left in self._states.signs(self._signs):  # by a driver that was killed
+                self._states.unsign(left)
             self._states.sign(self._sign)
             self._pickled: Any = ray.put(pickled)
             options = {name: amount for name, amount in self._worker.items() if name not in ("CPU", "GPU")}

@@ -118,6 +118,10 @@ class FolderStates:
         """Return whether somebody has left that sign."""
         return (self.folder / name).exists()
 
+    def signs(self, beginning: str) -> list[str]:
+        """Return the signs whose names begin like this."""
+        return sorted(path.name for path in self.folder.glob(f"{beginning}*"))
+
     def unsign(self, name: str) -> None:
         """Take a sign away."""
         (self.folder / name).unlink(missing_ok=True)

@@ -101,6 +101,13 @@ class RemoteStates:
         """Return whether somebody has left that sign."""
         return self._exists(name)
 
+    def signs(self, beginning: str) -> list[str]:
+        """Return the signs whose names begin like this."""
+        self._files.invalidate_cache()  # others leave some too
+        with self._reaching():
+            found = self._files.glob(self._path(f"{beginning}*"))
+        return sorted(str(path).rpartition("/")[2] for path in found)
+
     def unsign(self, name: str) -> None:
         """Take a sign away."""
         self._remove(name)

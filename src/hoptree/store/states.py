@@ -73,6 +73,10 @@ class StateStore(Protocol):
         """Return whether somebody has left that sign."""
         ...
 
+    def signs(self, beginning: str) -> list[str]:
+        """Return the signs whose names begin like this."""
+        ...
+
     def unsign(self, name: str) -> None:
         """Take a sign away."""
         ...
