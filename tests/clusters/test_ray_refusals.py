@@ -36,7 +36,8 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"resources_per_worker": {"GPU": 1}}, "1 asked for, each with 1 GPU, but the cluster has room for 0"),
     ({"resources_per_worker": {"CPU": 2}}, "each with 2 CPU, but the cluster has room for 0"),
     ({"replicas": 3}, "replicas: 3 on 2 nodes with workers"),
-    ({"workers": 1, "replicas": 2}, "replicas: 2 on 1 nodes with workers"),
+    ({"resources_per_worker": {"memory": 1e18}}, r"1.0 EB memory, but .* room for 0: .*\(1 CPU, .*B memory\)"),
+    ({"runtime_env": {"env_vars": {"A": 1}}}, "runtime_env: .*Dict.str, str.*; expected what ray.init takes"),
 ]
 
 
@@ -52,8 +53,27 @@ def test_what_the_cluster_can_never_satisfy(tmp_path: Path, nodes: Nodes) -> Non
     ("settings", "message"),
     [
         ({"workers": 0}, "workers: 0; expected at least 1"),
+        ({"workers": True}, "workers: True; expected a whole number"),
+        ({"workers": 1.5}, "workers: 1.5; expected a whole number"),
+        ({"workers": "2"}, "workers: '2'; expected a whole number"),
         ({"replicas": 0}, "replicas: 0; expected at least 1"),
+        ({"replicas": True}, "replicas: True; expected a whole number"),
+        ({"workers": 1, "replicas": 2}, "replicas: 2, but workers: 1; .*: ask for as many workers"),
+        ({"workers": 2, "replicas": 3, "autoscale": True}, "replicas: 3, but workers: 2"),
         ({"resources_per_worker": {"CPU": 0}}, "CPU is 0; expected a number above 0"),
+        ({"resources_per_worker": {"CPU": True}}, "CPU is True; expected a number above 0"),
+        ({"resources_per_worker": {"CPU": 0.00001}}, "CPU is 1e-05; expected at least 0.0001"),
+        ({"resources_per_worker": {3: 1}}, "3 is no name of a resource"),
+        ({"resources_per_worker": {"object_store_memory": 1e6}}, "object_store_memory belongs to nodes"),
+        ({"resources_per_worker": 2}, "resources_per_worker: 2; expected names with amounts, for example"),
+        ({"resources_per_worker": None}, "resources_per_worker: None; expected names with amounts"),
+        ({"resources_per_worker": [("CPU", 1)]}, "expected names with amounts"),
+        ({"address": 5}, "address: 5; expected HOST:PORT"),
+        ({"address": ""}, "address: ''; expected HOST:PORT"),
+        ({"runtime_env": "x"}, "runtime_env: 'x'; expected a dictionary"),
+        ({"copy": "yes"}, "copy: 'yes'; expected True or False"),
+        ({"autoscale": "no", "workers": 1}, "autoscale: 'no'; expected True or False"),
+        ({"dashboard": 3}, "dashboard: 3; expected True or False"),
         ({"autoscale": True}, "autoscale=True: give workers="),
     ],
 )
@@ -65,8 +85,32 @@ def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> 
 def test_a_backend_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ht.WorkloadError, match="backend: 'rya'; expected 'local', 'ray' or ht.Ray"):
         study(tmp_path).run(backend="rya")
+    with pytest.raises(ht.WorkloadError, match="replicas: 2, but workers: 1"):
+        study(tmp_path).run(workers=1, backend=ht.Ray(replicas=2))
+    with pytest.raises(ht.WorkloadError, match="workers: 1.5; expected a whole number"):
+        study(tmp_path).run(workers=1.5)  # type: ignore[arg-type]
     with pytest.raises(ht.WorkloadError, match="workers: 2, but ht.Ray"):
         study(tmp_path).run(workers=2, backend=ht.Ray(workers=1))
+
+
+def test_an_address_is_compared_by_what_it_means(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import ray
+
+    from hoptree.backends.ray_cluster import agree
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    connected = f"{ray.util.get_node_ip_address()}:6379"
+    for same in (None, "auto", connected, "localhost:6379", "127.0.0.1:6379"):
+        agree(same, connected)
+    for another in ("localhost:6380", "192.0.2.77:6379", "local"):
+        with pytest.raises(ht.RefusedError, match=f"address: {another}, but this process is connected to"):
+            agree(another, connected)
+    assert not caplog.records
+    monkeypatch.setenv("RAY_ADDRESS", "192.0.2.77:6379")
+    agree(None, connected)
+    assert f"RAY_ADDRESS is 192.0.2.77:6379, but this process is connected to {connected}" in caplog.text
 
 
 def test_a_cluster_of_another_version(tmp_path: Path, nodes: Nodes) -> None:

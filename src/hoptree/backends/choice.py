@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hoptree.backends.local import LocalPool, slots_of
 from hoptree.backends.member import Pool
-from hoptree.backends.ray_settings import Ray
+from hoptree.backends.ray_settings import Ray, check_count
 from hoptree.core.errors import WorkloadError
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ Where: TypeAlias = str | Ray
 
 def check_backend(backend: Where, workers: int | None) -> None:
     """Refuse what is no backend, before anything is opened."""
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-        raise WorkloadError(f"workers: {workers}; expected at least 1")
+    if workers is not None:
+        check_count("workers", workers)
     if backend in ("local", "ray"):
         return
     if not isinstance(backend, Ray):

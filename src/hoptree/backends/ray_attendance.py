@@ -54,8 +54,13 @@ class Attendance:
         found = {node: count - missing[node] for node, count in wanted.items() if count > missing[node]}
         return found or dict(wanted)
 
-    def complain(self, workers: Sequence[Attendant], nodes: Mapping[str, str], takes: str, now: float) -> None:
-        """Say where workers are late, and from time to time that nobody works; ``nodes`` are their names by id."""
+    def complain(
+        self, workers: Sequence[Attendant], nodes: Mapping[str, str], takes: str, now: float, hope: str = "waiting"
+    ) -> None:
+        """Say where workers are late, and from time to time that nobody works.
+
+        ``nodes`` are described by id, ``takes`` is what a worker takes, ``hope`` what is waited for.
+        """
         late = self.late(workers, now)
         missing = Counter(worker.node for worker in workers if worker.name in late)
         self._told &= missing.keys()
@@ -74,4 +79,4 @@ class Attendance:
         elif now - self._waiting_since > _SILENCE:
             self._waiting_since = now
             has = "; ".join(nodes.values()) or "no node"
-            log.warning("no worker is ready yet; each takes %s, and the cluster has %s: waiting", takes, has)
+            log.warning("no worker is ready yet; each takes %s, and the cluster has %s: %s", takes, has, hope)

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from hoptree.core.errors import MissingExtraError, RefusedError
+from hoptree.report.tables import size
 
 if TYPE_CHECKING:
     from hoptree.backends.ray_settings import Ray
@@ -36,9 +37,16 @@ class RayNode(NamedTuple):
         """Return for how many workers it has what one takes, others' use aside."""
         return min(int((self.resources.get(name, 0.0) + 1e-9) / amount) for name, amount in worker.items())
 
-    def __str__(self) -> str:
-        has = ", ".join(f"{amount:g} {name}" for name, amount in self.resources.items() if name in ("CPU", "GPU"))
+    def describe(self, worker: Mapping[str, float]) -> str:
+        """Say what it has, of what a worker takes and of processors."""
+        shown = {"CPU", "GPU", *worker} & self.resources.keys()
+        has = ", ".join(amount_of(name, self.resources[name]) for name in sorted(shown))
         return f"{self.address} ({has or 'no CPU'})"
+
+
+def amount_of(name: str, amount: float) -> str:
+    """Say how much of a resource there is; memory is counted in bytes."""
+    return f"{size(amount)} memory" if name == "memory" else f"{amount:g} {name}"
 
 
 @final
@@ -50,21 +58,24 @@ class RayCluster:
         self._joined = False
         self._found = {name: os.environ.get(name) for name in (_MODE, _TOKEN)}
         ray = _import()
-        if ray.is_initialized():
-            if settings.address is not None and ray.get_runtime_context().gcs_address != settings.address:
-                raise RefusedError(
-                    f"address: {settings.address}, but this process is connected to "
-                    f"{ray.get_runtime_context().gcs_address}; call ray.shutdown() first, or leave address out"
-                )
-            self.quiet = False  # whoever connected has said what is printed
-        else:
-            self.quiet = True
-            address = settings.address or os.environ.get(_ADDRESS)
-            if address is None or address == "local":
+        self._level = logging.getLogger("ray").level
+        self.quiet = not ray.is_initialized()  # else whoever connected has said what is printed
+        try:
+            if not self.quiet:
+                agree(settings.address, str(ray.get_runtime_context().gcs_address))
+            elif (address := settings.address or os.environ.get(_ADDRESS) or "local") == "local":
                 self._start(settings, threads)
             else:
                 self._join(address, settings)
-        self.address = str(ray.get_runtime_context().gcs_address)
+            self.address = str(ray.get_runtime_context().gcs_address)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether an autoscaler may add nodes; one that is started here has none."""
+        return not self._started
 
     def nodes(self) -> list[RayNode]:
         """Return the nodes that are alive, in the order of their names."""
@@ -78,10 +89,14 @@ class RayCluster:
         """Leave a cluster that we joined, stop one that we started, and leave alone what was there before us."""
         import ray
 
-        if self._joined or self._started:
-            ray.shutdown()
-            self._joined = self._started = False
-        set_authentication(self._found)
+        try:
+            if self._joined or self._started:
+                self._joined = self._started = False
+                ray.shutdown()
+        finally:
+            if self.quiet:
+                logging.getLogger("ray").setLevel(self._level)
+            set_authentication(self._found)
 
     def _start(self, settings: Ray, threads: int) -> None:
         """Start a cluster on this machine that asks everyone for a token: Ray may listen on the network."""
@@ -139,12 +154,17 @@ def _init(settings: Ray, **arguments: Any) -> None:
 
     logging.getLogger("ray").setLevel(logging.ERROR)
     with _without_notices():
-        ray.init(
-            log_to_driver=False,  # workers send what they print: in order, and without Ray's prefixes
-            logging_level=logging.ERROR,
-            runtime_env=settings.runtime_env or None,
-            **arguments,
-        )
+        try:
+            ray.init(
+                log_to_driver=False,  # workers send what they print: in order, and without Ray's prefixes
+                logging_level=logging.ERROR,
+                runtime_env=settings.runtime_env or None,
+                **arguments,
+            )
+        except (TypeError, ValueError) as error:
+            if not settings.runtime_env:
+                raise
+            raise RefusedError(f"runtime_env: {error}; expected what ray.init takes") from error
 
 
 @contextmanager
@@ -200,6 +220,34 @@ def set_authentication(variables: Mapping[str, str | None]) -> None:
     module: Any = _raylet  # compiled: it has no types
     module.Config.initialize("")
     module.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def agree(address: str | None, connected: str) -> None:
+    """Refuse an address that means another cluster than the one that this process is connected to."""
+    if address is not None and address != "auto" and not _same(address, connected):
+        raise RefusedError(
+            f"address: {address}, but this process is connected to {connected}; call ray.shutdown() first, or "
+            "leave address out"
+        )
+    elsewhere = os.environ.get(_ADDRESS)
+    if address is None and elsewhere and elsewhere != "auto" and not _same(elsewhere, connected):
+        log.warning("RAY_ADDRESS is %s, but this process is connected to %s: it is used", elsewhere, connected)
+
+
+def _same(one: str, other: str) -> bool:
+    """Return whether two addresses are the same door: a machine has several names."""
+    import ray
+
+    def door(address: str) -> tuple[set[str], str]:
+        host, _, port = address.rpartition(":")
+        found: set[str] = {host}
+        with suppress(OSError):
+            found |= {str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), None)}
+        here = {"127.0.0.1", "::1", ray.util.get_node_ip_address()}
+        return (found | here if found & here else found), port
+
+    (ours, our_port), (theirs, their_port) = door(one), door(other)
+    return our_port == their_port and bool(ours & theirs)
 
 
 def _knock(address: str) -> None:

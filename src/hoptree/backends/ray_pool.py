@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -27,13 +27,14 @@ from hoptree.backends.member import Member, Tidings
 from hoptree.backends.placement import pack, place, share
 from hoptree.backends.ray_actor import GROUPS, ActorSetUp, RayWorker
 from hoptree.backends.ray_attendance import Attendance
-from hoptree.backends.ray_cluster import RayCluster, RayNode
+from hoptree.backends.ray_cluster import RayCluster, RayNode, amount_of
 from hoptree.backends.ray_member import RayMember, is_lost
 from hoptree.backends.sending import send_off
 from hoptree.backends.shelf import Stored
 from hoptree.core.errors import RefusedError
 from hoptree.core.lineage import digest
 from hoptree.report.tables import size
+from hoptree.store.errors import StoreError
 from hoptree.worker.messages import Hello, Hold, Holding, Leaving, News, Quit, Refused
 from hoptree.worker.models import StateGoneError
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _ROLL_CALL = 30.0  # seconds in which the first workers are to say that they can work, before anything is trained
 _SAVING = 600.0  # seconds in which a worker is to have written a state, before another one does
+_OPTIONS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}  # resources that Ray has an option for
 _FAREWELL = 5.0  # seconds in which workers may put things in order
 
 log = logging.getLogger("hoptree")
@@ -61,7 +63,6 @@ class RayPool:
         self._states = states
         pickled = send_off(trainer)
         self._cluster = RayCluster(settings, trainer.threads)
-        self._worker = settings.resources_per_worker or self._usual_worker()
         self._signs = f"driver-{digest(study)}-"  # only who has the study's lease leaves such signs
         self._sign = f"{self._signs}{secrets.token_hex(8)}"
         self._session = self._sign[-4:]
@@ -81,17 +82,18 @@ class RayPool:
         self._doorbell.setblocking(False)
         self._button.setblocking(False)
         try:
+            self._worker = settings.resources_per_worker or self._usual_worker()
             self._check(self._nodes())
             for left in self._states.signs(self._signs):  # by a driver that was killed
                 self._states.unsign(left)
             self._states.sign(self._sign)
             self._pickled: Any = ray.put(pickled)
-            options = {name: amount for name, amount in self._worker.items() if name not in ("CPU", "GPU")}
+            takes = {"CPU": 0.0, **self._worker}
+            options = {option: takes.pop(name) for name, option in _OPTIONS.items() if name in takes}
             remote: Any = ray.remote  # its types know no concurrency groups
             self._actor = remote(
-                num_cpus=self._worker.get("CPU", 0),
-                num_gpus=self._worker.get("GPU", 0),
-                resources=options or None,
+                **options,
+                resources=takes or None,
                 max_restarts=0,
                 concurrency_groups=GROUPS,
             )(RayWorker)
@@ -115,7 +117,9 @@ class RayPool:
         counts = self._scale(room, lineages) if self._settings.autoscale else share(self._settings.workers, room)
         wanted = {node: count for node, count in counts.items() if count}
         now, workers = time.monotonic(), list(self._members.values())
-        self._attendance.complain(workers, {node.id: str(node) for node in nodes}, self._takes, now)
+        self._attendance.complain(
+            workers, {node.id: node.describe(self._worker) for node in nodes}, self._takes, now, self._hope
+        )
         if not wanted:
             return []
         known = {node: frozenset(held) for node, held in self._held.items()}
@@ -215,7 +219,16 @@ class RayPool:
 
     @property
     def _takes(self) -> str:
-        return ", ".join(f"{amount:g} {name}" for name, amount in self._worker.items())
+        return ", ".join(amount_of(name, amount) for name, amount in self._worker.items())
+
+    @property
+    def _hope(self) -> str:
+        if not self._requested:
+            return "waiting"
+        return (
+            f"waiting for Ray's autoscaler, which was asked for room for {self._requested}; if the cluster has "
+            "none, or no type of node with that, end this and add such nodes"
+        )
 
     def _nodes(self) -> list[RayNode]:
         return [node for node in self._cluster.nodes() if node.id not in self._unfit]
@@ -223,15 +236,16 @@ class RayPool:
     def _check(self, nodes: Sequence[RayNode]) -> None:
         """Refuse what the cluster can never satisfy, and say what is missing."""
         room = {node.id: node.room(self._worker) for node in nodes}
-        has = "; ".join(str(node) for node in nodes)
+        has = "; ".join(node.describe(self._worker) for node in nodes)
         total, asked = sum(room.values()), self._settings.workers
-        if not self._settings.autoscale and (not total or (asked is not None and asked > total)):
+        grows = self._settings.autoscale and self._cluster.can_grow
+        if not grows and (not total or (asked is not None and asked > total)):
             raise RefusedError(
                 f"workers: {asked or 1} asked for, each with {self._takes}, but the cluster has room for {total}: "
                 f"{has}; ask for fewer, add nodes, or let resources_per_worker be less"
             )
         holders = sum(count > 0 for count in share(asked, room).values())
-        if not self._settings.autoscale and self._settings.replicas > holders:
+        if not grows and self._settings.replicas > holders:
             raise RefusedError(
                 f"replicas: {self._settings.replicas} on {holders} nodes with workers; expected at most one on each"
             )
@@ -352,15 +366,17 @@ class RayPool:
             member.kill()
 
     def _leave(self) -> None:
+        """Leave everything as it was; what fails on the way keeps nothing else from being put in order."""
         self._references.clear()
-        if self._requested:
-            from ray.autoscaler.sdk import request_resources
-
-            self._requested = 0
-            request_resources(bundles=[])
         self._pickled = None
-        with suppress(OSError):
-            self._states.unsign(self._sign)
-        self._doorbell.close()
-        self._button.close()
-        self._cluster.close()
+        with ExitStack() as stack:
+            stack.callback(self._cluster.close)
+            stack.callback(self._button.close)
+            stack.callback(self._doorbell.close)
+            with suppress(OSError, StoreError):  # whoever drives the study next takes it away
+                self._states.unsign(self._sign)
+            if self._requested:
+                from ray.autoscaler.sdk import request_resources
+
+                self._requested = 0
+                request_resources(bundles=[])
