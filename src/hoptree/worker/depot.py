@@ -2,7 +2,8 @@
 
 A node copies its partitions once from the dataset's folder, never the whole dataset. Every worker of the node has
 the depot locked for sharing while it lives; the last one to leave removes it, and what a killed one left behind is
-removed by whoever comes next.
+removed by whoever comes next. The same holds for each partition: a worker may have a unit on it in its queue when
+another one gives it up.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Depot:
         self._manifest = _read(self._source, fingerprint)
         self._copies = copy
         self._lock = -1
+        self._held: dict[int, int] = {}  # by partition: the descriptor of a lock that its holders share
         self.partitions: tuple[int, ...] = ()
         if copy:
             home = _home()
@@ -55,22 +57,36 @@ class Depot:
         return Dataset(self.folder, self._manifest)
 
     def hold(self, partitions: Iterable[int]) -> None:
-        """Have these partitions, and the validation data; what is here and not among them goes."""
+        """Have these partitions, and the validation data; others go when no worker of the node has them."""
         wanted = tuple(sorted(partitions))
         if self._copies:
-            files = [self._manifest.train[partition] for partition in wanted]
-            for file in [*files, self._manifest.valid] if self._manifest.valid is not None else files:
+            if self._manifest.valid is not None:
+                self._bring(self._manifest.valid)
+            for partition in wanted:
+                file = self._manifest.train[partition]
+                if partition not in self._held:
+                    self._held[partition] = _open(self.folder / f"{file.name}.held")
+                    fcntl.flock(self._held[partition], fcntl.LOCK_SH)
                 self._bring(file)
-            for gone in set(self.partitions) - set(wanted):
-                (self.folder / self._manifest.train[gone].name).unlink(missing_ok=True)
+            for partition in set(self._held) - set(wanted):
+                self._let_go(partition)
         self.partitions = wanted
 
     def close(self) -> None:
         """Leave; the last worker of the node takes the depot with it."""
+        while self._held:
+            os.close(self._held.popitem()[1])
         if self._lock >= 0:
             _remove_if_last(self.folder, self._lock)
             os.close(self._lock)
             self._lock = -1
+
+    def _let_go(self, partition: int) -> None:
+        lock = self._held.pop(partition)
+        with suppress(OSError):  # another worker still has it
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            (self.folder / self._manifest.train[partition].name).unlink(missing_ok=True)
+        os.close(lock)
 
     def _bring(self, file: DataFile) -> None:
         """Copy a file once, whichever worker of the node comes first; a copy is compared with its checksum."""
@@ -107,9 +123,14 @@ def _home() -> Path:
     return Path(gettempdir()) / f"hoptree-depots-{os.getuid()}"
 
 
+def _open(path: Path) -> int:
+    """Open a file to be locked; the lock goes with the process, however it ends."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _open(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -122,7 +143,7 @@ def _share(folder: Path) -> int:
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
-            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = _open(folder / _LOCK)
             fcntl.flock(lock, fcntl.LOCK_SH)
             if os.fstat(lock).st_nlink:
                 return lock
