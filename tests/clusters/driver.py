@@ -1,8 +1,14 @@
-"""A study as a program of its own: ``driver.py FOLDER BACKEND WORKERS``; says when reports come, and what came."""
+"""A study as a program of its own: ``driver.py FOLDER BACKEND WORKERS [REPORT]``; says what comes, and what came.
+
+At the report that is named it waits to be killed, once a state is in the store.
+"""
 
 import json
 import os
+import signal
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import hoptree as ht
@@ -18,10 +24,21 @@ def say(number: int) -> None:
     print(f"report {number}", flush=True)
 
 
-def main(folder: Path, backend: str, workers: int) -> None:
-    search = Sabotage(ht.Grid(epochs=3), {number: lambda number=number: say(number) for number in range(1, 10)})
+def stay(number: int, folder: Path) -> None:
+    while not any(folder.rglob("*.safetensors")):
+        time.sleep(0.05)
+    say(number)
+    signal.pause()
+
+
+def main(folder: Path, backend: str, workers: int, last: int = 0) -> None:
+    happens = {number: partial(say, number) for number in range(1, 10)}
+    if last:
+        happens[last] = partial(stay, last, folder / "store")
+    search = Sabotage(ht.Grid(epochs=3), happens)
     space = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[1], gamma=0.5))}
-    job = study(folder, data=dataset(folder, partitions=4), search=search, space=space, trainer=Slow(0.05))
+    data = dataset(folder, partitions=4)
+    job = study(folder, data=data, search=search, space=space, trainer=Slow(0.05), save_every=1)
     results = job.run(workers=workers, backend=backend)
     import ray
 
@@ -39,4 +56,4 @@ def main(folder: Path, backend: str, workers: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,26 @@ class Slow(Plain):
 
     def train(self, model: Any, data: Any, unit: Any) -> None:
         time.sleep(self.nap)
+        super().train(model, data, unit)
+
+
+class Patient(Slow):
+    """Goes on after the first epoch when so many workers have been given it, each in a process of its own."""
+
+    def __init__(self, nap: float, here: Path, workers: int) -> None:
+        super().__init__(nap)
+        self.here = here
+        self.workers = workers
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        (self.here / str(os.getpid())).touch()
+
+    def train(self, model: Any, data: Any, unit: Any) -> None:
+        end = time.monotonic() + 60
+        while unit.unit >= unit.partitions > 1 and len(list(self.here.iterdir())) < self.workers:
+            assert time.monotonic() < end
+            time.sleep(0.05)
         super().train(model, data, unit)
 
 
@@ -84,19 +105,21 @@ def test_nodes_of_different_size_are_all_used(tmp_path: Path, nodes: Nodes, expe
     assert held == [1, 3, 3, 3]
 
 
-def test_a_node_that_is_removed_costs_no_result(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
+def test_a_node_that_is_removed_costs_no_result(
+    tmp_path: Path, nodes: Nodes, expected: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
     nodes.add(3)
     results = some_study(tmp_path / "s", {2: nodes.remove}, trainer=Slow(0.02)).run(backend=nodes.where(copy=True))
     assert prints(results) == expected
     assert units_done_twice(tmp_path / "s" / "store", "plain") == 0
+    assert "(raylet)" not in "".join(capfd.readouterr())  # Ray would print the end of the node's log
 
 
 def test_a_node_that_comes_takes_its_share(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
     nodes.add(1)
-    slow = some_study(
-        tmp_path / "s", {1: nodes.add}, trainer=Slow(0.7)
-    )  # it is busy for as long as a worker takes to start
-    assert prints(slow.run(backend=nodes.where())) == expected
+    (tmp_path / "here").mkdir()
+    patient = some_study(tmp_path / "s", {1: nodes.add}, trainer=Patient(0.4, tmp_path / "here", workers=2))
+    assert prints(patient.run(backend=nodes.where())) == expected
     assert len({event.worker for event in joined(tmp_path / "s")}) == 2
     assert joined(tmp_path / "s")[0].partitions == (0, 1, 2, 3)
     assert len(joined(tmp_path / "s")[-1].partitions) == 2
@@ -121,7 +144,8 @@ def test_an_actor_that_is_killed_costs_no_result(
     nodes.add(2)
 
     def kill() -> None:
-        os.kill(look()[0]["Pid"], 9)
+        running = [actor["Pid"] for actor in look() if actor["State"] == "ALIVE" and actor["Pid"] > 0]
+        os.kill(running[0], 9)
 
     results = some_study(tmp_path / "s", {2: kill, 4: kill}, trainer=Slow(0.02)).run(backend="ray")
     assert prints(results) == expected
@@ -171,8 +195,10 @@ def test_nothing_is_left_in_the_cluster(tmp_path: Path, nodes: Nodes, look: Call
 def test_what_workers_print_is_heard(tmp_path: Path, nodes: Nodes, capsys: pytest.CaptureFixture[str]) -> None:
     nodes.add(1)
     study(tmp_path, trainer=Talkative()).run(backend=nodes.where())
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("unit")]
-    assert said == [f"unit {number}" for number in range(4)]
+    printed = capsys.readouterr()
+    said = [line for line in printed.out.splitlines() if line.startswith("unit")]
+    assert said == [f"unit {number}{what}" for number in range(4) for what in ("", " begins", " goes on")]
+    assert [line for line in printed.err.splitlines() if "warn" in line] == [f"warn {n}" for n in range(4)]
 
 
 class Talkative(Plain):
@@ -181,4 +207,6 @@ class Talkative(Plain):
     def train(self, model: Any, data: Any, unit: Any) -> None:
         if unit.partitions > 1:
             print(f"unit {unit.unit}")
+            print(f"warn {unit.unit}", file=sys.stderr)
+            sys.stdout.writelines([f"unit {unit.unit} begins\n", f"unit {unit.unit} goes on\n"])
         super().train(model, data, unit)

@@ -18,7 +18,7 @@ from hoptree.store import FolderStates
 from hoptree.worker.messages import Hello, Hold, News
 from hoptree.worker.models import StateGoneError
 from tests.clusters.conftest import Nodes
-from tests.system.plain import Plain, dataset
+from tests.system.plain import Plain, dataset, study
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +69,27 @@ def alone(tmp_path: Path, nodes: Nodes) -> Iterator[Callable[..., Alone]]:
     yield make
     for each in made:
         each.pool.close(list(each.members.values()), at_once=True, failed=False)
+
+
+def test_a_node_that_another_job_uses_is_done_without(tmp_path: Path, nodes: Nodes) -> None:
+    import ray
+
+    nodes.add(2)
+    nodes.wait_for(3)
+    ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
+    try:
+        other: Any = ray.remote(num_cpus=1)(Other).remote()
+        ray.get(other.here.remote())
+        results = study(tmp_path, data=dataset(tmp_path, partitions=4)).run(backend="ray")
+    finally:
+        ray.shutdown()
+    assert [trial.state for trial in results.trials] == ["complete"]
+
+
+class Other:
+    """Somebody else's actor."""
+
+    def here(self) -> None: ...
 
 
 def test_who_has_not_begun_is_not_asked_to_save(nodes: Nodes, alone: Callable[..., Alone]) -> None:

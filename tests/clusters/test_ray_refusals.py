@@ -18,6 +18,7 @@ from hoptree.store import Store
 from tests.clusters.conftest import Nodes
 from tests.object_store import object_store, surroundings
 from tests.system.plain import dataset, study
+from tests.system.sabotage import Sabotage
 
 
 def test_no_cluster_at_the_address(tmp_path: Path) -> None:
@@ -135,19 +136,19 @@ def without(nodes: Nodes) -> Iterator[Callable[[Path], None]]:
     """Start a node that does not see a folder: for it another, empty one lies there."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(hidden: Path) -> None:
+    def start(hidden: Path, cpus: int = 1) -> None:
         ray = Path(sys.executable).parent / "ray"
-        node = f"{ray} start --address={nodes.address} --num-cpus=1 --block"
+        node = f"{ray} start --address={nodes.address} --num-cpus={cpus} --block"
         script = f"mount -t tmpfs none {shlex.quote(str(hidden))} && exec {node}"
         command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
         started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        nodes.wait_for(2)
+        nodes.wait_for(2 + len(nodes.here))
 
     yield start
     for process in started:
         process.terminate()
         process.wait()
-    nodes.wait_for(1)
+    nodes.wait_for(1 + len(nodes.here))
 
 
 def test_a_store_that_workers_cannot_reach(tmp_path: Path, nodes: Nodes, without: Callable[[Path], None]) -> None:
@@ -156,6 +157,19 @@ def test_a_store_that_workers_cannot_reach(tmp_path: Path, nodes: Nodes, without
     with pytest.raises(ht.RefusedError, match=r"node .*: store: .*keep the store in a folder that all nodes see"):
         study(tmp_path).run(backend=nodes.where())
     assert nothing_was_trained(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_node_that_comes_later_and_cannot_work_is_done_without(
+    tmp_path: Path, nodes: Nodes, without: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has room for more workers than may crash in a row before a study is given up."""
+    nodes.add(1)
+    (tmp_path / "store").mkdir()
+    search = Sabotage(ht.Grid(epochs=8), {1: lambda: without(tmp_path / "store", 6)})
+    results = study(tmp_path, search=search, nap=1.0).run(backend=nodes.where())
+    assert [trial.state for trial in results.trials] == ["complete"]
+    assert caplog.text.count("not used: node") == 1
 
 
 def test_states_at_a_url_need_no_common_folder(
