@@ -355,14 +355,18 @@ class Plan:
 
     def work(self, trials: Iterable[Trial], *, done: bool = False) -> Work:
         """Return the units that trials ask for (or have done), and the units left after sharing among them."""
-        asked = 0
+        some = list(trials)
+        asked = sum(trial.done if done else trial.epochs for trial in some) * self.partitions
+        reach = self.reach(some, done=done)
+        return Work(asked, sum(end - self.nodes[number].start for number, end in reach.items()))
+
+    def reach(self, trials: Iterable[Trial], *, done: bool = False) -> dict[int, int]:
+        """Return the nodes that trials ask for (or have done), by number, each with the unit up to which."""
         reach: dict[int, int] = {}
         for trial in trials:
-            units = (trial.done if done else trial.epochs) * self.partitions
-            asked += units
-            for node, end in self.way(trial, units):
+            for node, end in self.way(trial, (trial.done if done else trial.epochs) * self.partitions):
                 reach[node.id] = max(reach.get(node.id, 0), end)
-        return Work(asked, sum(end - self.nodes[number].start for number, end in reach.items()))
+        return reach
 
     @property
     def lineages(self) -> int:
