@@ -143,10 +143,7 @@ class Session:
     def _first_configs(self, owed: Sequence[Event]) -> list[dict[str, Scalar]]:
         """Return the values with which the next trials begin: some of each kind, if configs are of many."""
         histories = [trial.history for trial in self.record.trials if trial.ending is None]
-        configs = [history[0].config for history in histories]
-        configs += [event.config for event in owed if isinstance(event, TrialAsked)]
-        step = max(1, len(configs) // _TRIED)
-        return [_beginning(dict(config)) for config in configs[::step][:_TRIED]]
+        return first_configs([dict(history[0].config) for history in histories], owed)
 
     # --- while it runs ----------------------------------------------------------------------------------
 
@@ -215,6 +212,13 @@ def failure_text(trial: Trial, number: int) -> str:
     """Return all that is known of a failed trial."""
     config = "\n".join(f"  {name}: {value}" for name, value in dict(trial.history[-1].config).items())
     return f"trial {number} of {trial.study}\nreported epochs: {trial.reached}\nconfig:\n{config}\n\n{trial.reason}"
+
+
+def first_configs(begun: Sequence[Config], owed: Sequence[Event]) -> list[dict[str, Scalar]]:
+    """Return the values with which some trials begin, spread over all that are begun or owed."""
+    configs = [*begun, *(dict(event.config) for event in owed if isinstance(event, TrialAsked))]
+    step = max(1, len(configs) // _TRIED)
+    return [_beginning(config) for config in configs[::step][:_TRIED]]
 
 
 def _beginning(config: Config) -> dict[str, Scalar]:

@@ -82,7 +82,7 @@ def test_the_command_knows_all_kinds() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nobody", "curves", "--save", "c.svg"], "nobody: no such study with trials .* it holds tiny"),
+        (["nobody", "curves", "--save", "c.svg"], "nobody: no such study in .* it holds tiny"),
         (["tiny", "curves", "--save", "c.jpg"], r"suffix is '\.jpg'; expected \.svg"),
         (["tiny", "tree", "--save", "t.svg", "--metric", "loss"], "--metric: given for tree; expected for curves"),
         (["tiny", "rungs", "--save", "r.svg"], "were granted .* at once; expected a search that grants more"),

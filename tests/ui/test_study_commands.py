@@ -180,7 +180,7 @@ def test_a_study_that_is_not_there(folder: Path, command: str) -> None:
 
 def test_a_trial_that_is_not_there(folder: Path) -> None:
     result = invoke(folder / ".hoptree", "show", "tiny", "--trial", "6")
-    assert "trial 6 of 'tiny': not known; expected one of its 6" in str(result.exception)
+    assert "trial 6 of 'tiny': not known; expected 0 to 5" in str(result.exception)
 
 
 def test_a_store_of_another_version(copy: Path) -> None:

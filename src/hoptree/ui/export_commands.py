@@ -120,7 +120,7 @@ def _bundled(store: Store, name: str, path: Path) -> str:
 
 def is_bundle(name: str) -> bool:
     """Return whether `hoptree verify` was given a bundle instead of the name of a study."""
-    return name.endswith(".zip") and Path(name).is_file()
+    return name.endswith(".zip")
 
 
 def verify_bundle(path: str, trial: int | None, target: str | None, as_json: bool) -> None:

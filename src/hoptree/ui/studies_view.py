@@ -109,7 +109,9 @@ class StudyView:
         for trial in self.trials:
             if trial.number == number:
                 return trial
-        raise WorkloadError(f"trial {number} of {self.name!r}: not known; expected one of its {len(self.trials)}")
+        last = len(self.trials) - 1
+        numbers = f"0 to {last}" if last > 0 else "0, its only one" if last == 0 else "a study with trials"
+        raise WorkloadError(f"trial {number} of {self.name!r}: not known; expected {numbers}")
 
     def state_file(self, trial: TrialResult) -> str | None:
         """Return the path or URL of a trial's last state; None before its first report, or when it is gone."""
