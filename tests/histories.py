@@ -265,7 +265,8 @@ class History:
             self.tell(TrialStopped(random.randrange(self.trials)))
         elif choice < 0.92:
             number = random.randrange(self.trials)
-            self.tell(TrialExtended(number, self.engine.trials[number].until + random.randint(0, 2)))
+            until = self.engine.trials[number].until + random.randint(-2, 2)
+            self.tell(TrialExtended(number, max(1, until)))
         elif choice < 0.94:
             self.branch()
         elif choice < 0.96 and self.company:

@@ -103,10 +103,42 @@ def test_extending_a_running_trial_does_not_interrupt_it():
     assert driver.reports == [(0, 1), (0, 2)]
 
 
-def test_extending_to_less_or_after_the_end_changes_nothing():
+def test_extending_to_less_is_answered_there():
+    driver = one_worker()
+    driver.ask(0, 0.1, until=3)
+    driver.extend(0, 1)
+    driver.finish()
+    assert driver.units() == [0, 1, 2, 3, 4, 5]
+    assert sorted(driver.reports) == [(0, 1), (0, 3)]
+    assert driver.endings == [(0, "complete", "")]
+
+
+def test_a_complete_trial_answers_at_any_epoch_and_ends_again():
     driver = one_worker()
     driver.ask(0, 0.1, until=2)
-    assert driver.extend(0, 1) == driver.extend(0, 2) == []
+    driver.finish()
+    driver.extend(0, 2)
+    assert driver.reports == [(0, 2), (0, 2)]
+    assert driver.endings == [(0, "complete", "")] * 2
+    driver.extend(0, 1)  # the state there is gone
+    assert driver.ending(0) is None
+    driver.finish()
+    assert driver.units() == [0, 1, 2, 3, 0, 1]
+    assert driver.reports[2:] == [(0, 1)]
+    assert driver.endings == [(0, "complete", "")] * 3
+    assert driver.stored == {(1, 4)}
+
+
+def test_extending_to_no_epoch_is_refused():
+    driver = one_worker()
+    driver.ask(0, 0.1, until=2)
+    with pytest.raises(WorkloadError, match="until: 0; expected at least one epoch"):
+        driver.extend(0, 0)
+
+
+def test_extending_what_was_given_up_changes_nothing():
+    driver = one_worker()
+    driver.ask(0, 0.1, until=2)
     driver.stop(0)
     driver.finish()
     assert driver.extend(0, 5) == []

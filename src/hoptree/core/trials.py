@@ -77,9 +77,15 @@ class Trials:
         self._begin(trial, event.until, event.known)
 
     def extended(self, event: TrialExtended) -> None:
-        """Grant a trial more epochs; less than it has, or after it was given up, changes nothing."""
+        """Grant a trial more epochs; one that was given up stays so.
+
+        An epoch that it was granted before is reported (again), and the trial ends (again): a search may ask for
+        less than users have granted meanwhile, and waits for its answer all the same.
+        """
         trial = self._known(event.trial)
-        if event.until <= trial.until or trial.ending in ("stopped", "failed"):
+        if event.until < 1:
+            raise WorkloadError(f"until: {event.until}; expected at least one epoch")
+        if trial.ending in ("stopped", "failed"):
             return
         if trial.ending == "complete":
             trial.ending = None
@@ -167,8 +173,9 @@ class Trials:
         """Open the requests of a trial up to an epoch; those with results are answered at once."""
         every = trial.every
         due = [] if not every else list(range((trial.until // every + 1) * every, until, every))
-        due.append(until)
-        trial.until = until
+        if until not in trial.open:
+            due.append(until)
+        trial.until = max(trial.until, until)
         root = self._root(trial)
         answered: list[Place] = []
         for epoch, place in zip(due, self._plan.places(trial.history, root, due), strict=True):
