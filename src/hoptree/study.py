@@ -195,10 +195,10 @@ class Study:
         ``where`` is a database's URL, as ``sqlite:///optuna.db``, for optuna-dashboard; or ``ht.WandB(…)``.
         What is there already is brought up to date; see the guide for what becomes of states and values.
         """
-        from hoptree.mirror import shown_trials
+        from hoptree.mirror import shown_trials, timed
 
         with self.open_store(create=False) as store:
-            trials = shown_trials(self._recorded(store), self.name)
+            trials = timed(shown_trials(self._recorded(store), self.name), self.chronicle())
         with closing(self.open_mirror(where)) as mirror:
             mirror.show(trials)
 

@@ -143,6 +143,17 @@ def test_a_driver_is_named_while_it_drives(copy: Path) -> None:
         assert f"running, driven by process {os.getpid()}" in look(copy, "show", "tiny")
 
 
+def test_what_was_reported_before_an_interrupt_is_the_best_so_far(copy: Path) -> None:
+    (last,) = sqlite3.connect(copy / "journal.sqlite").execute("select max(seq) from hoptree_events").fetchone()
+    while figures(copy, "studies")[0]["trials"]["complete"]:
+        last -= 1
+        change(copy, "delete from hoptree_events where seq > ?", last)
+    reported = {t["number"]: t["metrics"]["accuracy"] for t in figures(copy, "trials", "tiny") if t["metrics"]}
+    best = max(reported.values())
+    number = next(number for number, value in reported.items() if value == best)
+    assert f"accuracy {best:.4g} so far (trial {number})" in look(copy, "studies")
+
+
 def test_trials_that_nobody_trains_are_unfinished(copy: Path) -> None:
     change(copy, "delete from hoptree_events where seq > 8")
     assert "unfinished" in look(copy, "studies")
