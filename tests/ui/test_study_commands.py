@@ -312,7 +312,7 @@ def refused(path: Path, text: str, name: str = "") -> str:
         ("x =", 'p.py", line 1\n    x ='),
         (
             "import hoptree as ht\n\nht.Cluster(workers=0)",
-            "line 3: WorkloadError: workers: 0; expected at least one",
+            "WorkloadError: workers: 0; expected at least one",
         ),
     ],
 )
