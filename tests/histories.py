@@ -149,6 +149,7 @@ class History:
             self.lost_runs += self.here.pop(event.worker, [])
         if isinstance(event, TrialAsked) and event.known is not None:
             held = [(node.id, unit) for node in self.engine.plan.nodes for unit in node.states]
+            held += [(action.node, action.unit) for action in actions if isinstance(action, DropState)]
             self.stored += [spot for spot in held if spot not in self.stored]
         self.witness.see(event, self.now, more, actions)
         given_up: list[Event] = []

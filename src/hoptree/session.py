@@ -13,7 +13,7 @@ from hoptree.backends.pool import HEARTBEAT, DrainedError, PoolBackend
 from hoptree.company import Company
 from hoptree.core.actions import Action, EndTrial
 from hoptree.core.events import Event, StateLost, TrialAsked, WorkerLost
-from hoptree.core.lineage import history, segments
+from hoptree.core.lineage import beginning
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, Scalar
 from hoptree.desk import Desk, shown_number
@@ -204,6 +204,7 @@ class Session:
             backend.bytes_hopped,
             backend.state_bytes,
             backend.bytes_between_nodes,
+            backend.made,
         )
 
 
@@ -226,13 +227,9 @@ def to_rehearse(
     if not begin:
         return []
     before = [dict(trial.history[0].config) for trial in trials if trial.reached]
-    return [_beginning(config) for kind in (begin, before, examples()) for config in _spread(kind)]
+    return [beginning(config) for kind in (begin, before, examples()) for config in _spread(kind)]
 
 
 def _spread(configs: Sequence[Config]) -> Sequence[Config]:
     """Return some from all over, if there are many."""
     return configs[:: max(1, len(configs) // _TRIED)][:_TRIED]
-
-
-def _beginning(config: Config) -> dict[str, Scalar]:
-    return segments(history(config), partitions=1, units=1)[0].values.at(0.0)

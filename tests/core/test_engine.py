@@ -14,6 +14,7 @@ from hoptree.core.errors import ProtocolError, WorkloadError
 from hoptree.core.events import (
     Event,
     StateEvaluated,
+    StateKept,
     StateLost,
     TrialAsked,
     TrialBranched,
@@ -127,6 +128,25 @@ def test_a_complete_trial_answers_at_any_epoch_and_ends_again():
     assert driver.reports[2:] == [(0, 1)]
     assert driver.endings == [(0, "complete", "")] * 3
     assert driver.stored == {(1, 4)}
+
+
+def test_what_the_store_keeps_on_the_way_goes_when_nobody_is_on_the_way():
+    driver = Driver()
+    driver.join("a")
+    driver.ask(0, 0.1, until=3)
+    driver.join("b")
+    driver.ask(1, 0.2, until=2)
+    for node, worker in ((1, "a"), (2, "b")):
+        driver.train(worker)
+        driver.train(worker)
+        driver.tell(StateKept(node, 2))
+        driver.train(worker)
+    assert {(1, 2), (2, 2)} < driver.stored
+    driver.stop(1)
+    assert (1, 2) in driver.stored
+    assert (2, 2) not in driver.stored
+    driver.finish()
+    assert driver.stored == {(1, 6)}
 
 
 def test_extending_to_no_epoch_is_refused():
