@@ -119,6 +119,10 @@ def read_bundle(path: str | Path) -> Bundle:
         entries = (Recorded(i, line.now, line.more, decode(bytes(line.event))) for i, line in enumerate(lines, 1))
         for _ in record.replay(entries):
             pass
+    except FileNotFoundError:
+        raise BundleError(
+            f"{path}: there is no such bundle; hoptree export NAME --bundle FILE.zip writes one"
+        ) from None
     except (OSError, KeyError, zipfile.BadZipFile, msgspec.MsgspecError, AttributeError) as error:
         raise BundleError(f"{path}: not a bundle ({error}); expected what hoptree export --bundle writes") from None
     return Bundle(about, record)

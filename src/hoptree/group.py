@@ -15,13 +15,14 @@ from hoptree.backends.choice import Where, check_backend, make_pool, worker_coun
 from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.desk import WISHED, Desk
 from hoptree.drive import Watch
+from hoptree.error_look import in_one_look
 from hoptree.library import Library
 from hoptree.progress import Spectator, choose_display
 from hoptree.record import Record
 from hoptree.results import Results, Savings
 from hoptree.search.sampling import some_configs
 from hoptree.search.tuner import Tuner, Tuners
-from hoptree.session import Session
+from hoptree.session import Session, to_rehearse
 from hoptree.spec import StudySpec, agree, refuse_changes
 
 if TYPE_CHECKING:
@@ -102,18 +103,23 @@ class Group:
         if unit_limit is not None and not 0 < unit_limit < math.inf:
             raise WorkloadError(f"unit_limit: {unit_limit}; expected seconds above 0")
         with ExitStack() as stack:
+            stack.enter_context(in_one_look(self._first.store))
             store, lease = self._drive(stack)
+            new = store.catalog.find(self.name) is None
             spec = agree(store, self.name, self._spec(), accept_changes)
             threads = self._first.trainer.threads
             count = worker_count(workers, threads) if backend == "local" else workers or 0
             session = self._session(store, lease, spec, self._tuners(spec.root), count, quiet=quiet)
             record = session.record
-            watches = self._mirrors(mirror, record, stack) if mirror is not None else []
-            store.catalog.set_status(self.name, "running")
             try:
+                watches = self._mirrors(mirror, record, stack) if mirror is not None else []
+                store.catalog.set_status(self.name, "running")
                 savings = self._run(session, self._pool(store, backend, workers), unit_limit, watches)
             except Exception:
-                store.catalog.set_status(self.name, "failed" if record.engine.trials else "created")
+                if new and not record.engine.trials:
+                    store.catalog.withdraw(self.name)  # it was refused: there is no study that others should see
+                else:
+                    store.catalog.set_status(self.name, "failed" if record.engine.trials else "created")
                 raise
             store.catalog.set_status(self.name, "stopped" if record.engine.live else "finished")
             return [study.outcome(store, record, savings) for study in self._studies]
@@ -191,7 +197,7 @@ class Group:
             for study in self._studies
         ]
 
-    def explain(self, workers: int | None) -> Forecast:
+    def explain(self, workers: int | None, *, accept_changes: bool = False) -> Forecast:
         """Return what is left to train, and what that takes; see ``Study.explain``."""
         from hoptree.explanation import Explainer, Told
         from hoptree.measured import Measured
@@ -200,11 +206,14 @@ class Group:
         count, spec = worker_count(workers, self._first.trainer.threads), self._spec()
         measured = Measured()
         with ExitStack() as stack:
+            stack.enter_context(in_one_look(self._first.store))
             store: Store | None = None
             journal: list[Recorded] = []
             with suppress(StoreMissingError):
                 store = stack.enter_context(self._first.open_store(create=False))
-                spec, journal = self._look_back(store, spec, measured)
+                spec, journal = self._look_back(store, spec, measured, accept_changes)
+            if not journal:
+                self._rehearse(spec)
             studies = [(study.name, study.share) for study in self._studies]
             goal = self._first.goal.metric
             told = Told(spec.settings, goal, journal, store, self.name, studies, spec.root)
@@ -212,7 +221,19 @@ class Group:
             threads = self._first.trainer.threads
             return Explainer(told, lambda: self._tuners(spec.root), measured, threads=threads).explain(count)
 
-    def _look_back(self, store: Store, spec: StudySpec, measured: Measured) -> tuple[StudySpec, list[Recorded]]:
+    def _rehearse(self, spec: StudySpec) -> None:
+        """Refuse what a run would refuse."""
+        from hoptree.backends.pool import check_rehearsal
+        from hoptree.worker.runner import rehearse_some
+
+        data, configs = self._first.data, to_rehearse([], self._tuners(spec.root).start(), self._examples)
+        if configs:
+            found = rehearse_some(self._first.trainer, configs, lambda: data.partition(0), data.valid())
+            check_rehearsal([study.goal.metric for study in self._studies], found.metrics, found.reasons)
+
+    def _look_back(
+        self, store: Store, spec: StudySpec, measured: Measured, accept_changes: bool
+    ) -> tuple[StudySpec, list[Recorded]]:
         """Learn from what the store tells of this study, and of others with the same trainer and data."""
         journal: list[Recorded] = []
         for known in store.catalog.all():
@@ -220,10 +241,11 @@ class Group:
                 other = StudySpec.read(known.spec)
             except HoptreeError:
                 continue  # of another version: it has nothing to say
-            if known.name == self.name and store.journal.last(known.name):
-                refuse_changes(self.name, other, spec, accept=True)
-            own = known.name == self.name and other.trainer == spec.trainer and other.data == spec.data
-            if (other.trainer, other.data) != (spec.trainer, spec.data) or store.journal.last(known.name) > _READ:
+            own = known.name == self.name and bool(store.journal.last(known.name))
+            if own:
+                refuse_changes(self.name, other, spec, accept_changes)
+            alike = own or (other.trainer, other.data) == (spec.trainer, spec.data)
+            if not alike or store.journal.last(known.name) > _READ:
                 continue
             entries = list(store.journal.read(known.name))
             with nullcontext() if own else suppress(HoptreeError):  # others' troubles are not ours

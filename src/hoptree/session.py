@@ -92,7 +92,9 @@ class Session:
                 seed=seed,
                 books=self._library,
                 begun=self.record.now,
-                rehearsal=(configs, goals) if (configs := self._tried(owed, examples)) else None,
+                rehearsal=(configs, goals)
+                if (configs := to_rehearse(self.record.trials, owed, examples))
+                else None,
                 unit_limit=unit_limit,
                 longest=self._estimator.longest,
                 alive=self._look_around,
@@ -141,20 +143,6 @@ class Session:
             for state in list(node.states.values()):
                 if not backend.adopt(state):
                     yield StateLost(node.id, state.unit)
-
-    def _tried(self, owed: Sequence[Event], examples: Callable[[], Sequence[Config]]) -> list[dict[str, Scalar]]:
-        """Return the values of which some must pass rehearsal; nothing if nothing begins.
-
-        Those that begin come first. That some of them fail is data, so what has been trained before, and what the
-        searches may still ask for, has its chance too: only what no config survives is a mistake in all of them.
-        """
-        trials = self.record.trials
-        begin = [dict(trial.history[0].config) for trial in trials if trial.ending is None]
-        begin += [dict(event.config) for event in owed if isinstance(event, TrialAsked)]
-        if not begin:
-            return []
-        before = [dict(trial.history[0].config) for trial in trials if trial.reached]
-        return [beginning(config) for kind in (begin, before, examples()) for config in _spread(kind)]
 
     # --- while it runs ----------------------------------------------------------------------------------
 
@@ -224,6 +212,22 @@ def failure_text(trial: Trial, number: int) -> str:
     """Return all that is known of a failed trial."""
     config = "\n".join(f"  {name}: {value}" for name, value in dict(trial.history[-1].config).items())
     return f"trial {number} of {trial.study}\nreported epochs: {trial.reached}\nconfig:\n{config}\n\n{trial.reason}"
+
+
+def to_rehearse(
+    trials: Sequence[Trial], owed: Sequence[Event], examples: Callable[[], Sequence[Config]]
+) -> list[dict[str, Scalar]]:
+    """Return the values of which some must pass rehearsal; nothing if nothing begins.
+
+    Those that begin come first. That some of them fail is data, so what has been trained before, and what the
+    searches may still ask for, has its chance too: only what no config survives is a mistake in all of them.
+    """
+    begin = [dict(trial.history[0].config) for trial in trials if trial.ending is None]
+    begin += [dict(event.config) for event in owed if isinstance(event, TrialAsked)]
+    if not begin:
+        return []
+    before = [dict(trial.history[0].config) for trial in trials if trial.reached]
+    return [beginning(config) for kind in (begin, before, examples()) for config in _spread(kind)]
 
 
 def _spread(configs: Sequence[Config]) -> Sequence[Config]:

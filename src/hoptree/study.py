@@ -145,8 +145,10 @@ class Study:
             quiet=quiet,
         )[0]
 
-    def explain(self, workers: int | None = None) -> Forecast:
+    def explain(self, workers: int | None = None, *, accept_changes: bool = False) -> Forecast:
         """Return what is left to train and what that takes, before it is spent; print it to see all of it.
+
+        What ``run`` would refuse is refused here too.
 
         Times come from what the store has measured with this trainer and data, or else from a few batches of some
         configs, trained in this process; the same searches and the same engine then run in a simulation. After a
@@ -154,7 +156,7 @@ class Study:
         """
         from hoptree.group import Group
 
-        return Group([self]).explain(workers)
+        return Group([self]).explain(workers, accept_changes=accept_changes)
 
     def evaluate(
         self, config: Config, epoch: int, workers: int | None = None, *, backend: Where = "local"
@@ -193,10 +195,10 @@ class Study:
         ``where`` is a database's URL, as ``sqlite:///optuna.db``, for optuna-dashboard; or ``ht.WandB(…)``.
         What is there already is brought up to date; see the guide for what becomes of states and values.
         """
-        from hoptree.mirror import shown_trials
+        from hoptree.mirror import shown_trials, timed
 
         with self.open_store(create=False) as store:
-            trials = shown_trials(self._recorded(store), self.name)
+            trials = timed(shown_trials(self._recorded(store), self.name), self.chronicle())
         with closing(self.open_mirror(where)) as mirror:
             mirror.show(trials)
 

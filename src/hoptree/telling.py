@@ -49,8 +49,10 @@ def find(store: Store, name: str) -> StudyRecord:
     for known in studies:
         if name in known.spec.get("members", ()) and store.journal.last(known.name):
             return known
+    if any(known.name == name for known in studies):
+        raise StudyMissingError(f"{name}: it has no trials yet in {store.folder}; run it first")
     holds = ", ".join(known.name for known in studies[:20]) or "none"
-    raise StudyMissingError(f"{name}: no such study with trials in {store.folder}; it holds {holds}; run it first")
+    raise StudyMissingError(f"{name}: no such study in {store.folder}; it holds {holds}; run it first")
 
 
 def _facts(store: Store, known: StudyRecord, spec: StudySpec, goal: Goal) -> dict[str, str]:

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from tests.report.timelines import patient
 
 from hoptree.report import ReportError, count, duration, size, text_table
-from hoptree.report.tables import NOTHING
+from hoptree.report.tables import NOTHING, fitted_table
 
 CELLS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40)
 
@@ -61,3 +61,29 @@ def test_small_things():
     assert duration(-250) == "-4 min 10 s"
     assert count(1_000_000) == "1,000,000"
     assert size(-1500) == "-1.5 kB"
+
+
+NAMES = ["trial", "lr", "note", "loss"]
+ROW = st.tuples(st.integers(0, 10**6), st.floats(1e-9, 1e9), st.text(max_size=90), st.floats(1e-9, 1e9))
+
+
+@patient
+@given(st.lists(ROW, min_size=1, max_size=6), st.integers(30, 120))
+def test_a_fitted_table_breaks_no_number_and_says_what_it_leaves_out(rows, width):
+    table = fitted_table(NAMES, rows, width, drop=["loss", "note", "lr"])
+    lines = table.splitlines()
+    assert max(map(cell_len, lines[: 2 + len(rows)])) <= width
+    left_out = lines[-1].rpartition(": ")[2].split(", ") if "left out" in lines[-1] else []
+    assert left_out == ["loss", "note", "lr"][: len(left_out)]
+    for line, (trial, lr, _, loss) in zip(lines[2:], rows, strict=False):
+        assert f" {trial:,}" in line
+        assert "lr" in left_out or f"{lr:.4g}" in line
+        assert "loss" in left_out or line.endswith(f"{loss:.4g}")
+
+
+def test_long_texts_are_shortened_before_columns_go():
+    table = fitted_table(["trial", "error"], [[0, "it went wrong " * 20]], 40, drop=["error"])
+    assert table.splitlines()[-1] == "     0   it went wrong it went wrong i…"
+    assert "it went wrong it went wrong it went wrong it went wrong it …" in fitted_table(
+        ["e"], [["it went wrong " * 20]], None, []
+    )

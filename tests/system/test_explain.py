@@ -10,7 +10,7 @@ import pytest
 
 import hoptree as ht
 from hoptree import explanation
-from tests.system.plain import study
+from tests.system.plain import Plain, dataset, study
 from tests.system.test_commands import PROGRAM, hoptree
 from tests.system.test_study import tiny_study
 
@@ -94,7 +94,7 @@ def test_configs_that_cannot_be_trained_are_left_out_of_the_pilot_or_refused(tmp
         raise ValueError("not today")
 
     assert tiny_study(tmp_path / "a", picky).explain(workers=1).basis == "a pilot of 1 config"
-    with pytest.raises(ht.HoptreeError, match="no config that was tried can be trained:\n(.|\n)*not today"):
+    with pytest.raises(ht.HoptreeError, match="no config that was tried can be:\n(.|\n)*not today"):
         tiny_study(tmp_path / "b", never).explain(workers=1)
 
 
@@ -119,3 +119,25 @@ def test_a_study_that_is_another_one_now_is_not_explained(tmp_path: Path) -> Non
     study(tmp_path, "a", epochs=1).run(workers=1)
     with pytest.raises(ht.StudyChangedError, match="another than the one that was begun"):
         study(tmp_path, "a", "b", epochs=2).explain(workers=1)
+
+
+class Other(Plain):
+    """The same, by other code."""
+
+    @property
+    def fingerprint(self) -> str:
+        return "other"
+
+
+def test_what_a_run_refuses_is_not_explained(tmp_path: Path) -> None:
+    wrong = ht.Study(
+        "wrong", trainer=Plain(), data=dataset(tmp_path), space={"lr": 0.1}, search=ht.Grid(epochs=1),
+        maximize="los", store=tmp_path / "store",
+    )  # fmt: skip
+    with pytest.raises(ht.RefusedError, match="reports loss only .was 'loss' meant"):
+        wrong.explain(workers=1)
+    study(tmp_path, "a", epochs=1).run(workers=1)
+    with pytest.raises(ht.StudyChangedError, match="trainer changed since it was begun"):
+        study(tmp_path, "a", epochs=1, trainer=Other()).explain(workers=1)
+    accepted = study(tmp_path, "a", epochs=1, trainer=Other()).explain(workers=1, accept_changes=True)
+    assert accepted.epochs_trained == 0.0  # it would go on from where it is, as run does

@@ -76,13 +76,13 @@ def test_the_command_knows_all_kinds() -> None:
     assert tuple(ht.plot.KINDS) == plot_commands.KINDS
     from hoptree.exports import KINDS
 
-    assert tuple(KINDS) == export_commands.KINDS
+    assert (*KINDS, "optuna") == export_commands.KINDS
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nobody", "curves", "--save", "c.svg"], "nobody: no such study with trials .* it holds tiny"),
+        (["nobody", "curves", "--save", "c.svg"], "nobody: no such study in .* it holds tiny"),
         (["tiny", "curves", "--save", "c.jpg"], r"suffix is '\.jpg'; expected \.svg"),
         (["tiny", "tree", "--save", "t.svg", "--metric", "loss"], "--metric: given for tree; expected for curves"),
         (["tiny", "rungs", "--save", "r.svg"], "were granted .* at once; expected a search that grants more"),
@@ -240,7 +240,8 @@ def test_weights_of_another_trainer(tmp_path: Path) -> None:
 
 def test_exports_refuse(folder: Path, tmp_path: Path) -> None:
     assert "either --to or --bundle" in str(invoke(folder, "export", "tiny").exception)
-    assert "does not say what it becomes" in str(invoke(folder, "export", "tiny", "--to", "runs").exception)
+    for path in ("runs", "what.db"):  # a database of MLflow's, or of Optuna's?
+        assert "does not say what it becomes" in str(invoke(folder, "export", "tiny", "--to", path).exception)
     wrong = invoke(folder, "export", "tiny", "--to", str(tmp_path / "t.csv"), "--dark")
     assert "--dark: given for csv; expected for html only" in str(wrong.exception)
     nowhere = invoke(folder, "export", "tiny", "--to", str(tmp_path / "no" / "t.csv"))
@@ -364,3 +365,18 @@ def test_orders_that_were_chosen_are_in_a_bundle(tmp_path: Path) -> None:
         about = write_bundle(store, "plain", tmp_path / "plain.zip")
     assert all(sorted(trial.visits) == [0, 0, 0, 1, 1, 1] for trial in about.trials)
     assert [each.same for each in compare(read_bundle(tmp_path / "plain.zip"), study)] == [True, True]
+
+
+@pytest.mark.parametrize("options", [[], ["--as", "optuna"]])
+def test_the_command_writes_an_optuna_storage(folder: Path, tmp_path: Path, options: list[str]) -> None:
+    import optuna
+
+    file = tmp_path / "optuna.db"
+    told = hoptree(folder, "export", "tiny", "--to", str(file) if options else f"sqlite:///{file}", *options)
+    assert told == f"wrote sqlite:///{file}\n"
+    trials = optuna.load_study(study_name="tiny", storage=f"sqlite:///{file}").trials
+    known = json.loads(hoptree(folder, "trials", "tiny", "--json"))
+    assert [trial.value for trial in trials] == [trial["metrics"].get("accuracy") for trial in known]
+    for trial in trials:
+        assert trial.duration is not None
+        assert trial.duration.total_seconds() > 0  # those of the journal, not of the export

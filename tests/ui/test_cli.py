@@ -106,6 +106,11 @@ def test_bad_options_are_refused_by_name(arguments: tuple[str, ...], message: st
         ("[workload]\nconfigs = [{lr = 'constant(x)'}]", "x is not a number"),
         ("[workload]\nconfigs = [{lr = nan}]", "configs[0]"),
         ("[world]", "table [world]"),
+        ("workload = 3", "workload: 3; expected a table"),
+        ("[workload]\nconfigs = [3]", "configs[0]: 3; expected names and values"),
+        ("[workload]\nepochs = 'six'", "epochs: 'six'; expected a whole number"),
+        ("[workload]\nseconds = 'long'", "seconds: 'long'; expected a number or a list"),
+        ("[cluster]\nworkers = [{speed = 1.0}]", "workers[0]: Object missing required field `name`"),
         ("not toml", "cannot be read"),
     ],
 )

@@ -56,9 +56,91 @@ def test_what_is_refused_names_the_line_of_the_program(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("import hoptree as ht\n\nlr = ht.multistep(0.1, at=[4, 2], gamma=0.1)\n")
     done = hoptree("run", "bad.py", cwd=tmp_path)
     assert done.returncode == 2
-    assert "line 3: ScheduleError: " in done.stderr
+    assert "\n  ScheduleError: " in done.stderr
+    assert "\n  at bad.py, line 3, in <module>\n      lr = ht.multistep(" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "Traceback" in whole(done.stderr)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.py"]  # nothing is left where nothing was
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "where"),
+    [
+        (
+            "import numpy\nimport nowhere_to_be_found\n",
+            "install it for the Python that runs this",
+            "line 2, in <module>",
+        ),
+        ("x = 1\ndef net(hp)\n    return 1\n", "SyntaxError: expected ':'", "line 2\n      def net(hp)"),
+        ("x = {}\ny = x['oops']\n", "KeyError: 'oops'", "line 2, in <module>\n      y = x['oops']"),
+    ],
+)
+def test_a_program_that_cannot_be_loaded_has_the_same_look(
+    tmp_path: Path, text: str, what: str, where: str
+) -> None:
+    (tmp_path / "bad.py").write_text(text)
+    done = hoptree("run", "bad.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("ProgramError: ")
+    assert what in done.stderr
+    assert f"\n  at bad.py, {where}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Traceback" in whole(done.stderr)
+
+
+NET = """
+import hoptree as ht
+import numpy as np
+
+def net(hp):
+    return hp["wdth"]
+
+data = ht.Dataset.from_arrays(x=np.zeros((8, 2), "float32"), y=np.zeros(8, "int64"), partitions=2)
+trainer = ht.Torch(net, loss=abs)
+study = ht.Study("net", trainer=trainer, data=data, space={"lr": 0.1}, search=ht.Grid(epochs=1), minimize="loss")
+
+if __name__ == "__main__":
+    study.run(workers=1)
+"""
+
+
+def test_a_failing_model_has_one_look_whoever_runs_it(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    shown = []
+    for command in ([sys.executable, "-c", MAIN, "run", "net.py"], [sys.executable, "net.py"]):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+        shown.append(done.stderr)
+        first, *rest, trace = done.stderr.splitlines()
+        assert first == "RefusedError: nothing was trained, since no config that was tried can be:"
+        assert rest[0].startswith(
+            "  MissingValue: wdth: the model function asked for it, but the config has only lr;"
+        )
+        assert rest[-2:] == ["  at net.py, line 6, in net", '      return hp["wdth"]']
+        assert trace.startswith(f"  The whole trace: {tmp_path / '.hoptree' / 'logs'}")
+        assert "Traceback" in whole(done.stderr)
+    assert shown[0].splitlines()[:-1] == shown[1].splitlines()[:-1]
+    assert hoptree("studies", cwd=tmp_path).stdout.startswith("No study is in ")  # refused: nothing was done
+
+
+def test_other_errors_of_a_program_go_to_the_hook_before(tmp_path: Path) -> None:
+    program = NET.replace(
+        "    study.run(workers=1)", "    try:\n        study.run(workers=0)\n    except ht.HoptreeError:\n"
+    )
+    (tmp_path / "net.py").write_text(f"{program}        raise KeyError('mine') from None\n")
+    done = subprocess.run([sys.executable, "net.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.stderr.startswith("Traceback (most recent call last):")
+    assert done.stderr.endswith("KeyError: 'mine'\n")
+
+
+@pytest.mark.parametrize("command", ["verify", "export"])
+def test_what_is_not_there_is_said_to_be_not_there(folder: Path, command: str) -> None:
+    if command == "verify":
+        done = hoptree("verify", "nope.zip", cwd=folder)
+        assert "nope.zip: there is no such bundle; " in done.stderr
+    else:
+        done = hoptree("export", "nope", "--to", "a.csv", cwd=folder)
+        assert "nope: no such study in " in done.stderr
+    assert done.returncode == 2
 
 
 def test_a_bug_is_called_one(tmp_path: Path) -> None:

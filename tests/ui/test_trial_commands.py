@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+import pty
 import shutil
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.ui.test_every_command import hoptree
+from tests.ui.test_every_command import MAIN, hoptree
 
 import hoptree as ht
 from hoptree.store import FolderStates, Store
 from hoptree.ui.cli import cli
+from hoptree.ui.study_tables import brief
 
 
 def invoke(store: Path, *arguments: str) -> Result:
@@ -85,6 +94,9 @@ def test_wishes_are_granted_when_the_study_runs_again(folder: Path, tmp_path: Pa
     assert [trials[i]["epochs"] for i in (0, 6, 7)] == [3, 2, 1]
     assert trials[7]["config"]["width"] == 16
     assert trials[7]["config"]["lr"].startswith("cosine(0.1, ")
+    assert "trial 1, epoch 1" in invoke(store, "trials", "tiny").output.splitlines()[2 + 6]
+    alone = invoke(store, "show", "tiny", "--trial", "6").output
+    assert f"trial 1, which it followed up to epoch 1, with lr={trials[1]['config']['lr']} until then" in alone
 
 
 @pytest.mark.parametrize(
@@ -161,3 +173,38 @@ def test_nothing_of_a_study_that_runs_is_removed(copy: Path) -> None:
         assert (left["states"], left["strays"]) == ((4, 0), (1, 0))  # it may be about to know of the stray one
         assert "tiny" in refused(copy, "clean", "--forget", "tiny", "--yes")
     assert len(figures(copy, "studies")) == 1
+
+
+# --- as wide as the terminal ------------------------------------------------------------------------------
+
+
+def on_a_terminal(folder: Path, width: int, *arguments: str) -> list[str]:
+    """Return what a command prints on a terminal of some width."""
+    command = [sys.executable, "-c", MAIN, *arguments]
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen(command, stdout=theirs, stdin=theirs, cwd=folder, env=environment)
+    os.close(theirs)
+    text = b""
+    with contextlib.suppress(OSError):  # Linux says so when nobody writes any more
+        while part := os.read(ours, 65536):
+            text += part
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    return text.decode().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_tables_fit_the_terminal(folder: Path, width: int) -> None:
+    lines = on_a_terminal(folder, width, "trials", "tiny")
+    assert all(len(line) <= width for line in lines[:8])
+    assert lines[0].split()[:3] == ["trial", "state", "epochs"]
+    assert "accuracy" in lines[0]
+    assert [int(line.split()[0]) for line in lines[2:8]] == [0, 1, 2, 3, 4, 5]  # a line for each
+    assert ("left out for want of room: loss" in lines[-1]) == (width < 200)
+
+
+def test_a_value_has_four_digits_in_tables_and_all_in_json(folder: Path) -> None:
+    assert brief(0.1234567) == "0.1235"
+    assert brief(ht.multistep(0.0678123456, at=[3], gamma=0.1)) == "multistep(0.06781, [3], 0.1)"

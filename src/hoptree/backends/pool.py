@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, assert_never, final
 
@@ -358,7 +359,7 @@ class PoolBackend:
                 member.rehearsing = False
                 self._first_guess = seconds
                 if self._rehearsal is not None:
-                    self._check_rehearsal(self._rehearsal[1], metrics, reasons)
+                    check_rehearsal(self._rehearsal[1], metrics, reasons)
                     self._rehearsal = None
                 return self._join(member)
             case Trained(run, slot, size, seconds):
@@ -392,19 +393,6 @@ class PoolBackend:
         if self._draining:
             return []
         return [WorkerJoined(member.name, member.partitions)]
-
-    def _check_rehearsal(self, goals: Sequence[str], metrics: Sequence[str], reasons: Sequence[str]) -> None:
-        if reasons:
-            others = f"\n({len(reasons) - 1} other configs failed as well)" if len(reasons) > 1 else ""
-            raise RefusedError(f"nothing was trained, since no config that was tried can be:\n{reasons[0]}{others}")
-        if not metrics:
-            raise RefusedError(
-                f"data: there is no validation data to compute {goals[0]!r} on; build the dataset with valid=0.2"
-            )
-        names = ", ".join(metrics)
-        for goal in goals:
-            if goal not in metrics:
-                raise RefusedError(f"{goal!r} is to be optimized, but the trainer reports {names} only")
 
     def _trained(self, member: Member, run: int, stored: Stored, seconds: float) -> list[Event]:
         action = self._runs[run]
@@ -504,6 +492,27 @@ class PoolBackend:
             raise KeyboardInterrupt
         self._shelf.ring()
         log.warning("stopping when the units that run are done; interrupt again to stop at once")
+
+
+def check_rehearsal(goals: Sequence[str], metrics: Sequence[str], reasons: Sequence[str]) -> None:
+    """Refuse what no config can be trained with, or what would not be reported."""
+    if reasons:
+        more = len(reasons) - 1
+        others = f"\n({more} other config{'s' if more > 1 else ''} failed as well)" if more else ""
+        raise RefusedError(f"nothing was trained, since no config that was tried can be:\n{reasons[0]}{others}")
+    if not metrics:
+        raise RefusedError(
+            f"data: there is no validation data to compute {goals[0]!r} on; build the dataset with valid=0.2"
+        )
+    names = ", ".join(metrics)
+    for goal in goals:
+        if goal not in metrics:
+            close = get_close_matches(goal, metrics, 1)
+            meant = f" (was {close[0]!r} meant?)" if close else ""
+            raise RefusedError(
+                f"{goal!r} is to be optimized, but the trainer reports {names} only{meant}; give one of these as "
+                "maximize= or minimize=, or add it to the trainer's metrics="
+            )
 
 
 def _source(action: RunUnit | Evaluate | None) -> Spot | None:

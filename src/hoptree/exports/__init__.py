@@ -20,7 +20,7 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
     "mlflow": ("hoptree.exports.to_mlflow", "to_mlflow"),
     "html": ("hoptree.exports.page", "to_html"),
 }
-_SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".html": "html", ".db": "mlflow"}
+_SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".html": "html"}
 
 
 def export(chronicle: Chronicle, kind: str, path: str | Path, **options: Any) -> Path:
@@ -28,7 +28,7 @@ def export(chronicle: Chronicle, kind: str, path: str | Path, **options: Any) ->
     if kind not in KINDS:
         raise ReportError(
             f"kind: {kind!r}; expected one of {', '.join(KINDS)}, safetensors or pt; "
-            "an Optuna storage is written by study.mirror(url)"
+            "an Optuna storage is written by study.mirror(url), or by hoptree export"
         )
     path = Path(path)
     if not path.absolute().parent.is_dir():

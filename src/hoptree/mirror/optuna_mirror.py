@@ -136,13 +136,15 @@ class OptunaMirror:
         picture = self._picture(trial)
         params = self._parameters.values(trial.config)
         now = datetime.now()
+        begun = now if trial.begun is None else datetime.fromtimestamp(trial.begun)
+        ended = now if trial.ended is None else datetime.fromtimestamp(trial.ended)
         added = FrozenTrial(
             number=trial.number,
             trial_id=-1,
             state=picture.state,
             value=picture.value,
-            datetime_start=now,
-            datetime_complete=now if picture.state.is_finished() else None,
+            datetime_start=begun,
+            datetime_complete=ended if picture.state.is_finished() else None,
             params=params,
             distributions={name: self._parameters.distributions[name] for name in params},
             user_attrs={"config": config_text(trial.config), **picture.attributes},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias, final
 
 import msgspec
@@ -10,19 +11,25 @@ from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.record import Record
+from hoptree.report.chronicle import Chronicle
 
 Standing: TypeAlias = Literal["running", "complete", "stopped", "failed"]
 
 
 @final
 class Shown(msgspec.Struct, frozen=True):
-    """A trial as it stood at some time, under the number by which its study shows it."""
+    """A trial as it stood at some time, under the number by which its study shows it.
+
+    ``begun`` and ``ended`` are seconds since 1970, where the journal was asked; else it is shown as it happens.
+    """
 
     number: int
     config: Config
     state: Standing
     curve: dict[int, Metrics]
     error: str = ""
+    begun: float | None = None
+    ended: float | None = None
 
     @classmethod
     def take(cls, number: int, trial: Trial, record: Record) -> Shown:
@@ -41,3 +48,18 @@ def shown_trials(record: Record, study: str) -> list[Shown]:
     """Return all trials of a study as they stand now."""
     own = [trial for trial in record.trials if trial.study == study]
     return [Shown.take(number, trial, record) for number, trial in enumerate(own)]
+
+
+def timed(trials: Sequence[Shown], chronicle: Chronicle) -> list[Shown]:
+    """Return trials with the times at which they began and ended."""
+    at = {course.number: course for course in chronicle.courses}
+    return [
+        msgspec.structs.replace(
+            trial,
+            begun=chronicle.created + course.begun,
+            ended=None if course.ended is None else chronicle.created + course.ended,
+        )
+        if (course := at.get(trial.number)) is not None
+        else trial
+        for trial in trials
+    ]

@@ -27,8 +27,8 @@ def draw(scene: Scene, width: int, height: int) -> Group:
 
 
 def draw_end(scene: Scene, width: int) -> Group:
-    """Return the few lines that stay when a run is over."""
-    lines = _head(scene, width, over=True)
+    """Return the few lines that stay when a run is over; none of one that was refused."""
+    lines = _head(scene, width, over=True) if any(scene.counts.values()) else []
     return Group(*(_fit(line, width) for line in lines))
 
 

@@ -40,9 +40,11 @@ class PlainDisplay:
             self._print(scene, f"{percent(scene.fraction)}, {told_time(scene)}; {told_counts(scene)}{_best(scene)}")
 
     def end(self, scenes: Scenes) -> None:
-        """Say how it ended."""
+        """Say how it ended; of a run that was refused there is nothing to say."""
         self._tell_failures(scenes)
         scene = scenes.scene()
+        if not any(scene.counts.values()):
+            return
         done = f"{told_counts(scene)} in {duration(scene.elapsed)}"
         self._print(scene, f"{done}{_best(scene)}; epochs: {told_work(scene)}")
 

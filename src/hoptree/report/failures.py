@@ -7,7 +7,14 @@ from itertools import pairwise
 from pathlib import Path
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?', re.MULTILINE)
-_LIBRARIES = ("site-packages", "dist-packages", f"{Path(re.__file__).parent.parent}/", "<frozen ")
+_OURS = f"{Path(__file__).resolve().parents[1]}/"
+_LIBRARIES = ("site-packages", "dist-packages", f"{Path(re.__file__).parent.parent}/", "<frozen ", _OURS)
+_HEADING = "Traceback (most recent call last):"
+_BETWEEN = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+_OUR_MODULE = re.compile(r"^hoptree(?:\.\w+)*\.(?=\w+: )")
 
 
 def gist(error: str) -> str | None:
@@ -27,12 +34,44 @@ def whereabouts(error: str) -> str | None:
     >>> whereabouts('  File "/home/me/net.py", line 7, in net\n    raise ValueError\nValueError')
     'net.py, line 7, in net'
     """
+    place = own_place(error)
+    return None if place is None else place[0]
+
+
+def own_place(error: str) -> tuple[str, str] | None:
+    r"""Return that place, and what stands there ("" where the traceback does not tell).
+
+    >>> own_place('  File "/home/me/net.py", line 7, in net\n    raise ValueError\nValueError')
+    ('net.py, line 7, in net', 'raise ValueError')
+    """
     own = [frame for frame in _FRAME.finditer(error) if not any(part in frame["file"] for part in _LIBRARIES)]
     if not own:
         return None
     frame = own[-1]
     function = f", in {frame['name']}" if frame["name"] else ""
-    return f"{Path(frame['file']).name}, line {frame['line']}{function}"
+    after = error[frame.end() :].partition("\n")[2].partition("\n")[0]
+    source = after.strip() if after.startswith("    ") else ""
+    return f"{Path(frame['file']).name}, line {frame['line']}{function}", source
+
+
+def without_traces(error: str) -> str:
+    r"""Return a message without the tracebacks in it: what they lead to is left, and all that is said besides.
+
+    >>> print(without_traces('model:\nTraceback (most recent call last):\n  File "a", line 1\n    f()\nKeyError'))
+    model:
+    KeyError
+    """
+    kept: list[str] = []
+    inside = False
+    for line in error.splitlines():
+        if line.endswith(_HEADING) or _FRAME.match(line):
+            inside = True
+        elif not line.strip() or line in _BETWEEN or (inside and line.startswith(" ")):
+            continue
+        else:
+            inside = False
+            kept.append(_OUR_MODULE.sub("", line))
+    return "\n".join(kept)
 
 
 def told(error: str) -> str:

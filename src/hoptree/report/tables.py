@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from rich import box
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +14,8 @@ from rich.text import Text
 from hoptree.report.timeline import ReportError
 
 NOTHING = "\N{EN DASH}"
+_LONGEST = 60  # columns of a text in a list of many things
+_SHORTEST = 16  # columns that are left of one where there is little room
 _UNIT = r"(?:%|x|B|[kMGTPE]B|µs|ms|s|min|h|d)"
 _QUANTITY = re.compile(
     rf"(?:[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?: ?{_UNIT})?(?: |$))+|{NOTHING}|[-+]?(?:nan|inf)"
@@ -113,6 +116,63 @@ def text_table(
     for line in cells:
         table.add_row(*(Text(cell) for cell in line))
     return to_text(table, width=width or 100_000)
+
+
+def fitted_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], width: int | None, drop: Sequence[str]
+) -> str:
+    """Draw a table in which no word and no number is broken, at most ``width`` wide.
+
+    Where there is no room, long texts are shortened; then columns are left out, in the order of ``drop``, and a
+    line below says which.
+
+    >>> print(fitted_table(["trial", "lr", "note"], [[0, 0.1, "quite long"], [1, 0.2, "not"]], 20, drop=["note"]))
+     trial    lr
+    ─────────────
+         0   0.1
+         1   0.2
+    <BLANKLINE>
+    1 column is left out for want of room: note
+    """
+    cells = [[shortened(_cell(value), _LONGEST) for value in row] for row in rows]
+    names, left_out = list(columns), list[str]()
+    if width is not None:
+        waiting = [name for name in drop if name in names]
+        while (most := _narrowed(names, cells, width)) is None and waiting:
+            left_out.append(waiting.pop(0))
+            index = names.index(left_out[-1])
+            del names[index]
+            cells = [[*row[:index], *row[index + 1 :]] for row in cells]
+        if most is not None:
+            cells = [[shortened(cell, room) for cell, room in zip(row, most, strict=True)] for row in cells]
+    table = text_table(names, cells, width=width)
+    if not left_out:
+        return table
+    counted = "1 column is" if len(left_out) == 1 else f"{len(left_out)} columns are"
+    return f"{table}\n\n{counted} left out for want of room: {', '.join(left_out)}"
+
+
+def _narrowed(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """Return how wide columns may be so that all fit; None if texts would have to be shortened too much."""
+    wide = [max(map(cell_len, [name, *(row[i] for row in cells)])) for i, name in enumerate(names)]
+    over = sum(wide) + 3 * len(wide) - 1 - width
+    for i in sorted(range(len(wide)), key=lambda i: -wide[i]):
+        if over > 0 and not all(_QUANTITY.fullmatch(row[i]) for row in cells):
+            room = max(wide[i] - over, _SHORTEST, cell_len(names[i]))
+            if room < wide[i]:
+                over -= wide[i] - room
+                wide[i] = room
+    return None if over > 0 else wide
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text on one line, of at most so many columns.
+
+    >>> shortened("a rather long text", 10), shortened("short", 10)
+    ('a rather …', 'short')
+    """
+    line = " ".join(text.split())
+    return line if cell_len(line) <= most else f"{set_cell_size(line, most - 1)}…"
 
 
 def _cell(value: object) -> str:

@@ -108,6 +108,15 @@ class Catalog:
         if not gone:
             raise StudyMissingError(f"{name}: no such study in {self._database.where}; nothing was removed")
 
+    def withdraw(self, name: str) -> None:
+        """Take a registration back that nothing has come of; what users have wished for stays."""
+        from sqlalchemy import delete
+
+        from hoptree.store.tables import STUDIES
+
+        with self._database.writing() as connection:
+            connection.execute(delete(STUDIES).where(STUDIES.c.name == name))
+
     def _update(self, name: str, values: dict[str, str]) -> None:
         from sqlalchemy import update
 

@@ -23,7 +23,7 @@ class Diverged(TrainerError):  # noqa: N818 (a result of training, not a mistake
     """Training left the numbers: a loss that is NaN or infinite."""
 
 
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parents[1])
 _DISPATCH = {"_call_impl", "_wrapped_call_impl"}  # torch's way into a module's forward: noise to its author
 
 
@@ -31,7 +31,6 @@ def user_error(error: Exception, explanation: str) -> TrainerError:
     """Return an error that shows the user's own traceback first, without our frames, then the explanation."""
     story = traceback.TracebackException.from_exception(error)
     frames = [frame for frame in story.stack if frame.name not in _DISPATCH]
-    while frames and frames[0].filename.startswith(_OURS):
-        del frames[0]
-    story.stack = traceback.StackSummary.from_list(frames)
+    own = [frame for frame in frames if not frame.filename.startswith(_OURS)]
+    story.stack = traceback.StackSummary.from_list(own or frames)
     return TrainerError(f"{''.join(story.format())}\n{explanation}")

@@ -87,18 +87,21 @@ def clean_command(
 
 
 def _tables(studies: Sequence[StudyHolding], holdings: Sequence[Holding], forget: tuple[str, ...]) -> str:
-    from hoptree.report.tables import printable, size, text_table
+    from hoptree.report.tables import fitted_table, printable, size, text_table
+    from hoptree.ui.study_tables import terminal_width
 
     rows = [
         [printable(each.name), each.status, each.states, size(each.size), size(each.alone)]
         for each in studies
         if not forget or each.name in forget
     ]
-    first = text_table(["study", "status", "states it needs", "size", "needed by it alone"], rows)
+    width = terminal_width()
+    columns = ["study", "status", "states it needs", "size", "needed by it alone"]
+    first = fitted_table(columns, rows, width, drop=["states it needs", "status"])
     kinds = [
         [each.kind, each.count, size(each.size), each.can_go, size(each.frees), each.what] for each in holdings
     ]
-    second = text_table(["what", "there are", "size", "can go", "which frees", ""], kinds)
+    second = text_table(["what", "there are", "size", "can go", "which frees", ""], kinds, width=width)
     return f"{first}\n\n{second}\n"
 
 

@@ -34,6 +34,10 @@ _OPTIONAL = (
     ("highspy", "optimize", "exact schedules"),
     ("matplotlib", "plot", "charts"),
     ("psycopg", "postgresql", "journals in PostgreSQL"),
+    ("fsspec", "remote", "states at a URL"),
+    ("tensorboard", "tensorboard", "exports for TensorBoard"),
+    ("mlflow", "mlflow", "exports for MLflow"),
+    ("wandb", "wandb", "showing studies in Weights & Biases"),
     ("pandas", "", "results.to_frame()"),
 )
 
@@ -200,7 +204,8 @@ def _store(location: str, journal: str | None, deep: bool) -> Iterator[Check]:
         with Store(location, create=False, journal_url=journal) as store:
             studies = list(all_studies(store))
             books, sizes = store.ledger.all(), store.states.sizes()
-            found = f"{store.folder}: {len(studies)} studies, {len(sizes)} states in {size(sum(sizes.values()))}"
+            counted = f"{_number(len(studies), 'study', 'studies')}, {_number(len(sizes), 'state', 'states')}"
+            found = f"{store.folder}: {counted} in {size(sum(sizes.values()))}"
             yield Check("store", "ok", found)
             for head, view in studies:
                 if isinstance(view, HoptreeError):
@@ -216,6 +221,10 @@ def _store(location: str, journal: str | None, deep: bool) -> Iterator[Check]:
         yield Check("store", "ok", f"none at {Path(location).absolute()} yet")
     except HoptreeError as error:
         yield Check("store", "fail", str(error), "give another folder with --store")
+
+
+def _number(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def _all_states(store: object) -> Check:

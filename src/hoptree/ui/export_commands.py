@@ -19,26 +19,28 @@ if TYPE_CHECKING:
     from hoptree.store import Store
 
 _WEIGHTS = (".safetensors", ".pt")
-KINDS = ("csv", "parquet", "tensorboard", "mlflow", "html")
+KINDS = ("csv", "parquet", "tensorboard", "mlflow", "html", "optuna")
 
 
 @click.command(name="export", short_help="Write a study for other programs, or as a bundle.")
 @click.argument("name")
-@click.option("--to", "path", type=click.Path(path_type=Path), help="Where to; the suffix says what it becomes.")
+@click.option("--to", metavar="PATH", help="Where to; the suffix says what it becomes.")
 @click.option("--as", "kind", type=click.Choice(KINDS), help="What it becomes, where the suffix does not say.")
 @click.option("--bundle", type=click.Path(dir_okay=False, path_type=Path), help="A .zip for `hoptree verify`.")
 @click.option("--reports", is_flag=True, help="For csv and parquet: a row per report instead of per trial.")
 @click.option("--trial", type=int, help="For weights: this trial.  [default: the best]")
 @click.option("--dark", is_flag=True, help="For html: a dark page.")
+@click.option("--program", metavar="FILE[:NAME]", help="For optuna: the code.  [default: what it was run with]")
 @in_a_store
 def export_command(
     name: str,
-    path: Path | None,
+    to: str | None,
     kind: str | None,
     bundle: Path | None,
     reports: bool,
     trial: int | None,
     dark: bool,
+    program: str | None,
     location: str,
     journal: str | None,
 ) -> None:
@@ -49,6 +51,7 @@ def export_command(
     --to report.html                  plots, trials, environment, how to reproduce it, in one file
     --to FOLDER --as tensorboard      curves and the table of hyper-parameters
     --to FOLDER --as mlflow           an experiment with a run per trial, in SQLite
+    --to sqlite:///optuna.db          an Optuna storage, for optuna-dashboard; any URL that Optuna takes
     --to best.safetensors, best.pt    the weights of the best model, or of --trial
     --bundle FILE.zip                 configs, fingerprints, seeds, versions, visit orders
 
@@ -61,13 +64,17 @@ def export_command(
     from hoptree.exports import kind_of
     from hoptree.ui.studies_view import reading
 
-    if (path is None) == (bundle is None):
+    if (to is None) == (bundle is None):
         raise WorkloadError("export: expected either --to or --bundle; for example --to report.html")
     with reading(location, journal) as store:
         if bundle is not None:
             click.echo(_bundled(store, name, bundle))
             return
-        assert path is not None
+        assert to is not None
+        if kind == "optuna" or (kind is None and "://" in to):
+            click.echo(f"wrote {_mirrored(store, name, to, program, location, journal)}")
+            return
+        path = Path(to)
         if kind is None and path.suffix in _WEIGHTS:
             click.echo(f"wrote {_weights(store, name, path, trial)}")
             return
@@ -75,7 +82,7 @@ def export_command(
         if kind is None:
             raise WorkloadError(
                 f"--to: {path} does not say what it becomes; expected .csv, .parquet, .html, .safetensors or .pt, "
-                "or a folder with --as tensorboard or --as mlflow"
+                "an Optuna storage such as sqlite:///optuna.db, or a folder with --as tensorboard or --as mlflow"
             )
         click.echo(f"wrote {_written(store, name, path, kind, reports, dark)}")
 
@@ -94,6 +101,24 @@ def _written(store: Store, name: str, path: Path, kind: str, reports: bool, dark
     elif dark:
         raise WorkloadError(f"--dark: given for {kind}; expected for html only")
     return export(tell(store, name), kind, path, **options)
+
+
+def _mirrored(store: Store, name: str, to: str, target: str | None, location: str, journal: str | None) -> str:
+    """Write an Optuna storage; ranges of parameters are in the program only, so that is loaded."""
+    from hoptree.spec import StudySpec, refuse_changes
+    from hoptree.telling import find
+    from hoptree.ui.programs import ProgramError, program, recorded_program
+
+    url = to if "://" in to else f"sqlite:///{to}"
+    spec = StudySpec.read(find(store, name).spec)
+    with program(target or recorded_program(spec, name), name) as study:
+        if study.name != name:
+            raise ProgramError(f"--program: its study is {study.name!r}; expected {name!r}")
+        if not spec.members:
+            refuse_changes(name, spec, study.spec, accept=True)
+        study.keep_in(location, journal)
+        study.mirror(url)
+    return url
 
 
 def _weights(store: Store, name: str, path: Path, trial: int | None) -> Path:
@@ -120,7 +145,7 @@ def _bundled(store: Store, name: str, path: Path) -> str:
 
 def is_bundle(name: str) -> bool:
     """Return whether `hoptree verify` was given a bundle instead of the name of a study."""
-    return name.endswith(".zip") and Path(name).is_file()
+    return name.endswith(".zip")
 
 
 def verify_bundle(path: str, trial: int | None, target: str | None, as_json: bool) -> None:

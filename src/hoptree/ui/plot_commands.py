@@ -15,7 +15,7 @@ KINDS: Final = ("curves", "best", "parallel", "importance", "slices", "tree", "g
 
 @click.command(name="plot", short_help="Draw a study, also while it runs.")
 @click.argument("name")
-@click.argument("kind", type=click.Choice([*KINDS, "all"]))
+@click.argument("kind", type=click.Choice([*KINDS, "all"]), metavar="KIND")
 @click.option(
     "--save",
     "path",

@@ -134,8 +134,13 @@ def _load(file: Path) -> ModuleType:
             "imported: put what is to run only as a program below if __name__ == '__main__':"
         ) from None
     except Exception as error:
-        raise ProgramError(f"{file}: it cannot be loaded:\n{_told(error, str(file))}") from None
+        missing = f"; {_to_install(error.name)}" if isinstance(error, ModuleNotFoundError) and error.name else ""
+        raise ProgramError(f"{file}: it cannot be loaded{missing}:\n{_told(error, str(file))}") from error
     return module
+
+
+def _to_install(module: str) -> str:
+    return f"correct the name {module!r}, or install it for the Python that runs this, {sys.executable}"
 
 
 def _told(error: Exception, file: str) -> str:
@@ -143,8 +148,6 @@ def _told(error: Exception, file: str) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != file:
         trace = trace.tb_next
-    if isinstance(error, HoptreeError) and trace is not None:  # it tells by itself what is wrong
-        return f"line {trace.tb_lineno}: {type(error).__name__}: {error}"
     return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
 
 

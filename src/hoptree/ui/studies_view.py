@@ -11,8 +11,8 @@ from typing import Any, final
 import msgspec
 
 from hoptree.core.errors import HoptreeError, WorkloadError
-from hoptree.core.events import UnitFinished
-from hoptree.core.schedules import Schedule
+from hoptree.core.events import TrialBranched, UnitFinished
+from hoptree.core.schedules import Config, Schedule
 from hoptree.record import Record
 from hoptree.results import Results, Savings, TrialResult
 from hoptree.spec import StudySpec
@@ -81,7 +81,7 @@ class StudyHead:
 
 @final
 class StudyView:
-    """A study with all that its journal tells."""
+    """A study with all that its journal tells; ``sources`` are the trials and epochs that others branched from."""
 
     def __init__(self, store: Store, known: StudyRecord) -> None:
         self.head = StudyHead(store, known)
@@ -90,8 +90,13 @@ class StudyView:
         self.spec = _spec(known)
         self.record = Record(self.spec.settings)
         units = 0
+        branched: dict[int, tuple[int, int]] = {}
         for event, _ in self.record.replay(store.journal.read(known.name)):
             units += isinstance(event, UnitFinished)
+            if isinstance(event, TrialBranched):
+                branched[event.trial] = (event.source, event.at)
+        shown = {trial.number: number for number, trial in enumerate(self.record.trials)}
+        self.sources = {shown[trial]: (shown[source], at) for trial, (source, at) in branched.items()}
         self.savings = Savings.count(self.record.engine, units, bytes_hopped=0)
         self.trials = [
             TrialResult(number, trial, self.record, store.states, None)
@@ -104,12 +109,18 @@ class StudyView:
         """The best complete trial so far."""
         return self.results.best if any(trial.state == "complete" for trial in self.trials) else None
 
+    def config_before(self, trial: TrialResult) -> Config:
+        """Return the config that a trial had until it branched."""
+        return dict(self.record.trials[trial.number].history[-2].config)
+
     def trial(self, number: int) -> TrialResult:
         """Return a trial by its number."""
         for trial in self.trials:
             if trial.number == number:
                 return trial
-        raise WorkloadError(f"trial {number} of {self.name!r}: not known; expected one of its {len(self.trials)}")
+        last = len(self.trials) - 1
+        numbers = f"0 to {last}" if last > 0 else "0, its only one" if last == 0 else "a study with trials"
+        raise WorkloadError(f"trial {number} of {self.name!r}: not known; expected {numbers}")
 
     def state_file(self, trial: TrialResult) -> str | None:
         """Return the path or URL of a trial's last state; None before its first report, or when it is gone."""

@@ -104,13 +104,15 @@ def _told_outcome(outcome: dict[str, Any], results: Results) -> str:
 @click.command(name="explain", short_help="Tell what a study would train, and how long.")
 @click.argument("target", metavar="FILE[:NAME]", type=click.Path())
 @click.option("--workers", type=int, help="Worker processes.  [default: one per core]")
+@click.option("--accept-changes", is_flag=True, help="As if it went on although code or data have changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print it for programs.")
-def explain_command(target: str, workers: int | None, as_json: bool) -> None:
+def explain_command(target: str, workers: int | None, accept_changes: bool, as_json: bool) -> None:
     """Tell what a study would train and how long it would take, before anything is spent.
 
     Trials, epochs asked and shared, what the store has already, time with its range on 1, 2, 4 … workers, memory,
     disk, the stage tree and a chart. Times come from earlier runs, or from a few batches of some configs; the rest
     is a simulation with the same search and the same engine. After a run: what was expected, and what happened.
+    What run would refuse is refused here too.
 
     \b
     Examples:
@@ -120,7 +122,7 @@ def explain_command(target: str, workers: int | None, as_json: bool) -> None:
     from hoptree.ui.programs import program
 
     with stdout_kept_for_json(as_json), program(target) as study:
-        forecast = study.explain(workers)
+        forecast = study.explain(workers, accept_changes=accept_changes)
     if as_json:
         print_json(forecast.to_dict())
     else:

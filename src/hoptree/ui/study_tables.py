@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,21 +11,26 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from hoptree.core.errors import HoptreeError
+from hoptree.core.schedules import Schedule, Value
 from hoptree.report.failures import gist
 from hoptree.report.spark import sparkline
-from hoptree.report.tables import printable, size, text_table
+from hoptree.report.tables import fitted_table, printable, size, text_table
 
 if TYPE_CHECKING:
     from hoptree.results import TrialResult
     from hoptree.ui.studies_view import StudyHead, StudyView
 
 _CURVE = 16  # columns of a sparkline
+_DECIMAL = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
 _SHORT = 12  # characters of a fingerprint that tell two apart
 
 
 def studies_table(lines: Sequence[Sequence[object]]) -> str:
     """Return the catalog of a store."""
-    return _table(["study", "status", "trials", "best", "begun", "driver"], lines)
+    columns = ["study", "status", "trials", "best", "begun", "driver"]
+    if all(line[-1] is None for line in lines):
+        columns, lines = columns[:-1], [line[:-1] for line in lines]
+    return fitted_table(columns, lines, terminal_width(), drop=["begun", "driver"])
 
 
 def study_line(head: StudyHead, view: StudyView | HoptreeError) -> list[object]:
@@ -64,6 +71,7 @@ def trial_tables(view: StudyView, trial: TrialResult) -> str:
     facts = {
         "state": _word(trial.state, view.head),
         "epochs": str(trial.epochs),
+        **_followed(view, trial),
         **_config(trial),
         **_stored(view, trial),
     }
@@ -71,7 +79,7 @@ def trial_tables(view: StudyView, trial: TrialResult) -> str:
     if trial.curve:
         names = list(dict.fromkeys(name for metrics in trial.curve.values() for name in metrics))
         rows = [[epoch, *map(metrics.get, names)] for epoch, metrics in sorted(trial.curve.items())]
-        parts.append(_table(["epoch", *names], rows))
+        parts.append(fitted_table(["epoch", *names], rows, terminal_width(), drop=names[:0:-1]))
     return "\n\n".join([*parts, trial.error] if trial.error else parts)
 
 
@@ -95,10 +103,18 @@ def short(fingerprint: str) -> str:
 
 
 def trials_table(view: StudyView, trials: Sequence[TrialResult], columns: Sequence[str] = ()) -> str:
-    """Return trials, by default without the hyper-parameters that the space fixes."""
-    names = columns or default_columns(view)
+    """Return trials, by default without the hyper-parameters that the space fixes.
+
+    Where there is no room, columns go from the last; by default metrics that are not the goal go first.
+    """
+    names = list(columns or default_columns(view))
     rows = [[trial.number, *(_cell(view, trial, name) for name in names)] for trial in trials]
-    return _table(["trial", *names], rows)
+    last = names[::-1]
+    if not columns:
+        metrics = {name for trial in view.trials for name in trial.metrics}
+        kept = {"state": 3, "error": 2, view.spec.goal.metric: 3}
+        last.sort(key=lambda name: kept.get(name, 0 if name in metrics else 1))  # stable: the last of a kind first
+    return fitted_table(["trial", *names], rows, terminal_width(), drop=last)
 
 
 def default_columns(view: StudyView) -> list[str]:
@@ -108,7 +124,8 @@ def default_columns(view: StudyView) -> list[str]:
     searched = [name for name, value in configs.items() if space.get(name) not in (str(value), repr(value))]
     metrics = dict.fromkeys([view.spec.goal.metric, *(name for trial in view.trials for name in trial.metrics)])
     failed = any(trial.error for trial in view.trials)
-    return ["state", "epochs", *searched, *metrics, *(["error"] if failed else [])]
+    branched = ["from"] if view.sources else []
+    return ["state", "epochs", *branched, *searched, *metrics, *(["error"] if failed else [])]
 
 
 def _cell(view: StudyView, trial: TrialResult, name: str) -> object:
@@ -119,16 +136,43 @@ def _cell(view: StudyView, trial: TrialResult, name: str) -> object:
             return trial.epochs
         case "error":
             return gist(trial.error)
+        case "from":
+            source = view.sources.get(trial.number)
+            return None if source is None else f"trial {source[0]}, epoch {source[1]}"
         case "curve":
             metric = view.spec.goal.metric
             values = [metrics.get(metric, float("nan")) for _, metrics in sorted(trial.curve.items())]
             return sparkline(values, _CURVE)
-    return trial.metrics[name] if name in trial.metrics else _config(trial).get(name)
+    if name in trial.metrics:
+        return trial.metrics[name]
+    return brief(trial.config[name]) if name in trial.config else None
 
 
 def _best(view: StudyView) -> str | None:
-    trial, metric = view.best, view.spec.goal.metric
-    return None if trial is None else f"{metric} {_number(trial.metrics.get(metric))} (trial {trial.number})"
+    goal = view.spec.goal
+    trial = view.best
+    if trial is not None:
+        return f"{goal.metric} {_number(trial.metrics.get(goal.metric))} (trial {trial.number})"
+    reported = [
+        (value, each.number)
+        for each in view.trials
+        if math.isfinite(value := each.metrics.get(goal.metric, math.nan))
+    ]
+    if not reported:
+        return None
+    value, number = (max if goal.maximize else min)(reported, key=lambda pair: pair[0])
+    return f"{goal.metric} {_number(value)} so far (trial {number})"
+
+
+def _followed(view: StudyView, trial: TrialResult) -> dict[str, str]:
+    """Say whom a trial followed, and with which values where they were others: its config holds from there on."""
+    if trial.number not in view.sources:
+        return {}
+    source, at = view.sources[trial.number]
+    before = view.config_before(trial)
+    others = [f"{name}={value}" for name, value in before.items() if trial.config.get(name) != value]
+    until = f", with {', '.join(others)} until then" if others else ""
+    return {"from": f"trial {source}, which it followed up to epoch {at}{until}"}
 
 
 def _stored(view: StudyView, trial: TrialResult) -> dict[str, str]:
@@ -143,6 +187,18 @@ def _stored(view: StudyView, trial: TrialResult) -> dict[str, str]:
 
 def _config(trial: TrialResult) -> dict[str, str]:
     return {name: str(value) for name, value in trial.config.items()}
+
+
+def brief(value: Value) -> str:
+    """Return a value for a list of many: numbers with four digits, also those in a schedule.
+
+    >>> brief(0.0031234567), brief(1024), brief("adam")
+    ('0.003123', '1024', 'adam')
+    """
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = str(value)
+    return _DECIMAL.sub(lambda number: f"{float(number[0]):.4g}", text) if isinstance(value, Schedule) else text
 
 
 def _word(state: str, head: StudyHead | None) -> str:
@@ -168,5 +224,9 @@ def _facts(title: str, facts: Mapping[str, str]) -> str:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Draw a table as wide as the terminal allows; what goes to a file or a pipe is not folded."""
-    return text_table(columns, rows, width=shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+    return text_table(columns, rows, width=terminal_width())
+
+
+def terminal_width() -> int | None:
+    """Return how wide the terminal is; what goes to a file or a pipe is not made to fit."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hoptree.ui.studies_view import StudyView
 
 _STATES: Final = ("complete", "stopped", "failed", "running")
-_OF_ALL: Final = ("number", "state", "epochs", "error", "curve")
+_OF_ALL: Final = ("number", "state", "epochs", "from", "error", "curve")
 
 
 @click.command(name="trials")
@@ -25,7 +25,7 @@ _OF_ALL: Final = ("number", "state", "epochs", "error", "curve")
 @click.option("--sort", "key", metavar="COLUMN", help="Sort by it; by the goal, the best come first.")
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @click.option(
-    "--columns", metavar="A,B,…", help="Show these: hyper-parameters, metrics, state, epochs, curve, error."
+    "--columns", metavar="A,B,…", help="Show these: hyper-parameters, metrics, state, epochs, from, curve, error."
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first so many.")
 @of_a_store

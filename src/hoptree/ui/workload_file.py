@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,9 @@ def read(path: Path) -> tuple[Workload, Cluster]:
     unknown = set(tables) - {"workload", "cluster"}
     if unknown:
         raise WorkloadError(f"{path}: table [{sorted(unknown)[0]}]; expected [workload] and [cluster]")
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise WorkloadError(f"{path}: {name}: {table!r}; expected a table, [{name}] with a field in each line")
     workload = dict(tables.get("workload", {}))
     configs = workload.get("configs")
     try:
@@ -36,7 +40,9 @@ def read(path: Path) -> tuple[Workload, Cluster]:
         raise WorkloadError(f"{path}: {error}") from None
 
 
-def _config(field: str, config: dict[str, Any]) -> dict[str, Value]:
+def _config(field: str, config: Any) -> dict[str, Value]:
+    if not isinstance(config, dict):
+        raise WorkloadError(f"{field}: {config!r}; expected names and values, for example {{lr = 0.1}}")
     values: dict[str, Value] = {}
     for name, value in config.items():
         try:
@@ -99,4 +105,22 @@ def _convert(table: dict[str, Any], kind: type[Any]) -> Any:
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        raise WorkloadError(str(error)) from None
+        raise WorkloadError(_mismatch(str(error), table)) from None
+
+
+_MISMATCH = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<place>.*)`)?$", re.DOTALL)
+_WORDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
+_WORDS |= {"array": "a list", "object": "a table"}
+
+
+def _mismatch(message: str, table: dict[str, Any]) -> str:
+    """Say in our words what msgspec says of a field, such as: Expected `int`, got `str` - at `$.epochs`."""
+    found = _MISMATCH.match(message)
+    assert found is not None
+    place, what = found["place"] or "", found["what"]
+    types = re.fullmatch(r"Expected `(.*)`, got `.*`", what)
+    if types is None:
+        return f"{place}: {what}" if place else what
+    expected = " or ".join(dict.fromkeys(_WORDS.get(kind.strip(), kind.strip()) for kind in types[1].split("|")))
+    given = f"{table[place]!r}" if place in table else what.rpartition("got ")[2].strip("`")
+    return f"{place}: {given}; expected {expected}"

@@ -18,7 +18,7 @@ from hoptree.worker.tracebacks import user_traceback
 if TYPE_CHECKING:
     from hoptree.core.schedules import Scalar
     from hoptree.data import Dataset
-    from hoptree.trainers.base import ModelState, Trainer
+    from hoptree.trainers.base import Columns, ModelState, Trainer
     from hoptree.worker.models import Resident
 
 
@@ -78,18 +78,7 @@ class Runner:
 
     def rehearse(self, configs: Sequence[Mapping[str, Scalar]], partition: int) -> Rehearsed:
         """Try the first of some configs that can be built, trained and evaluated."""
-        from hoptree.trainers.rehearsal import rehearse_timed
-
-        reasons: list[str] = []
-        for config in configs:
-            try:
-                train = self._dataset.partition(partition)
-                names, seconds = rehearse_timed(self._trainer, config, train, self._valid)
-            except Exception as error:
-                reasons.append(user_traceback(error))
-            else:
-                return Rehearsed(list(names), [], seconds)
-        return Rehearsed([], reasons)
+        return rehearse_some(self._trainer, configs, lambda: self._dataset.partition(partition), self._valid)
 
     def _metrics(self, run: int, model: Any, values: Mapping[str, Scalar]) -> Judged:
         from hoptree.trainers.numbers import as_number
@@ -98,6 +87,26 @@ class Runner:
         metrics = {} if self._valid is None else self._trainer.evaluate(model, self._valid, values)
         seconds = time.perf_counter() - began
         return Judged(run, {name: as_number(name, value) for name, value in metrics.items()}, seconds)
+
+
+def rehearse_some(
+    trainer: Trainer,
+    configs: Sequence[Mapping[str, Scalar]],
+    partition: Callable[[], Columns],
+    valid: Columns | None,
+) -> Rehearsed:
+    """Try configs until one can be built, trained and evaluated; else say what is wrong with each of them."""
+    from hoptree.trainers.rehearsal import rehearse_timed
+
+    reasons: list[str] = []
+    for config in configs:
+        try:
+            names, seconds = rehearse_timed(trainer, config, partition(), valid)
+        except Exception as error:
+            reasons.append(user_traceback(error))
+        else:
+            return Rehearsed(list(names), [], seconds)
+    return Rehearsed([], reasons)
 
 
 def failure(run: int, error: Exception) -> News:
