@@ -133,6 +133,38 @@ def test_rungs_have_as_many_dots_as_trials(studies: Callable[[str], Chronicle]) 
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1\n27 trials", "3\n9 trials", "9\n3 trials"]
 
 
+def test_a_grid_with_trials_that_users_added_has_no_rungs(studies: Callable[[str], Chronicle]) -> None:
+    told = studies("grid")
+    added = msgspec.structs.replace(told.courses[0], number=len(told.courses), grants=((0.0, 3),))
+    with pytest.raises(ReportError, match="granted their epochs at once; expected a search"):
+        ht.plot.rungs(msgspec.structs.replace(told, courses=(*told.courses, added)))
+
+
+def test_curves_say_what_is_off_the_page_and_what_a_mark_means(studies: Callable[[str], Chronicle]) -> None:
+    told = studies("halving")
+    course = told.courses[0]
+    far = [msgspec.structs.replace(report, metrics={"accuracy": -1e9}) for report in course.reports]
+    bad = msgspec.structs.replace(course, reports=tuple(far), state="failed")
+    figure = ht.plot.curves(msgspec.structs.replace(told, courses=(bad, *told.courses[1:])))
+    said = " ".join(text.get_text() for text in figure.texts)
+    assert f"{len(far)} value{'s are' if len(far) > 1 else ' is'} off the page." in said
+    assert "A red x marks where a trial failed." in said
+
+
+def test_a_tree_counts_what_it_draws_and_says_what_it_does_not(studies: Callable[[str], Chronicle]) -> None:
+    told = studies("grid")
+    lost = msgspec.structs.replace(told.courses[0], number=len(told.courses), state="failed", reports=())
+    figure = ht.plot.tree(msgspec.structs.replace(told, courses=(*told.courses, lost)))
+    assert "12 trials ask for 144 epochs" in _title(figure)
+    assert any("Not drawn: 1 that failed before the first report." in text.get_text() for text in figure.texts)
+
+
+def test_nodes_of_the_same_trials_have_one_name_and_one_colour(studies: Callable[[str], Chronicle]) -> None:
+    labels = list(studies("grid").timeline.lanes().values())
+    assert len(set(labels)) == len(labels)
+    assert any(label.startswith("trials ") for label in labels)
+
+
 def test_hops_are_lines_while_they_can_be_told_apart(studies: Callable[[str], Chronicle]) -> None:
     told = studies("few")
     assert 0 < len(told.hops) <= 400

@@ -27,6 +27,7 @@ from hoptree.core.events import (
 )
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Value
+from hoptree.report.timeline import short_name
 from hoptree.search.protocol import Goal
 
 
@@ -202,8 +203,7 @@ class Tally:
 
     def _join(self, worker: str) -> None:
         if worker not in self.workers:
-            taken = set(self.workers.values())
-            self.workers[worker] = next(name for i in range(len(taken) + 1) if (name := f"w{i}") not in taken)
+            self.workers[worker] = short_name(self.workers.values())
 
     def _given(self, action: RunUnit | Evaluate) -> None:
         queue = self.queues.setdefault(action.worker, [])
