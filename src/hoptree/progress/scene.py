@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from typing import final
 
 import msgspec
 
 from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.plan import Trial, Work
-from hoptree.core.schedules import Value
+from hoptree.core.schedules import Schedule
 from hoptree.estimate import Estimator
 from hoptree.progress.asking import Asking
 from hoptree.progress.pace import Pace
@@ -128,9 +128,9 @@ class Scenes:
                 "running": running,
                 "waiting": len(tally.live) - running,
             },
-            leaders=tuple(_leader(each, tally.searched) for each in tally.best.values()),
+            leaders=tuple(_leader(each, tally) for each in tally.best.values()),
             hands=self._hands(),
-            rows=tuple(_row(each, tally.searched, trained_by.get(each.trial.number, ())) for each in rows[:_ROWS]),
+            rows=tuple(_row(each, tally, trained_by.get(each.trial.number, ())) for each in rows[:_ROWS]),
             hidden=max(0, len(rows) - _ROWS),
             epochs_asked=work.asked / partitions,
             epochs_unique=work.unique / partitions,
@@ -206,7 +206,7 @@ class Scenes:
         return self._work
 
 
-def _row(followed: Followed, searched: Container[str], by: Iterable[str]) -> Row:
+def _row(followed: Followed, tally: Tally, by: Iterable[str]) -> Row:
     trial = followed.trial
     return Row(
         number=followed.number,
@@ -214,22 +214,29 @@ def _row(followed: Followed, searched: Container[str], by: Iterable[str]) -> Row
         epochs=trial.reached,
         until=trial.until,
         values=tuple(followed.values),
-        config=_config(trial, searched),
+        config=_config(trial, tally),
         by=tuple(by),
     )
 
 
-def _leader(followed: Followed, searched: Container[str]) -> Leader:
-    config = _config(followed.trial, searched)
+def _leader(followed: Followed, tally: Tally) -> Leader:
+    config = _config(followed.trial, tally)
     return Leader(followed.number, followed.study, followed.goal.metric, followed.values[-1], config)
 
 
-def _config(trial: Trial, searched: Container[str]) -> str:
+def _config(trial: Trial, tally: Tally) -> str:
     """Return what sets a trial apart from others, or all of its config if nothing does."""
     config = dict(trial.history[-1].config)
-    names = [name for name in config if name in searched] or list(config)
-    return ", ".join(f"{name}={_value(config[name])}" for name in names)
+    return ", ".join(f"{name}={_value(config[name])}" for name in tally.telling(config))
 
 
-def _value(value: Value) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _value(value: object) -> str:
+    match value:
+        case float():
+            return f"{value:.4g}"
+        case tuple():
+            return f"[{', '.join(map(_value, value))}]"
+        case Schedule(kind=kind, arguments=arguments):
+            return f"{kind}({', '.join(map(_value, arguments))})"
+        case _:
+            return str(value)
