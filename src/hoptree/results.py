@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -43,8 +43,10 @@ class Savings(msgspec.Struct, frozen=True):
     """The work that trials asked for, and the work that was done.
 
     Of ``epochs_asked`` by all trials, ``epochs_shared`` are those that trials have in common and need once only,
-    ``epochs_reused`` were in the store, and ``epochs_trained`` in this run; ``merge_rate`` is what was asked over
-    what differs. ``bytes_hopped`` are those of all states that moved between workers.
+    ``epochs_reused`` were in the store, and ``epochs_trained`` in this run. Of these, ``epochs_in_vain`` were
+    trained again, since their states were gone, or for trials that were given up before they reported.
+    ``merge_rate`` is what was asked over what differs. ``bytes_hopped`` are those of all states that moved between
+    workers.
     """
 
     epochs_asked: float
@@ -55,32 +57,56 @@ class Savings(msgspec.Struct, frozen=True):
     bytes_hopped: int
     state_bytes: int = 0  # of the largest state that was made now
     bytes_between_nodes: int = 0  # of those that hopped, to a worker on another machine
+    epochs_in_vain: float = 0.0
 
     @classmethod
     def count(
-        cls, engine: Engine, units: int, bytes_hopped: int, state_bytes: int = 0, bytes_between_nodes: int = 0
+        cls,
+        engine: Engine,
+        units: int,
+        bytes_hopped: int,
+        state_bytes: int = 0,
+        bytes_between_nodes: int = 0,
+        made: Mapping[int, int] | None = None,
     ) -> Savings:
-        """Return what trials asked for against the units that were trained for them now."""
+        """Return what trials asked for against the units that were trained for them now.
+
+        ``made`` says which: by node, a bit for each. Without it, all are taken for needed.
+        """
         partitions = engine.settings.partitions
-        work = engine.plan.work(engine.trials.values())
+        trials = engine.trials.values()
+        work = engine.plan.work(trials)
+        done = engine.plan.work(trials, done=True).unique
+        served = min(units, done) if made is None else _served(engine, made)
         return cls(
             epochs_asked=work.asked / partitions,
             epochs_trained=units / partitions,
             epochs_shared=(work.asked - work.unique) / partitions,
-            epochs_reused=max(0, engine.plan.work(engine.trials.values(), done=True).unique - units) / partitions,
+            epochs_reused=(done - served) / partitions,
             merge_rate=work.merge_rate,
             bytes_hopped=bytes_hopped,
             state_bytes=state_bytes,
             bytes_between_nodes=bytes_between_nodes,
+            epochs_in_vain=0.0 if made is None else (units - served) / partitions,
         )
 
     def __str__(self) -> str:
         between = f", {size(self.bytes_between_nodes)} between nodes" if self.bytes_between_nodes else ""
+        vain = f" ({self.epochs_in_vain:g} in vain)" if self.epochs_in_vain else ""
         return (
-            f"{self.epochs_asked:g} epochs asked, {self.epochs_trained:g} trained, {self.epochs_shared:g} shared, "
-            f"{self.epochs_reused:g} reused (merge rate {self.merge_rate:.2f}); {size(self.bytes_hopped)} hopped"
-            f"{between}"
+            f"{self.epochs_asked:g} epochs asked, {self.epochs_trained:g} trained{vain}, "
+            f"{self.epochs_shared:g} shared, {self.epochs_reused:g} reused (merge rate {self.merge_rate:.2f}); "
+            f"{size(self.bytes_hopped)} hopped{between}"
         )
+
+
+def _served(engine: Engine, made: Mapping[int, int]) -> int:
+    """Return how many of the units that were made trials have behind them."""
+    count = 0
+    for number, end in engine.plan.reach(engine.trials.values(), done=True).items():
+        start = engine.plan.nodes[number].start
+        count += (made.get(number, 0) >> start & (1 << (end - start)) - 1).bit_count()
+    return count
 
 
 @final
@@ -212,13 +238,17 @@ class Results:
     def best(self) -> TrialResult:
         """The complete trial with the best last report, or the best that was stopped if none is complete.
 
-        Reports that are no numbers come last.
+        Reports that are no numbers come last: a trial that diverged is never better than one that was stopped.
         """
         complete = [trial for trial in self.trials if trial.state == "complete"]
-        found = complete or [trial for trial in self.trials if trial.state == "stopped" and trial.curve]
+        stopped = [trial for trial in self.trials if trial.state == "stopped" and trial.curve]
+        found = self._sound(complete) or self._sound(stopped) or complete or stopped
         if not found:
             raise NoStateError("no trial is complete; see trials[…].error for what went wrong")
         return min(found, key=lambda trial: (self._goal.loss(trial.metrics), trial.number))
+
+    def _sound(self, trials: Sequence[TrialResult]) -> list[TrialResult]:
+        return [trial for trial in trials if math.isfinite(self._goal.loss(trial.metrics))]
 
     def chronicle(self) -> Chronicle:
         """Return what happened and when, as the journal tells it: what plots and exports are drawn from."""

@@ -13,7 +13,7 @@ from hoptree.backends.pool import HEARTBEAT, DrainedError, PoolBackend
 from hoptree.company import Company
 from hoptree.core.actions import Action, EndTrial
 from hoptree.core.events import Event, StateLost, TrialAsked, WorkerLost
-from hoptree.core.lineage import history, segments
+from hoptree.core.lineage import beginning
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, Scalar
 from hoptree.desk import Desk, shown_number
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hoptree.store import Lease, Store
     from hoptree.store.claims import Claims
 
-_TRIED = 4  # configs of which one has to pass rehearsal
+_TRIED = 12  # of each kind of configs, of which one has to pass rehearsal
 
 
 @final
@@ -66,6 +66,7 @@ class Session:
         pool: Callable[[], Pool],
         *,
         goals: list[str],
+        examples: Callable[[], Sequence[Config]],
         seed: int,
         unit_limit: float | None,
         watches: Sequence[Watch] = (),
@@ -74,8 +75,8 @@ class Session:
     ) -> Savings:
         """Train what is missing, on a pool that is made if anything is.
 
-        An interrupt lets what runs end, and the study goes on another time. ``watches`` see every event after the
-        record has taken it in.
+        An interrupt lets what runs end, and the study goes on another time. ``examples`` are configs that the
+        searches may come to. ``watches`` see every event after the record has taken it in.
         """
         self._store.states.clean()
         owed = [*self._fold(), *self._desk.take()]
@@ -91,7 +92,7 @@ class Session:
                 seed=seed,
                 books=self._library,
                 begun=self.record.now,
-                rehearsal=(configs, goals) if (configs := self._first_configs(owed)) else None,
+                rehearsal=(configs, goals) if (configs := self._tried(owed, examples)) else None,
                 unit_limit=unit_limit,
                 longest=self._estimator.longest,
                 alive=self._look_around,
@@ -119,7 +120,8 @@ class Session:
             try:
                 self._spectator.begin(engine, self.record.curves, self._estimator)
                 with suppress(DrainedError), without_collector():
-                    drive(engine, front, self._tuner, [*own, *watches], first, self._look_up, enough)
+                    seen = [*own, *watches]
+                    drive(engine, front, self._tuner, seen, first, self._look_up, enough, self.record.now)
             finally:
                 self._spectator.end()
         return self._savings()
@@ -141,13 +143,19 @@ class Session:
                 if not backend.adopt(state):
                     yield StateLost(node.id, state.unit)
 
-    def _first_configs(self, owed: Sequence[Event]) -> list[dict[str, Scalar]]:
-        """Return the values with which the next trials begin: some of each kind, if configs are of many."""
-        histories = [trial.history for trial in self.record.trials if trial.ending is None]
-        configs = [history[0].config for history in histories]
-        configs += [event.config for event in owed if isinstance(event, TrialAsked)]
-        step = max(1, len(configs) // _TRIED)
-        return [_beginning(dict(config)) for config in configs[::step][:_TRIED]]
+    def _tried(self, owed: Sequence[Event], examples: Callable[[], Sequence[Config]]) -> list[dict[str, Scalar]]:
+        """Return the values of which some must pass rehearsal; nothing if nothing begins.
+
+        Those that begin come first. That some of them fail is data, so what has been trained before, and what the
+        searches may still ask for, has its chance too: only what no config survives is a mistake in all of them.
+        """
+        trials = self.record.trials
+        begin = [dict(trial.history[0].config) for trial in trials if trial.ending is None]
+        begin += [dict(event.config) for event in owed if isinstance(event, TrialAsked)]
+        if not begin:
+            return []
+        before = [dict(trial.history[0].config) for trial in trials if trial.reached]
+        return [beginning(config) for kind in (begin, before, examples()) for config in _spread(kind)]
 
     # --- while it runs ----------------------------------------------------------------------------------
 
@@ -208,6 +216,7 @@ class Session:
             backend.bytes_hopped,
             backend.state_bytes,
             backend.bytes_between_nodes,
+            backend.made,
         )
 
 
@@ -217,5 +226,6 @@ def failure_text(trial: Trial, number: int) -> str:
     return f"trial {number} of {trial.study}\nreported epochs: {trial.reached}\nconfig:\n{config}\n\n{trial.reason}"
 
 
-def _beginning(config: Config) -> dict[str, Scalar]:
-    return segments(history(config), partitions=1, units=1)[0].values.at(0.0)
+def _spread(configs: Sequence[Config]) -> Sequence[Config]:
+    """Return some from all over, if there are many."""
+    return configs[:: max(1, len(configs) // _TRIED)][:_TRIED]

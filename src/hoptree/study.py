@@ -14,7 +14,7 @@ import msgspec
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
-from hoptree.core.lineage import config_items, digest
+from hoptree.core.lineage import beginning, config_items, digest
 from hoptree.core.schedules import Config
 from hoptree.core.settings import Order, Settings
 from hoptree.desk import clone, extension, shown_trial
@@ -347,8 +347,10 @@ class Study:
     def _traffic(self, trials: Sequence[TrialResult], savings: Savings) -> Traffic | None:
         if not savings.state_bytes:
             return None
-        sizes = [value for trial in trials if isinstance(value := trial.config.get("batch_size"), int)]
-        batch = statistics.mean(sizes) if sizes else 1
+        from hoptree.trainers.hyper_parameters import BATCH_SIZE
+
+        given = [beginning(trial.config).get("batch_size", BATCH_SIZE) for trial in trials]
+        sizes = [value for value in given if isinstance(value, int | float) and value >= 1] or [BATCH_SIZE]
         return Traffic.count(
             savings.bytes_hopped,
             epochs=savings.epochs_trained,
@@ -356,7 +358,7 @@ class Study:
             partitions=self.data.partitions,
             state=savings.state_bytes,
             data=sum(file.bytes for file in self.data.manifest.train),
-            batches=self.data.rows / self.data.partitions / batch,
+            batches=self.data.rows / self.data.partitions / statistics.mean(sizes),
         )
 
     def _soloist(self, record: Record) -> Soloist:

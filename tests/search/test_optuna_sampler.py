@@ -69,7 +69,11 @@ def best_of(
 
 @pytest.mark.parametrize(
     ("method", "trials", "seeds", "options"),
-    [("tpe", 40, 7, {}), ("cma-es", 60, 7, {}), ("gp", 14, 3, {"n_startup_trials": 5})],
+    [
+        ("tpe", 40, 7, {}),
+        ("cma-es", 60, 7, {}),
+        pytest.param("gp", 14, 3, {"n_startup_trials": 5}, marks=pytest.mark.slow),
+    ],
 )
 def test_learning_beats_chance_at_the_same_budget(method: str, trials: int, seeds: int, options: dict[str, Any]):
     learnt = median(best_of(method, seed, trials, bowl, BOWL, **options) for seed in range(seeds))

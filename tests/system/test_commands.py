@@ -123,7 +123,7 @@ def test_a_study_can_be_looked_at_while_it_runs(tmp_path: Path) -> None:
     assert json.loads(hoptree(tmp_path, "studies", "--json"))[0]["status"] == "finished"
 
 
-@pytest.mark.parametrize("presses", [1, 2])
+@pytest.mark.parametrize("presses", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_ctrl_c_ends_a_run_that_can_go_on(tmp_path: Path, presses: int) -> None:
     with stopped_at_the_gate(tmp_path) as process:
         process.send_signal(signal.SIGINT)

@@ -117,7 +117,7 @@ def check(lines: list[str], columns: int) -> None:
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (200, 50)])
-@pytest.mark.parametrize("trials", [8, 200])
+@pytest.mark.parametrize("trials", [8, pytest.param(200, marks=pytest.mark.slow)])
 def test_nothing_wraps_or_flickers(tmp_path: Path, columns: int, lines: int, trials: int) -> None:
     seen = 0
     with on_a_terminal(tmp_path, trials, columns, lines) as terminal:

@@ -49,7 +49,7 @@ def test_prefixes_are_shared_and_a_finished_study_trains_nothing(tmp_path: Path,
     assert again["fingerprints"] == first["fingerprints"] == reference["fingerprints"]
 
 
-@pytest.mark.parametrize(("workers", "share"), [(3, True), (2, False)])
+@pytest.mark.parametrize(("workers", "share"), [pytest.param(3, True, marks=pytest.mark.slow), (2, False)])
 def test_bits_depend_on_neither_workers_nor_sharing(
     tmp_path: Path, reference: dict[str, Any], workers: int, share: bool
 ) -> None:

@@ -150,6 +150,7 @@ class PoolBackend:
         self.bytes_between_nodes = 0
         self.state_bytes = 0
         self.units = 0
+        self.made: dict[int, int] = {}  # by node, a bit for each unit that was trained
 
     # --- the backend's four calls -----------------------------------------------------------------------
 
@@ -416,6 +417,7 @@ class PoolBackend:
         stored.key = self._plan.nodes[action.node].state_key(action.unit + 1)
         self._shelf.put((action.node, action.unit + 1), stored)
         self.units += 1
+        self.made[action.node] = self.made.get(action.node, 0) | 1 << action.unit
         self.state_bytes = max(self.state_bytes, stored.size)
         member.since = time.monotonic()
         if not action.evaluate:

@@ -170,6 +170,16 @@ def _clipped(phase: Phase, name: str, end: float) -> Iterator[Piece]:
     yield current
 
 
+def beginning(config: Config) -> dict[str, Scalar]:
+    """Return the values with which a trial begins.
+
+    >>> from hoptree.core.schedules import multistep
+    >>> beginning({"lr": multistep(0.1, at=[2], gamma=0.1)})
+    {'lr': 0.1}
+    """
+    return segments(history(config), partitions=1, units=1)[0].values.at(0.0)
+
+
 def _track(pieces: Iterable[Piece], partitions: int, units: int) -> list[tuple[int, Content]]:
     """Turn pieces into (first unit, content); a unit with a boundary inside it stands alone."""
     track: list[tuple[int, Content]] = []

@@ -6,6 +6,8 @@ import math
 
 import msgspec
 
+from hoptree.report.tables import size
+
 
 class Traffic(msgspec.Struct, frozen=True):
     """Bytes that were moved, and those that other ways would have moved for the same training.
@@ -37,3 +39,14 @@ class Traffic(msgspec.Struct, frozen=True):
             parameter_server=round(synchronous * math.ceil(batches)),
             all_reduce=round(synchronous * math.ceil(batches) / 2),
         )
+
+    def __str__(self) -> str:
+        others = (
+            ("task parallelism", self.task_parallelism),
+            ("remote reads", self.remote_reads),
+            ("bulk synchronous", self.bulk_synchronous),
+            ("parameter server", self.parameter_server),
+            ("all-reduce", self.all_reduce),
+        )
+        told = ", ".join(f"{name} {size(moved)}" for name, moved in others)
+        return f"{size(self.hopped)} hopped; moved by others for the same training: {told}"
