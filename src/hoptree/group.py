@@ -17,9 +17,10 @@ from hoptree.desk import WISHED, Desk
 from hoptree.drive import Watch
 from hoptree.error_look import in_one_look
 from hoptree.library import Library
-from hoptree.progress import Spectator, choose_display
+from hoptree.progress import Asking, Spectator, choose_display
 from hoptree.record import Record
 from hoptree.results import Results, Savings
+from hoptree.search.outlook import outlook_of
 from hoptree.search.sampling import some_configs
 from hoptree.search.tuner import Tuner, Tuners
 from hoptree.session import Session, to_rehearse
@@ -152,7 +153,8 @@ class Group:
         self, store: Store, lease: Lease, spec: StudySpec, tuners: Tuners, workers: int, *, quiet: bool
     ) -> Session:
         goals = {study.name: study.goal for study in self._studies}
-        spectator = Spectator(choose_display(quiet), goals, workers, store.folder / "logs")
+        asking = Asking({study.name: outlook_of(study.search) for study in self._studies}, end=WISHED)
+        spectator = Spectator(choose_display(quiet), goals, workers, store.folder / "logs", asking)
         record = Record(spec.settings)
         desk = Desk(store, record, [(study.name, study.share) for study in self._studies], spec.root)
         library = Library(store, self.name, max(study.keep for study in self._studies))

@@ -98,6 +98,7 @@ class Session:
                 unit_limit=unit_limit,
                 longest=self._estimator.longest,
                 alive=self._look_around,
+                tick=self._spectator.tick,
                 pulse=self._pulse,
                 save_every=save_every,
                 spares=self.record.engine.settings.order == "strict",
@@ -149,7 +150,6 @@ class Session:
     def _look_around(self) -> list[Event]:
         """Give a sign of life, and see what is wished for, what others have trained, and what costs are by now."""
         self._lease.renew()
-        self._spectator.tick()
         gc.collect(1)
         heard = self._company.look_around() if self._company is not None else []
         return [*heard, *self._desk.take(), *self._costs()]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -32,7 +34,7 @@ scenes = st.builds(
     studies=st.lists(names, min_size=1, max_size=3).map(tuple),
     metrics=st.lists(names, min_size=1, max_size=2).map(tuple),
     elapsed=seconds,
-    fraction=st.floats(0, 1),
+    fraction=st.none() | st.floats(0, 1),
     left=st.none() | st.builds(TimeLeft, seconds, seconds, seconds),
     counts=st.dictionaries(st.sampled_from(["complete", "failed", "waiting"]), st.integers(0, 10_000)),
     leaders=st.lists(st.builds(Leader, st.integers(0, 999), names, names, numbers, names), max_size=3).map(tuple),
@@ -61,7 +63,7 @@ def test_a_picture_fits(scene: Scene, width: int, height: int) -> None:
     assert len(lines(draw_end(scene, width), width)) == len(draw_end(scene, width).renderables)
 
 
-def test_a_picture_at_80_columns() -> None:
+def digits(**other: Any) -> Scene:
     scene = Scene(
         studies=("digits",),
         metrics=("accuracy",),
@@ -80,8 +82,13 @@ def test_a_picture_at_80_columns() -> None:
         epochs_unique=34,
         epochs_trained=20.25,
     )
+    return msgspec.structs.replace(scene, **other)
+
+
+def test_a_picture_at_80_columns() -> None:
+    scene = digits()
     assert [line.rstrip() for line in lines(draw(scene, 80, 24), 80)] == [
-        f"digits  {'━' * 14}{'─' * 10}  62 %  1 min 3 s gone, 40 s left (30 s to 55 s)",
+        f"digits  {'━' * 10}{'─' * 6}  62 %  1 min 3 s gone, 40 s left (30 s to 55 s)",
         "trials   3 complete, 1 failed, 1 running, 2 waiting",
         "best     trial 3: accuracy 0.9812 (lr=0.003, width=128)",
         "epochs   48 asked, 14 of them shared (29 % saved), 20.25 trained now",
@@ -90,3 +97,22 @@ def test_a_picture_at_80_columns() -> None:
         "    3        3/6      0.9812  ▁▅█           w0       lr=0.003, width=128",
         f"    4        0/6           {NOTHING}                         lr=0.003, width=32",
     ]
+
+
+def test_the_bar_keeps_its_width_and_is_full_at_the_end() -> None:
+    for left in (None, TimeLeft(3.0, 4.0, 5.0), TimeLeft(600.0, 3000.0, 3500.0)):
+        head = lines(draw(digits(left=left, elapsed=600.0), 80, 24), 80)[0]
+        assert head.count("━") + head.count("─") == 16, head
+    assert lines(draw_end(digits(fraction=1.0), 80), 80)[0].startswith(f"digits  {'━' * 16} 100 %  in ")
+
+
+def test_without_an_outlook_only_the_least_is_told() -> None:
+    head = lines(draw(digits(fraction=None, open_ended=True), 80, 24), 80)[0]
+    assert head.rstrip() == "digits  1 min 3 s gone, at least 40 s left"
+
+
+def test_while_workers_start_it_says_so() -> None:
+    starting = digits(
+        counts={"complete": 0}, leaders=(), rows=(), hands=(Hand("w0", "starts"), Hand("w1", "starts"))
+    )
+    assert lines(draw(starting, 80, 24), 80)[1].rstrip() == "trials   none yet, workers are starting"

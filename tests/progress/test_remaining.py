@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+import hoptree as ht
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import Action, RunUnit
 from hoptree.core.engine import Engine
 from hoptree.core.events import Event, TrialAsked, UnitFinished, WorkerJoined, WorkerLost
-from hoptree.core.lineage import Values, config_items
+from hoptree.core.lineage import Values, config_items, seed_of
 from hoptree.core.schedules import Config
 from hoptree.core.settings import Settings
 from hoptree.drive import drive
 from hoptree.estimate import Estimator
-from hoptree.progress import Remaining, Tally, TimeLeft
+from hoptree.progress import Asking, Remaining, Scenes, Tally, TimeLeft
 from hoptree.search.fixed import Fixed
+from hoptree.search.outlook import Outlook, outlook_of
 from hoptree.search.protocol import Goal
 from hoptree.search.tuner import Tuner, Tuners
 from hoptree.simulator import Cluster, WorkerSpec
@@ -30,7 +34,11 @@ def seconds_of(values: Values) -> float:
     return width / 4
 
 
-LANDSCAPE = Landscape(seconds_of, lambda values, epoch, key: {"loss": 1 / (1 + epoch)}, lambda values: 5.0)
+def metrics_of(values: Values, epoch: int, key: str) -> dict[str, float]:
+    return {"loss": seed_of(key) % 1000 / 1000 + 1 / (1 + epoch)}
+
+
+LANDSCAPE = Landscape(seconds_of, metrics_of, lambda values: 5.0)
 
 
 class Telling:
@@ -50,19 +58,23 @@ class Telling:
 class Followed:
     """A run in whose every moment the time left is asked for."""
 
-    def __init__(self, tuners: Tuners, cluster: Cluster) -> None:
+    def __init__(self, tuners: Tuners, cluster: Cluster, asking: Asking | None = None) -> None:
         self.now = 0.0
         self.estimator = Estimator()
         self.engine = Engine(Settings(PARTITIONS))
         self.tally = Tally(self.engine, {}, GOALS, lambda: self.now)
-        self.remaining = Remaining(self.tally, self.estimator)
+        self.scenes = Scenes(self.tally, 1, self.estimator, asking, cpu=lambda: 0.0)
+        self.remaining = Remaining(self.tally, self.estimator, asking, cpu=lambda: 0.0)
         self.said: list[tuple[float, TimeLeft]] = []
+        self.fractions: list[float | None] = []
         self.end = drive(self.engine, Telling(cluster, self.estimator), tuners, [self.watch])
 
     def watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
         self.now = now
         self.tally.see(event, now, more, actions)
         self.estimator.watch(event, now, more, actions)
+        if not more:
+            self.fractions.append(self.scenes.scene().fraction)
         if not more and (left := self.remaining.remaining()) is not None:
             assert 0.0 <= left.least <= left.expected <= left.most
             self.said.append((now, left))
@@ -155,37 +167,96 @@ def test_nothing_is_told_before_anything_is_known() -> None:
 def test_a_look_that_takes_long_is_taken_less_often() -> None:
     run = Stopped()
     run.until(3)
-    run.tick = 1.0  # whoever looks at the clock takes a second
-    began = run.now
+    run.tick = 0.1  # whoever looks at the processor's time takes a tenth of a second
     first = run.remaining.remaining()
-    assert first is not None
-    run.until(7)
-    passed = run.now - began
+    run.until(4)
+    run.now -= 1.5
     second = run.remaining.remaining()
+    assert first is not None
     assert second is not None
-    assert first.expected - second.expected == pytest.approx(passed)  # and nothing was looked at
-    run.now += 1000.0
+    assert first.expected - second.expected == pytest.approx(0.5)  # nothing was looked at
+    run.now += 0.5  # but not for longer than a second
     third = run.remaining.remaining()
     assert third is not None
-    assert third.expected > second.expected  # there was more to do than time had passed
+    assert third.expected < second.expected - 0.5 - 0.9
+
+
+SEARCHES = [
+    ht.ASHA(trials=60, max_epochs=9),
+    ht.ASHA(trials=60, max_epochs=9, mode="stop"),
+    ht.SuccessiveHalving(27, max_epochs=9),
+    ht.Hyperband(max_epochs=9, sampler=ht.Optuna("tpe")),
+    ht.PBT(population=8, epochs=12, interval=3),
+    ht.MedianStopping(trials=40, epochs=6),
+    ht.Optuna("random", trials=30, epochs=4),
+]
+
+
+@pytest.mark.parametrize("procedure", SEARCHES, ids=repr)
+def test_what_a_search_will_ask_for_is_in_it(procedure: Any) -> None:
+    """The share that is done never falls, and the range of the time left holds before all has been asked for."""
+    space = {"lr": ht.log(1e-4, 1e-1), "width": ht.choice(16, 32)}
+    tuner = Tuner(procedure.search(space, GOALS[""], 1), root="r")
+    asking = Asking({"": outlook_of(procedure)})
+    run = Followed(Tuners([tuner]), Cluster(workers=2, replicas=2), asking)
+    fractions = [fraction for fraction in run.fractions if fraction is not None]
+    assert len(fractions) == len(run.fractions)
+    assert fractions == sorted(fractions)
+    assert fractions[-1] < 1.0
+    assert run.scenes.scene(over=True).fraction == 1.0
+    half = [(now, left) for now, left in run.said if now >= run.end / 2]
+    if not isinstance(procedure, ht.MedianStopping):  # of what it has asked for it may give up any part
+        assert sum(left.least <= run.end - now <= left.most for now, left in half) > 0.8 * len(half)
+    now, left = half[0]
+    assert 0.5 < left.expected / (run.end - now) < 2.5
+
+
+def test_a_search_that_cannot_say_what_it_will_ask_for_gets_no_percent() -> None:
+    class OneByOne:
+        def search(self, space: Any, goal: Goal, seed: int) -> Any:
+            return ht.Optuna("random", trials=6, epochs=2, batch=1).search(space, goal, seed)
+
+    procedure = OneByOne()
+    assert outlook_of([ht.Grid(epochs=2), procedure]) is None
+    tuner = Tuner(procedure.search({"lr": ht.log(1e-4, 1e-1), "width": 8}, GOALS[""], 1), root="r")
+    run = Followed(Tuners([tuner]), Cluster(workers=1), Asking({"": outlook_of(procedure)}))
+    assert set(run.fractions) == {None}
+    assert run.scenes.scene(over=True).fraction == 1.0
+
+
+def test_trials_that_users_added_are_not_taken_for_those_of_the_search() -> None:
+    run = Stopped()
+    asking = Asking({"": Outlook(6.0, 6.0, 6.0)}, end=100)
+    assert asking.unasked(run.tally).expected == pytest.approx(1.0)  # three of six epochs are asked for
+    run.step(TrialAsked(100, config_items(widths(8, 16)[1]), 3, root="r"))
+    assert asking.unasked(run.tally).expected == pytest.approx(0.5)
+    assert not asking.is_surpassed(run.tally)
+
+
+def test_a_search_that_asks_for_more_than_it_said_is_open_ended() -> None:
+    run = Stopped()
+    scenes = Scenes(run.tally, 1, run.estimator, Asking({"": Outlook(1.0, 2.0, 2.0)}), cpu=lambda: 0.0)
+    assert scenes.scene().open_ended
+    assert not Scenes(run.tally, 1, run.estimator, Asking({"": Outlook(1.0, 2.0, 3.0)})).scene().open_ended
 
 
 class Stopped:
-    """A trial of three epochs on one worker, one event after the other; the clock stands still but for its tick."""
+    """A trial of three epochs on one worker, one event after the other; looking takes a tick."""
 
     def __init__(self) -> None:
         self.now = self.tick = 0.0
         self.estimator = Estimator()
         self.engine = Engine(Settings(PARTITIONS))
-        self.tally = Tally(self.engine, {}, GOALS, self.clock)
-        self.remaining = Remaining(self.tally, self.estimator)
+        self.tally = Tally(self.engine, {}, GOALS, lambda: self.now)
+        self.spent = 0.0
+        self.remaining = Remaining(self.tally, self.estimator, cpu=self.cpu)
         self.given: list[RunUnit] = []
         self.units = 0
         self.step(TrialAsked(0, config_items(widths(8)[0]), 3, root="r"))
 
-    def clock(self) -> float:
-        self.now += self.tick
-        return self.now
+    def cpu(self) -> float:
+        self.spent += self.tick
+        return self.spent
 
     def step(self, event: Event) -> None:
         actions = self.engine.step(event, self.now)

@@ -29,6 +29,11 @@ WIDE = {
     "drop": ht.uniform(0.0, 0.5),
     "depth": ht.integer(1, 12),
 }
+MIXED = {
+    "lr": ht.choice(ht.log(1e-4, 1e-1), ht.multistep(ht.log(1e-4, 1e-1), at=[1], gamma=0.8)),
+    "width": ht.choice(64, 128),
+    "drop": ht.uniform(0.0, 0.5),
+}
 CONDITIONAL = {
     "lr": ht.log(1e-4, 0.1),
     "kind": ht.choice({"name": "sgd", "momentum": ht.uniform(0.0, 0.9)}, {"name": "adam"}),

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from tests.report.chronicles import STEPPED, WIDE, chronicle, run
 
 import hoptree as ht
-from hoptree.core.events import UnitFinished
+from hoptree.core.engine import Engine
+from hoptree.core.events import UnitFinished, WorkerJoined, WorkerLost
+from hoptree.core.settings import Settings
+from hoptree.progress import Tally
+from hoptree.report.chronicler import Chronicler
+from hoptree.search.protocol import Goal
 
 
 def test_sums_are_those_of_the_plan() -> None:
@@ -57,6 +62,19 @@ def test_spans_agree_with_the_simulator() -> None:
 
     told = chronicle(ht.Grid(epochs=3), STEPPED, watches=(watch,))
     assert sorted(seen.values()) == sorted(span.end for span in told.timeline.spans if span.kind == "unit")
+
+
+def test_workers_are_called_as_in_the_live_view() -> None:
+    """By the first place that is free: one that takes the place of a lost one is called as that was."""
+    engine = Engine(Settings(1))
+    chronicler, tally = Chronicler(engine), Tally(engine, {}, {"": Goal("loss", False)})
+    events = [WorkerJoined("f15475bc-0", (0,)), WorkerJoined("f15475bc-1", (0,)), WorkerLost("f15475bc-0")]
+    for event in [*events, WorkerJoined("f15475bc-2", (0,))]:
+        actions = engine.step(event, 0.0)
+        chronicler.see(event, 0.0, False, actions)
+        tally.see(event, 0.0, False, actions)
+    assert chronicler.chronicle("s", "loss", False).timeline.workers == ("w0", "w1")
+    assert tally.workers == {"f15475bc-1": "w1", "f15475bc-2": "w0"}
 
 
 def test_lost_workers_are_absent_and_what_they_did_failed() -> None:

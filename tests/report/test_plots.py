@@ -9,15 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from matplotlib.figure import Figure
-from tests.report.chronicles import CONDITIONAL, STEPPED, WIDE, chronicle
+from tests.report.chronicles import CONDITIONAL, MIXED, STEPPED, WIDE, chronicle
 
 import hoptree as ht
 from hoptree.core.errors import MissingExtraError
 from hoptree.report import ReportError, Timeline
-from hoptree.report.chronicle import Chronicle
-from hoptree.report.columns import column
+from hoptree.report.chronicle import Chronicle, Course
+from hoptree.report.columns import columns
 from hoptree.report.importance import importance
 from hoptree.report.page import apart, value_limits
 
@@ -29,6 +30,7 @@ STUDIES: dict[str, Callable[[], Chronicle]] = {
     "halving": lambda: chronicle(ht.SuccessiveHalving(27, max_epochs=9), WIDE),
     "conditional": lambda: chronicle(ht.Random(20, epochs=3), CONDITIONAL),
     "pbt": lambda: chronicle(ht.PBT(population=6, epochs=6, interval=2), {"lr": ht.log(1e-4, 0.1)}),
+    "mixed": lambda: chronicle(ht.Random(200, epochs=2), MIXED),
     "500": lambda: chronicle(ht.ASHA(500, max_epochs=27), WIDE, workers=8, partitions=8),
 }
 REFUSED = {
@@ -131,6 +133,38 @@ def test_rungs_have_as_many_dots_as_trials(studies: Callable[[str], Chronicle]) 
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1\n27 trials", "3\n9 trials", "9\n3 trials"]
 
 
+def test_a_grid_with_trials_that_users_added_has_no_rungs(studies: Callable[[str], Chronicle]) -> None:
+    told = studies("grid")
+    added = msgspec.structs.replace(told.courses[0], number=len(told.courses), grants=((0.0, 3),))
+    with pytest.raises(ReportError, match="granted their epochs at once; expected a search"):
+        ht.plot.rungs(msgspec.structs.replace(told, courses=(*told.courses, added)))
+
+
+def test_curves_say_what_is_off_the_page_and_what_a_mark_means(studies: Callable[[str], Chronicle]) -> None:
+    told = studies("halving")
+    course = told.courses[0]
+    far = [msgspec.structs.replace(report, metrics={"accuracy": -1e9}) for report in course.reports]
+    bad = msgspec.structs.replace(course, reports=tuple(far), state="failed")
+    figure = ht.plot.curves(msgspec.structs.replace(told, courses=(bad, *told.courses[1:])))
+    said = " ".join(text.get_text() for text in figure.texts)
+    assert f"{len(far)} value{'s are' if len(far) > 1 else ' is'} off the page." in said
+    assert "A red x marks where a trial failed." in said
+
+
+def test_a_tree_counts_what_it_draws_and_says_what_it_does_not(studies: Callable[[str], Chronicle]) -> None:
+    told = studies("grid")
+    lost = msgspec.structs.replace(told.courses[0], number=len(told.courses), state="failed", reports=())
+    figure = ht.plot.tree(msgspec.structs.replace(told, courses=(*told.courses, lost)))
+    assert "12 trials ask for 144 epochs" in _title(figure)
+    assert any("Not drawn: 1 that failed before the first report." in text.get_text() for text in figure.texts)
+
+
+def test_nodes_of_the_same_trials_have_one_name_and_one_colour(studies: Callable[[str], Chronicle]) -> None:
+    labels = list(studies("grid").timeline.lanes().values())
+    assert len(set(labels)) == len(labels)
+    assert any(label.startswith("trials ") for label in labels)
+
+
 def test_hops_are_lines_while_they_can_be_told_apart(studies: Callable[[str], Chronicle]) -> None:
     told = studies("few")
     assert 0 < len(told.hops) <= 400
@@ -151,7 +185,56 @@ def test_importance_of_what_only_some_trials_have(studies: Callable[[str], Chron
     told = studies("conditional")
     (conditional,) = (name for name in told.searched if "momentum" in name)
     assert conditional in importance(told).shares
-    assert importance(told, "fanova").left_out == (conditional,)
+    assert importance(told, "fanova").left_out == {conditional: "not in all of them"}
+
+
+def test_a_choice_of_numbers_and_schedules_is_told_by_start_and_form(studies: Callable[[str], Chronicle]) -> None:
+    told = studies("mixed")
+    found = importance(told)
+    start, form = columns("lr", told.courses)
+    configs = [{**c.config, "lr": n} for c, n in zip(told.courses, start.numbers, strict=True)]
+    plain = [msgspec.structs.replace(c, config=x) for c, x in zip(told.courses, configs, strict=True)]
+    share = importance(msgspec.structs.replace(told, courses=tuple(plain))).shares["lr"]
+    assert found.shares["lr: start"] == pytest.approx(share, abs=0.05)
+    assert importance(told, "fanova").shares["lr: start"] > 0.5
+    assert "lr" not in found.shares
+    assert (start.kind, form.kind) == ("log", "options")
+    assert form.labels == ("constant", "multistep([1], 0.…")
+    names = [label.get_text() for label in ht.plot.parallel(told).axes[0].get_xticklabels()]
+    assert names == ["drop", "lr: start", "lr: form", "width", "accuracy"]
+    assert [axes.get_xlabel() for axes in ht.plot.slices(told, names=["lr"]).axes[:2]] == ["lr: start", "lr: form"]
+
+
+def test_options_stand_in_their_order() -> None:
+    configs = [{"act": value} for value in (0.1, "tanh", True, 0.01, "gelu", 2)]
+    courses = [Course(i, config, "complete", "", 0.0, 1.0, (), (), ()) for i, config in enumerate(configs)]
+    assert columns("act", courses)[0].labels == ("True", "0.01", "0.1", "2", "gelu", "tanh")
+
+
+def test_a_warm_up_is_told_by_what_it_leads_to() -> None:
+    rates = [ht.warmup(0.0, 2, ht.constant(0.01)), ht.warmup(0.0, 2, ht.cosine(0.02, period=4)), 0.03]
+    courses = [Course(i, {"lr": rate}, "complete", "", 0.0, 1.0, (), (), ()) for i, rate in enumerate(rates)]
+    start, form = columns("lr", courses, longest=40)
+    assert start.labels == ("0.01", "0.02", "0.03")
+    assert form.labels == ("constant", "warmup(2), constant", "warmup(2), cosine(0.0, 4, 1.0)")
+
+
+def test_what_cannot_be_compared_is_said_with_its_reason() -> None:
+    words = [f"word {i}" for i in range(60)]
+    space = {"lr": ht.log(1e-4, 0.1), "word": ht.choice(*words), "depth": ht.choice(1, 2)}
+    told = chronicle(ht.Random(40, epochs=1), space)
+    same = [msgspec.structs.replace(course, config={**course.config, "depth": 1}) for course in told.courses]
+    lost = msgspec.structs.replace(same[0], config={**same[0].config, "depth": 2}, reports=())
+    told = msgspec.structs.replace(told, courses=(lost, *same[1:]))
+    assert importance(told).left_out == {
+        "word": "nearly another one in each of them",
+        "depth": "the same in all of them",
+    }
+    figure = ht.plot.importance(told)
+    assert any("The same in all of them, so not compared: depth." in text.get_text() for text in figure.texts)
+    drawn = ht.plot.parallel(told)
+    assert [label.get_text() for label in drawn.axes[0].get_xticklabels()] == ["lr", "word", "accuracy"]
+    assert any("The same in all, so not drawn: depth." in text.get_text() for text in drawn.texts)
 
 
 def test_fanova_that_would_take_minutes_is_refused() -> None:
@@ -180,8 +263,6 @@ def test_nothing_reported_is_said() -> None:
 
 
 def test_values_that_are_no_numbers_are_left_out(studies: Callable[[str], Chronicle], tmp_path: Path) -> None:
-    import msgspec
-
     told = studies("few")
     course = told.courses[0]
     lost = [msgspec.structs.replace(r, metrics={"accuracy": math.nan, "loss": math.inf}) for r in course.reports]
@@ -222,9 +303,9 @@ def test_no_figure_is_registered_with_pyplot(studies: Callable[[str], Chronicle]
 
 def test_columns_choose_their_scale(studies: Callable[[str], Chronicle]) -> None:
     courses = studies("500").courses
-    kinds: dict[str, Any] = {name: column(name, courses).kind for name in WIDE}
+    kinds: dict[str, Any] = {name: columns(name, courses)[0].kind for name in WIDE}
     assert kinds == {"lr": "log", "width": "options", "act": "options", "drop": "linear", "depth": "linear"}
-    assert all(float(label).is_integer() for label in column("depth", courses).labels)
+    assert all(float(label).is_integer() for label in columns("depth", courses)[0].labels)
 
 
 def test_limits_leave_odd_ones_out_but_never_what_must_be_seen() -> None:

@@ -32,11 +32,17 @@ def test_what_is_shared_and_where_trials_part() -> None:
         [{"lr": 0.1, "width": 8}, *({"lr": lr, "width": 8} for lr in cut), {"lr": 0.1, "width": 16}]
     )
     assert drawn(engine) == (
-        "├─ epochs 0 to 6: width=8, 3 trials share it\n"
+        "├─ epochs 0 to 6: width=8, 3 trials share 0 to 2\n"
         "│  ├─ epochs 2 to 6: lr=0.01\n"
         "│  └─ epochs 4 to 6: lr=0.01\n"
         "└─ epochs 0 to 6: width=16"
     )
+
+
+def test_trials_that_share_nothing_are_folded() -> None:
+    text = drawn(engine_for([{"lr": 0.001 * number} for number in range(1, 201)])).splitlines()
+    assert len(text) == 8
+    assert text[-1] == "└─ … 193 more, 1158 epochs"
 
 
 def test_a_single_lineage_shows_all_of_its_values() -> None:

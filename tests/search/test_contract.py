@@ -138,9 +138,9 @@ def test_the_page_holds_a_procedure_of_less_than_thirty_lines():
 
 
 def test_the_page_is_true(tmp_path: Path):
-    """Both programs of the page, as one file of tests, pass in a process of their own."""
-    procedure, tests = BLOCKS.findall(PAGE.read_text())[:2]
-    (tmp_path / "test_page.py").write_text(f"{procedure}\n\n{tests}")
+    """The programs of the page, as one file of tests, pass in a process of their own."""
+    blocks = BLOCKS.findall(PAGE.read_text())[:3]
+    (tmp_path / "test_page.py").write_text("\n\n".join(blocks))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "test_page.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout

@@ -184,7 +184,7 @@ def test_a_study_with_its_own_sampler_goes_on(tmp_path: Path) -> None:
 
 def test_the_page_on_samplers_is_true(tmp_path: Path) -> None:
     """The sampler of the page passes the contract, in a process of its own."""
-    sampler, tests = BLOCKS.findall(PAGE.read_text())[2:]
+    sampler, tests = BLOCKS.findall(PAGE.read_text())[3:]
     (tmp_path / "test_page.py").write_text(f"{sampler}\n\n{tests}")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "test_page.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)

@@ -73,6 +73,7 @@ _WORTH = 20.0  # times as long as writing it a spare state must have taken to tr
 _FILE, _DISK = 5e-4, 1e9  # seconds for a file, and bytes per second: what writing takes, roughly
 _BACKLOG = 8  # states that may wait to be saved before spare ones are let go
 HEARTBEAT = 2.0  # seconds between signs of life
+_TICK = 1.0  # seconds after which who looks on is shown that time passes, though nothing happens
 _REHEARSAL = 60.0  # seconds to start and to try a config; what takes longer is found out while training
 _LAST_WORDS = 3.0  # seconds in which a hung worker may say where it is
 _SHORTEST_HANG = 600.0  # seconds: no unit is taken for hung before, unless the user says so
@@ -92,9 +93,9 @@ class PoolBackend:
     ``rehearsal`` are configs to try before anything is trained, with the metrics that must come out.
     ``unit_limit`` are the seconds after which a unit is taken for hung; without it ``longest`` says what a run may
     well take at most, 0 if that is not known. ``alive`` is called every ``pulse`` seconds, for signs of life and
-    for events that come from elsewhere. With ``save_every`` a lineage's state is saved every so many epochs, not
-    only when much would be lost. With ``spares`` the ends of epochs are saved when nobody needs them any more, for
-    studies to come.
+    for events that come from elsewhere, and ``tick`` about every second in which nothing happens. With
+    ``save_every`` a lineage's state is saved every so many epochs, not only when much would be lost. With
+    ``spares`` the ends of epochs are saved when nobody needs them any more, for studies to come.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class PoolBackend:
         unit_limit: float | None = None,
         longest: Callable[[RunUnit | Evaluate], float] = lambda _: 0.0,
         alive: Callable[[], Sequence[Event]] = lambda: (),
+        tick: Callable[[], None] = lambda: None,
         pulse: Callable[[], float] = lambda: HEARTBEAT,
         save_every: int = 0,
         spares: bool = False,
@@ -124,6 +126,7 @@ class PoolBackend:
         self._rehearsal = rehearsal
         self._unit_limit = unit_limit
         self._alive = alive
+        self._tick = tick
         self._pulse = pulse
         self._save_every = save_every
         self._said = self._recruited = time.monotonic()
@@ -163,7 +166,8 @@ class PoolBackend:
             self._recruit()
             if self._members:
                 patience = min(patience, time.monotonic() + _REHEARSAL)
-            self._pending += self._listen(HEARTBEAT)
+            self._pending += self._listen(_TICK)
+            self._tick()
             if time.monotonic() > patience:
                 self._rehearsal = None
                 for member in self._members.values():
@@ -200,8 +204,10 @@ class PoolBackend:
             elif self._draining and not any(member.queue for member in self._members.values()):
                 raise DrainedError("stopped as asked; run again to go on")
             else:
-                events += self._listen(self._pause())
+                events += self._listen(min(_TICK, self._pause()))
                 events += self._look_after()
+                if not events:
+                    self._tick()
         return time.monotonic() + self._offset, events
 
     def stop(self, *, failed: bool) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, final
 
-_PATIENCE = 10.0  # seconds in which a worker begins where there is room for it
+_PATIENCE = 30.0  # seconds in which a worker begins where there is room for it, on a busy machine too
 _SILENCE = 30.0  # seconds without any worker after which that is told, and told again
 
 log = logging.getLogger("hoptree")

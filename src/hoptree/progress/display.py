@@ -12,6 +12,7 @@ from hoptree.core.actions import Action
 from hoptree.core.engine import Engine
 from hoptree.core.events import Event, Metrics
 from hoptree.estimate import Estimator
+from hoptree.progress.asking import Asking
 from hoptree.progress.scene import Scenes
 from hoptree.progress.tally import Tally
 from hoptree.search.protocol import Goal
@@ -52,8 +53,11 @@ class Nothing:
 class Spectator:
     """Stands between a driver and a display: keeps the tally, and lets the display look after every moment."""
 
-    def __init__(self, display: Display, goals: Mapping[str, Goal], workers: int, logs: Path) -> None:
+    def __init__(
+        self, display: Display, goals: Mapping[str, Goal], workers: int, logs: Path, asking: Asking
+    ) -> None:
         self._display = display
+        self._asking = asking
         self._goals = goals
         self._workers = workers
         self._logs = Logs(logs)
@@ -62,7 +66,7 @@ class Spectator:
     def begin(self, engine: Engine, curves: Mapping[int, Mapping[int, Metrics]], estimator: Estimator) -> None:
         """Look on from here: ``curves`` is what was reported before, and the estimator goes on learning."""
         if not isinstance(self._display, Nothing):
-            self._scenes = Scenes(Tally(engine, curves, self._goals), self._workers, estimator)
+            self._scenes = Scenes(Tally(engine, curves, self._goals), self._workers, estimator, self._asking)
             self._display.begin(self._scenes, self._logs)
 
     def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:

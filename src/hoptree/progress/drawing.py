@@ -8,13 +8,14 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from hoptree.progress.scene import Row, Scene
+from hoptree.progress.scene import STARTS, Row, Scene
 from hoptree.report.spark import sparkline
 from hoptree.report.tables import NOTHING, duration, percent, printable
 
 _HAND = 35  # columns for a worker and what it does
 _CURVE = 12
 _LABEL = 9
+_TIME = 56  # columns for the percent and the time that is gone and left, in all but the longest runs
 
 
 def draw(scene: Scene, width: int, height: int) -> Group:
@@ -44,10 +45,12 @@ def _head(scene: Scene, width: int, over: bool = False) -> list[Text]:
 
 
 def _bar(scene: Scene, width: int, over: bool) -> list[tuple[str, str]]:
+    """Draw a bar that does not jump when the text beside it changes: the terminal alone decides its width."""
+    if scene.fraction is None:
+        return [(told_time(scene, over), "")]
     told = f" {percent(scene.fraction):>5}  {told_time(scene, over)}"
-    room = width - cell_len(told) - cell_len(study_names(scene)) - 2
-    columns = max(0, min(40, room))
-    full = min(columns, int(scene.fraction * columns))
+    columns = max(0, min(40, width - _TIME - cell_len(study_names(scene)) - 2))
+    full = min(columns, round(scene.fraction * columns))
     return [("━" * full, "green"), ("─" * (columns - full), "bright_black"), (told, "")]
 
 
@@ -60,6 +63,12 @@ def study_names(scene: Scene) -> str:
     return printable(" + ".join(scene.studies))
 
 
+def told_progress(scene: Scene, over: bool = False) -> str:
+    """Say how far it is, if that is known, and the time."""
+    done = "" if scene.fraction is None else f"{percent(scene.fraction)}, "
+    return f"{done}{told_time(scene, over)}"
+
+
 def told_time(scene: Scene, over: bool = False) -> str:
     """Say how long it has taken, and how long it will take."""
     if over:
@@ -67,13 +76,16 @@ def told_time(scene: Scene, over: bool = False) -> str:
     if scene.left is None:
         return f"{_clock(scene.elapsed)} gone"
     least, expected, most = map(_clock, scene.left)
+    if scene.open_ended:
+        return f"{_clock(scene.elapsed)} gone, at least {expected} left"
     return f"{_clock(scene.elapsed)} gone, {expected} left ({least} to {most})"
 
 
 def told_counts(scene: Scene) -> str:
     """Say how many trials are in which state."""
     found = [f"{count:,} {state}" for state, count in scene.counts.items() if count]
-    return ", ".join(found) or "none yet"
+    starting = bool(scene.hands) and all(hand.doing == STARTS for hand in scene.hands)
+    return ", ".join([*(found or ["none yet"]), *(["workers are starting"] if starting else [])])
 
 
 def told_leader(scene: Scene, index: int = 0) -> str:

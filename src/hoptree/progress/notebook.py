@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any, final
 
-from hoptree.progress.drawing import number, study_names, told_counts, told_leader, told_time, told_work
+from hoptree.progress.drawing import number, study_names, told_counts, told_leader, told_progress, told_work
 from hoptree.progress.scene import Scene, Scenes
 from hoptree.report.failures import told
 from hoptree.report.html import html_bar, html_facts, html_table
 from hoptree.report.spark import sparkline
-from hoptree.report.tables import percent
 from hoptree.store.logs import Logs
 
 _PAUSE = 0.5  # seconds: every picture is a message to a browser
@@ -42,7 +41,7 @@ class NotebookDisplay:
 
     def end(self, scenes: Scenes) -> None:
         """Leave how it ended."""
-        self._update(self._html(scenes.scene(), over=True))
+        self._update(self._html(scenes.scene(over=True), over=True))
 
     def _update(self, text: str) -> None:
         if self._handle is not None:
@@ -59,8 +58,9 @@ class NotebookDisplay:
             assert self._logs is not None
             file = self._logs.of_trial(failure.study, failure.number)
             facts[f"trial {failure.number} failed"] = f"{told(failure.reason)}; see {file}"
-        title = f"{study_names(scene)}: {percent(scene.fraction)}, {told_time(scene, over)}"
-        parts = [html_bar(scene.fraction), html_facts(title, facts)]
+        title = f"{study_names(scene)}: {told_progress(scene, over)}"
+        bar = [] if scene.fraction is None else [html_bar(scene.fraction)]
+        parts = [*bar, html_facts(title, facts)]
         if not over and scene.rows:
             parts.append(_rows(scene))
         return f"<div>{''.join(parts)}</div>"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TextIO, final
 
-from hoptree.progress.drawing import study_names, told_counts, told_leader, told_time, told_work
+from hoptree.progress.drawing import study_names, told_counts, told_leader, told_progress, told_work
 from hoptree.progress.scene import Scene, Scenes
 from hoptree.report.failures import told
-from hoptree.report.tables import duration, percent, printable
+from hoptree.report.tables import duration, printable
 from hoptree.store.logs import Logs
 
 _PAUSES = ((60.0, 10.0), (600.0, 30.0))  # until so many seconds have passed, so many between two lines
@@ -37,12 +37,12 @@ class PlainDisplay:
             elapsed = scenes.elapsed
             self._next = elapsed + next((pause for until, pause in _PAUSES if elapsed < until), _LAST_PAUSE)
             scene = scenes.scene()
-            self._print(scene, f"{percent(scene.fraction)}, {told_time(scene)}; {told_counts(scene)}{_best(scene)}")
+            self._print(scene, f"{told_progress(scene)}; {told_counts(scene)}{_best(scene)}")
 
     def end(self, scenes: Scenes) -> None:
         """Say how it ended; of a run that was refused there is nothing to say."""
         self._tell_failures(scenes)
-        scene = scenes.scene()
+        scene = scenes.scene(over=True)
         if not any(scene.counts.values()):
             return
         done = f"{told_counts(scene)} in {duration(scene.elapsed)}"

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, final
 
 from hoptree.core.lineage import Values
 from hoptree.core.plan import Cursor, Run
 from hoptree.core.workers import Worker
 from hoptree.estimate import WIDE, Estimator
+from hoptree.progress.asking import Asking
+from hoptree.progress.pace import Pace
 from hoptree.progress.tally import Tally
 
 _SHARE = 0.01  # of the time may be spent on this
 _DOUBT = 0.05  # spread of the log of the time that is left however well units are known: waiting, other programs
+_STEPS = 0.3  # … of what is not yet asked for: workers wait where a search decides step by step
 
 
 class TimeLeft(NamedTuple):
-    """Seconds until nothing that has been asked for is left; nine of ten times it is from least to most."""
+    """Seconds until nothing is left to train; nine of ten times it is from least to most."""
 
     least: float
     expected: float
@@ -29,23 +33,31 @@ class Remaining:
     """Tells the time left from what the estimator has learned, and from what has been asked for.
 
     It is that of all open units and evaluations over all workers; or of those that only some workers can train, or
-    of the lineage with the longest way to go, if that takes longer. What a search may still ask for is not in it.
-    Where looking at all of the plan takes long it is done less often, and time passes meanwhile.
+    of the lineage with the longest way to go, if that takes longer. What searches may still ask for is expected to
+    take what trials took so far. Where looking at all of the plan takes long it is done
+    less often, and time passes meanwhile.
     """
 
-    def __init__(self, tally: Tally, estimator: Estimator) -> None:
+    def __init__(
+        self,
+        tally: Tally,
+        estimator: Estimator,
+        asking: Asking | None = None,
+        cpu: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._tally = tally
         self._estimator = estimator
+        self._asking = asking or Asking()
         self._left: TimeLeft | None = None
-        self._looked = self._look_after = 0.0
+        self._looked = 0.0
+        self._pace = Pace(_SHARE, tally.clock, cpu)
 
     def remaining(self) -> TimeLeft | None:
         """Return the time that is left; None while nothing was measured, or nobody is there to train."""
         now = self._tally.clock()
-        if now >= self._look_after:
-            self._left, self._looked = self._look(now), now
-            ended = self._tally.clock()
-            self._look_after = ended + (ended - now) / _SHARE
+        if self._pace.is_due:
+            with self._pace:
+                self._left, self._looked = self._look(now), now
         if self._left is None:
             return None
         return TimeLeft(*(max(0.0, seconds - (now - self._looked)) for seconds in self._left))
@@ -70,7 +82,7 @@ class Remaining:
             expected = max(expected, self._busiest(staff) * (units + evaluations) / engine.demand.backlog)
             longest = (self._way(cursor, done) for node in open_nodes for cursor in node.cursors)
             expected = max(expected, max(longest, default=0.0) * (units + evaluations) / units)
-        return self._ranged(expected, shares, sum(node.todo for node in open_nodes))
+        return self._ranged(expected, shares, sum(node.todo for node in open_nodes), pace)
 
     def _way(self, cursor: Cursor, done: dict[int, float]) -> float:
         """Return what is left of a lineage's units: the engine's costs may be old, but they are in proportion."""
@@ -99,8 +111,23 @@ class Remaining:
             done[run.number] = min(whole, max(0.0, now - self._tally.since.get(run.worker, now)))
         return done
 
-    def _ranged(self, expected: float, shares: dict[Values, float], units: int) -> TimeLeft:
+    def _ranged(self, asked: float, shares: dict[Values, float], units: int, pace: float) -> TimeLeft:
+        unasked = self._asking.unasked(self._tally)
+        whole = self._whole() * pace if unasked.most else 0.0
+        least, expected, most = (asked + share * whole for share in unasked)
         samples = self._estimator.units
-        spread = math.hypot(samples.doubt(shares), samples.noise / math.sqrt(max(1, units)), _DOUBT)
-        wide = math.exp(WIDE * spread)
-        return TimeLeft(expected / wide, expected, expected * wide)
+        steps = _STEPS * (1 - asked / expected) if expected else 0.0
+        noise = samples.noise / math.sqrt(max(1, units))
+        wide = math.exp(WIDE * math.hypot(samples.doubt(shares), noise, steps, _DOUBT))
+        return TimeLeft(least / wide, expected, most * wide)
+
+    def _whole(self) -> float:
+        """Return the seconds of a worker of speed 1 that all that has been asked for takes, with what is done."""
+        estimator = self._estimator
+        seconds = 0.0
+        for node in self._tally.engine.plan.nodes:
+            if units := node.todo + sum(node.trained.values()):
+                seconds += units * estimator.unit(node.values)
+            if evaluations := len(node.requests) + len(node.reports):
+                seconds += evaluations * estimator.evaluation(node.values)
+        return seconds

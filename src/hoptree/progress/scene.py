@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import final
 
 import msgspec
 
 from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.plan import Trial, Work
-from hoptree.core.schedules import Value
+from hoptree.core.schedules import Schedule
 from hoptree.estimate import Estimator
+from hoptree.progress.asking import Asking
+from hoptree.progress.pace import Pace
 from hoptree.progress.remaining import Remaining, TimeLeft
 from hoptree.progress.tally import Failure, Followed, Tally
 
 _ROWS = 400  # trials of which more is known than that they are there
 _SHARE = 0.02  # of the time may be spent on counting the work of all trials
+_ALMOST = 0.99
+STARTS = "starts"  # what a worker does that has not joined yet
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -53,12 +58,14 @@ class Scene(msgspec.Struct, frozen=True):
 
     ``rows`` are trials that have not ended, those that train first; ``hidden`` says how many more there are.
     ``epochs_asked`` are of all trials, ``epochs_unique`` what is left of them when equal ones are trained once.
+    ``fraction`` never falls, and is None if nobody can say what searches will ask for. ``open_ended``: what is left
+    is that of what has been asked for, and more may come.
     """
 
     studies: tuple[str, ...]
     metrics: tuple[str, ...]
     elapsed: float
-    fraction: float
+    fraction: float | None
     left: TimeLeft | None
     counts: dict[str, int]
     leaders: tuple[Leader, ...]
@@ -69,28 +76,38 @@ class Scene(msgspec.Struct, frozen=True):
     epochs_unique: float
     epochs_trained: float
     failures: tuple[Failure, ...] = ()
+    open_ended: bool = False
 
 
 @final
 class Scenes:
     """Puts scenes together from a tally; the driver's time is not spent on what nobody would see."""
 
-    def __init__(self, tally: Tally, workers: int, estimator: Estimator) -> None:
+    def __init__(
+        self,
+        tally: Tally,
+        workers: int,
+        estimator: Estimator,
+        asking: Asking | None = None,
+        cpu: Callable[[], float] = time.thread_time,
+    ) -> None:
         self.tally = tally
         self._workers = workers
-        self._remaining = Remaining(tally, estimator)
+        self._asking = asking or Asking()
+        self._remaining = Remaining(tally, estimator, self._asking, cpu)
         self._clock = tally.clock
         self._begun = tally.clock()
         self._work = Work(0, 0)
-        self._count_after = 0.0
+        self._pace = Pace(_SHARE, tally.clock, cpu)
+        self._fraction = 0.0
 
     @property
     def elapsed(self) -> float:
         """Seconds since the driver began."""
         return self._clock() - self._begun
 
-    def scene(self) -> Scene:
-        """Return what there is to show now."""
+    def scene(self, over: bool = False) -> Scene:
+        """Return what there is to show now, or at the end."""
         tally, engine = self.tally, self.tally.engine
         partitions = engine.settings.partitions
         trained_by = self._training()
@@ -99,28 +116,45 @@ class Scenes:
             key=lambda each: (each.trial.number not in trained_by, not each.values, each.study, each.number),
         )
         work = self._counted()
-        done = sum(engine.demand.done)
         running = sum(bool(each.values) or each.trial.number in trained_by for each in tally.live.values())
         return Scene(
             studies=tuple(tally.goals),
             metrics=tuple(dict.fromkeys(goal.metric for goal in tally.goals.values())),
             elapsed=self.elapsed,
-            fraction=done / total if (total := done + max(0.0, engine.demand.backlog)) > 0 else 0.0,
+            fraction=self._progress(over),
             left=self._remaining.remaining() if tally.live else None,
             counts={
                 **{ending: tally.endings[ending] for ending in ("complete", "stopped", "failed")},
                 "running": running,
                 "waiting": len(tally.live) - running,
             },
-            leaders=tuple(_leader(each, tally.searched) for each in tally.best.values()),
+            leaders=tuple(_leader(each, tally) for each in tally.best.values()),
             hands=self._hands(),
-            rows=tuple(_row(each, tally.searched, trained_by.get(each.trial.number, ())) for each in rows[:_ROWS]),
+            rows=tuple(_row(each, tally, trained_by.get(each.trial.number, ())) for each in rows[:_ROWS]),
             hidden=max(0, len(rows) - _ROWS),
             epochs_asked=work.asked / partitions,
             epochs_unique=work.unique / partitions,
             epochs_trained=tally.units / partitions,
             failures=tuple(tally.failures),
+            open_ended=not self._asking.known or self._asking.is_surpassed(tally),
         )
+
+    def _progress(self, over: bool) -> float | None:
+        """Return how much of all is done, with what searches are expected to ask for; it never falls.
+
+        Until the run is over it is below 1: at any moment a search may turn out to ask for more than expected.
+        """
+        tally, demand = self.tally, self.tally.engine.demand
+        if over and tally.followed and not tally.live:
+            return 1.0
+        if not self._asking.known:
+            return None
+        done = sum(demand.done)
+        asked = done + max(0.0, demand.backlog)
+        if asked > 0:
+            now = done / (asked * (1 + self._asking.unasked(tally).expected))
+            self._fraction = max(self._fraction, min(now, _ALMOST))
+        return self._fraction
 
     def _training(self) -> dict[int, list[str]]:
         """Return by trial the workers that train it now: several trials where they share."""
@@ -148,7 +182,7 @@ class Scenes:
         tally = self.tally
         hands = [Hand(called, self._doing(name)) for name, called in tally.workers.items()]
         missing = range(len(hands), self._workers)
-        return (*hands, *(Hand(f"w{i}", "starts") for i in missing))
+        return (*hands, *(Hand(f"w{i}", STARTS) for i in missing))
 
     def _doing(self, worker: str) -> str:
         queue = self.tally.queues.get(worker)
@@ -165,16 +199,14 @@ class Scenes:
 
     def _counted(self) -> Work:
         """Count the work of all trials; with many of them that takes a while, so it is done less often."""
-        began = self._clock()
-        if began >= self._count_after:
-            engine = self.tally.engine
-            self._work = engine.plan.work(engine.trials.values())
-            ended = self._clock()
-            self._count_after = ended + (ended - began) / _SHARE
+        if self._pace.is_due:
+            with self._pace:
+                engine = self.tally.engine
+                self._work = engine.plan.work(engine.trials.values())
         return self._work
 
 
-def _row(followed: Followed, searched: Container[str], by: Iterable[str]) -> Row:
+def _row(followed: Followed, tally: Tally, by: Iterable[str]) -> Row:
     trial = followed.trial
     return Row(
         number=followed.number,
@@ -182,22 +214,29 @@ def _row(followed: Followed, searched: Container[str], by: Iterable[str]) -> Row
         epochs=trial.reached,
         until=trial.until,
         values=tuple(followed.values),
-        config=_config(trial, searched),
+        config=_config(trial, tally),
         by=tuple(by),
     )
 
 
-def _leader(followed: Followed, searched: Container[str]) -> Leader:
-    config = _config(followed.trial, searched)
+def _leader(followed: Followed, tally: Tally) -> Leader:
+    config = _config(followed.trial, tally)
     return Leader(followed.number, followed.study, followed.goal.metric, followed.values[-1], config)
 
 
-def _config(trial: Trial, searched: Container[str]) -> str:
+def _config(trial: Trial, tally: Tally) -> str:
     """Return what sets a trial apart from others, or all of its config if nothing does."""
     config = dict(trial.history[-1].config)
-    names = [name for name in config if name in searched] or list(config)
-    return ", ".join(f"{name}={_value(config[name])}" for name in names)
+    return ", ".join(f"{name}={_value(config[name])}" for name in tally.telling(config))
 
 
-def _value(value: Value) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _value(value: object) -> str:
+    match value:
+        case float():
+            return f"{value:.4g}"
+        case tuple():
+            return f"[{', '.join(map(_value, value))}]"
+        case Schedule(kind=kind, arguments=arguments):
+            return f"{kind}({', '.join(map(_value, arguments))})"
+        case _:
+            return str(value)

@@ -27,7 +27,10 @@ from hoptree.core.events import (
 )
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Value
+from hoptree.report.timeline import short_name
 from hoptree.search.protocol import Goal
+
+_TELLING = 8  # values of a hyper-parameter from which on more do not matter
 
 
 @final
@@ -95,6 +98,7 @@ class Tally:
         self.units = 0
         self.since: dict[str, float] = {}  # by worker, when it began what it does
         self.searched: dict[str, None] = {}  # names whose values differ from trial to trial, in order
+        self._different: dict[str, set[str]] = {}  # by name, the first few of its values
         self._common: dict[str, Value] | None = None
         self._named: Counter[str] = Counter()
         for trial in engine.trials.values():
@@ -150,6 +154,10 @@ class Tally:
     def _compare(self, config: dict[str, Value]) -> None:
         """Find out what is searched: values that all trials have in common need not be shown."""
         common = self._common
+        for name, value in config.items():
+            seen = self._different.setdefault(name, set())
+            if len(seen) < _TELLING:
+                seen.add(repr(value))
         if common is None:
             self._common = dict(config)
             return
@@ -159,6 +167,11 @@ class Tally:
         for name in config:
             if name not in common:
                 self.searched[name] = None
+
+    def telling(self, config: Mapping[str, Value]) -> list[str]:
+        """Return the names that tell a trial from others, those with the most values first; all, if none does."""
+        names = [name for name in config if name in self.searched] or list(config)
+        return sorted(names, key=lambda name: -len(self._different.get(name, ())))
 
     def _report(self, number: int, epoch: int, metrics: Mapping[str, float]) -> None:
         followed = self.followed[number]
@@ -202,8 +215,7 @@ class Tally:
 
     def _join(self, worker: str) -> None:
         if worker not in self.workers:
-            taken = set(self.workers.values())
-            self.workers[worker] = next(name for i in range(len(taken) + 1) if (name := f"w{i}") not in taken)
+            self.workers[worker] = short_name(self.workers.values())
 
     def _given(self, action: RunUnit | Evaluate) -> None:
         queue = self.queues.setdefault(action.worker, [])

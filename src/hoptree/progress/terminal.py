@@ -6,7 +6,6 @@ import io
 import os
 import sys
 import threading
-import time
 from collections import deque
 from typing import TextIO, final
 
@@ -15,6 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from hoptree.progress.drawing import draw, draw_end
+from hoptree.progress.pace import Pace
 from hoptree.progress.scene import Scenes
 from hoptree.report.failures import told
 from hoptree.report.tables import printable
@@ -39,10 +39,9 @@ class TerminalDisplay:
         self._live: Live | None = None
         self._terminal: TextIO | None = None
         self._picture = io.StringIO()
-        self._due = 0.0
+        self._pace = Pace(_SHARE, shortest=_PAUSE)
         self._told = 0
         self._logs: Logs | None = None
-        self.spent = 0.0  # seconds that drawing has taken
 
     def begin(self, scenes: Scenes, logs: Logs) -> None:
         """Take the terminal."""
@@ -63,7 +62,7 @@ class TerminalDisplay:
 
     def look(self, scenes: Scenes) -> None:
         """Draw, if the last picture is old enough."""
-        if time.monotonic() >= self._due:
+        if self._pace.is_due:
             self._draw(scenes)
 
     def end(self, scenes: Scenes) -> None:
@@ -75,7 +74,7 @@ class TerminalDisplay:
             self._pipe.give_back()
             self._print_above(scenes)
             width, _ = self._resize(self._live.console)
-            self._live.update(draw_end(scenes.scene(), width), refresh=True)
+            self._live.update(draw_end(scenes.scene(over=True), width), refresh=True)
         finally:
             self._live.stop()
             self._put()
@@ -83,14 +82,11 @@ class TerminalDisplay:
 
     def _draw(self, scenes: Scenes) -> None:
         assert self._live is not None
-        began = time.monotonic()
-        self._print_above(scenes)
-        width, height = self._resize(self._live.console)
-        self._live.update(draw(scenes.scene(), width, height - 1), refresh=True)
-        self._put()
-        ended = time.monotonic()
-        self.spent += ended - began
-        self._due = max(began + _PAUSE, ended + (ended - began) / _SHARE)
+        with self._pace:
+            self._print_above(scenes)
+            width, height = self._resize(self._live.console)
+            self._live.update(draw(scenes.scene(), width, height - 1), refresh=True)
+            self._put()
 
     def _put(self) -> None:
         """Give the terminal a whole picture in one piece, so that it never shows half of one."""

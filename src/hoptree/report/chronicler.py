@@ -22,9 +22,10 @@ from hoptree.core.events import (
 )
 from hoptree.core.plan import Node, Trial
 from hoptree.report.chronicle import Chronicle, Course, Hop, Moment, Told, Twig
-from hoptree.report.timeline import Span, Timeline
+from hoptree.report.timeline import Span, Timeline, short_name
 
 _MOST_MOMENTS = 2_000
+_OTHERS = "other trials"
 
 
 @final
@@ -43,6 +44,8 @@ class Chronicler:
         self._trained: dict[int, RunUnit] = {}  # evaluations that ride on a unit
         self._free: dict[str, float] = {}  # since when a worker has nothing under way
         self._lost: dict[str, float] = {}
+        self._there: dict[str, str] = {}  # who is there, and what it is called
+        self._called: dict[str, str] = {}  # … of all who ever were
         self._spans: list[Span] = []
         self._hops: list[Hop] = []
         self._made: dict[tuple[int, int], float] = {}
@@ -68,6 +71,11 @@ class Chronicler:
                 if worker in self._lost:
                     self._spans.append(Span(worker, self._lost.pop(worker), now, "down", 0, "", -1, -1))
                 self._free[worker] = now
+                if worker not in self._there:
+                    known = self._called.get(worker, "")
+                    free = known and known not in self._there.values()
+                    name = known if free else short_name(self._there.values())
+                    self._there[worker] = self._called[worker] = name
             case TrialAsked(trial=number) | TrialExtended(trial=number):
                 self._grants.setdefault(number, []).append((now, event.until))
             case TrialBranched(trial=number):
@@ -134,6 +142,7 @@ class Chronicler:
             self._given.pop(action.run, None)
             self._trained.pop(action.run, None)
         self._lost[worker] = now
+        self._there.pop(worker, None)
 
     # --- telling ----------------------------------------------------------------------------------------
 
@@ -164,7 +173,7 @@ class Chronicler:
             partitions=self._engine.plan.partitions,
             courses=courses,
             timeline=self._timeline(numbers),
-            hops=tuple(self._hops),
+            hops=tuple(self._named_hops()),
             moments=tuple(self._moments(courses)),
             twigs=twigs,
             facts=facts or {},
@@ -250,20 +259,30 @@ class Chronicler:
                 for node, _ in plan.way(trial, trial.until * plan.partitions):
                     passing.setdefault(node.id, []).append(numbers[trial.number])
         labels = {node: _passing(tuple(trials)) for node, trials in passing.items()}
+        lanes: dict[str, int] = {}  # nodes of the same trials have one colour and one name
+        for lane, label in sorted(labels.items()):
+            lanes.setdefault(label, lane)
         spans = tuple(
             Span(
-                span.worker,
+                self._called.get(span.worker, span.worker),
                 span.start,
                 span.end,
                 span.kind,
-                span.lane,
-                labels.get(span.lane, "other trials"),
+                lanes.get(labels.get(span.lane, ""), span.lane),
+                labels.get(span.lane, _OTHERS),
                 span.partition,
                 span.epoch,
             )
             for span in self._spans
         )
-        return Timeline(spans, self._now, tuple(sorted({*self._free, *(s.worker for s in spans)}, key=_natural)))
+        names = {*(self._called.get(name, name) for name in self._free), *(span.worker for span in spans)}
+        return Timeline(spans, self._now, tuple(sorted(names, key=_natural)))
+
+    def _named_hops(self) -> list[Hop]:
+        def called(worker: str) -> str:
+            return self._called.get(worker, worker)
+
+        return [Hop(h.lane, called(h.source), h.left, called(h.worker), h.begun) for h in self._hops]
 
     def _moments(self, courses: tuple[Course, ...]) -> list[Moment]:
         """Return the sums over time: a moment for every report and for units, but no more than can be drawn."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from hoptree.report.chronicle import Course, short
+from hoptree.report.facets import Facet, facets
 
 _FACTOR = 50  # numbers that span more than this are told by their logarithm
 _FEW = 8  # numbers with at most so many different values stand in a row, however far apart they are
@@ -18,6 +19,7 @@ class Column(msgspec.Struct, frozen=True):
     """One hyper-parameter of many trials: ``places`` are where they stand (NaN where a config lacks it).
 
     ``kind`` is "linear", "log" (places are decimal logarithms) or "options" (places count the options from 0).
+    ``numbers`` are its values if all of them are numbers, and ``spreads`` says that they do so by their logarithm.
     """
 
     name: str
@@ -25,6 +27,13 @@ class Column(msgspec.Struct, frozen=True):
     places: tuple[float, ...]
     ticks: tuple[float, ...]
     labels: tuple[str, ...]
+    numbers: tuple[float | None, ...] = ()
+    spreads: bool = False
+
+    @property
+    def constant(self) -> bool:
+        """Whether all trials have it, and the same value of it."""
+        return len(set(self.places)) < 2
 
     @property
     def span(self) -> tuple[float, float]:
@@ -33,47 +42,48 @@ class Column(msgspec.Struct, frozen=True):
         return min(found, default=0.0), max(found, default=1.0)
 
 
-def column(name: str, courses: Sequence[Course], longest: int = 18) -> Column:
-    """Return a hyper-parameter of trials as an axis.
+def columns(name: str, courses: Sequence[Course], longest: int = 18) -> list[Column]:
+    """Return a hyper-parameter of trials as an axis, or as two of them where it may be a schedule.
 
     Numbers of few different values stand in a row too: what lies close together could not be read.
 
     >>> courses = [Course(i, {"lr": 10.0**-i}, "complete", "", 0, 1, (), (), ()) for i in range(9)]
-    >>> column("lr", courses).kind, column("lr", courses[:2]).labels
+    >>> columns("lr", courses)[0].kind, columns("lr", courses[:2])[0].labels
     ('log', ('0.1', '1'))
     """
-    values = [course.config.get(name) for course in courses]
-    missing = [name not in course.config for course in courses]
+    return [_column(facet, longest) for facet in facets(name, courses)]
+
+
+def _column(facet: Facet, longest: int) -> Column:
+    name, values, missing = facet.name, facet.values, facet.missing
     given = [value for value, absent in zip(values, missing, strict=True) if not absent]
     numbers = [value for value in given if isinstance(value, int | float) and not isinstance(value, bool)]
     if numbers and len(numbers) == len(given) and all(math.isfinite(number) for number in numbers):
-        return _of_numbers(name, values, missing, numbers)
-    options = list(dict.fromkeys(map(_option, given)))
-    places = [math.nan if absent else options.index(_option(v)) for v, absent in zip(values, missing, strict=True)]
+        return _of_numbers(facet, numbers)
+    options = list(dict.fromkeys(map(short, sorted(given, key=_order))))
+    place = {option: float(index) for index, option in enumerate(options)}
+    places = [math.nan if absent else place[short(value)] for value, absent in zip(values, missing, strict=True)]
     labels = tuple(_cut(option, longest) for option in options)
     return Column(name, "options", tuple(places), tuple(map(float, range(len(options)))), labels)
 
 
-def _of_numbers(name: str, values: Sequence[object], missing: Sequence[bool], numbers: Sequence[float]) -> Column:
+def _of_numbers(facet: Facet, numbers: Sequence[float]) -> Column:
     low, high = min(numbers), max(numbers)
     different = sorted(set(numbers))
+    log = low > 0 and high / low >= _FACTOR and _is_even(numbers, math.log) > _is_even(numbers, float)
+    given = iter(numbers)
+    all_of_them = tuple(None if absent else next(given) for absent in facet.missing)
+
+    def column(kind: str, place: Callable[[float], float], ticks: Sequence[float]) -> Column:
+        places = tuple(math.nan if number is None else place(number) for number in all_of_them)
+        labels = tuple(map(short, ticks))
+        return Column(facet.name, kind, places, tuple(map(place, ticks)), labels, all_of_them, log)
+
     if len(different) <= _FEW:
         order = {number: float(index) for index, number in enumerate(different)}
-        places = [math.nan if absent else order[v] for v, absent in zip(values, missing, strict=True)]  # type: ignore[index]
-        return Column(name, "options", tuple(places), tuple(order.values()), tuple(map(short, different)))
-    log = low > 0 and high / low >= _FACTOR and _is_even(numbers, math.log) > _is_even(numbers, float)
-
-    def place(number: float) -> float:
-        return math.log10(number) if log else float(number)
-
-    places = [
-        math.nan if absent or not isinstance(value, int | float) else place(value)
-        for value, absent in zip(values, missing, strict=True)
-    ]
+        return column("options", order.__getitem__, different)
     ticks = _round(low, high, log, whole=all(isinstance(number, int) for number in numbers))
-    return Column(
-        name, "log" if log else "linear", tuple(places), tuple(map(place, ticks)), tuple(map(short, ticks))
-    )
+    return column("log", math.log10, ticks) if log else column("linear", float, ticks)
 
 
 def _is_even(numbers: Sequence[float], place: Callable[[float], float]) -> float:
@@ -95,8 +105,11 @@ def _round(low: float, high: float, log: bool, whole: bool) -> list[float]:
     return [float(f"{tick:.10g}") for tick in ticks if low <= tick <= high]
 
 
-def _option(value: object) -> str:
-    return short(value)
+def _order(value: object) -> tuple[int, float, str]:
+    """Return where an option stands in a row: numbers by size, then words."""
+    if isinstance(value, int | float) and not math.isnan(value):
+        return int(not isinstance(value, bool)), float(value), ""
+    return 2, 0.0, short(value)
 
 
 def _cut(text: str, longest: int) -> str:

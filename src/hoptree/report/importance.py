@@ -11,12 +11,13 @@ import msgspec
 
 from hoptree.core.errors import MissingExtraError
 from hoptree.report.chronicle import Chronicle, Course
-from hoptree.report.columns import column
+from hoptree.report.columns import Column, columns
 from hoptree.report.timeline import ReportError
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
+CONSTANT, PARTIAL, CROWDED = "the same in all of them", "not in all of them", "nearly another one in each of them"
 EVALUATORS = ("ped-anova", "fanova", "mean-decrease")
 _FEWEST = 4
 _OPTIONS = 12  # of a hyper-parameter, up to which fANOVA takes seconds
@@ -25,14 +26,14 @@ _OPTIONS = 12  # of a hyper-parameter, up to which fANOVA takes seconds
 class Importance(msgspec.Struct, frozen=True):
     """Shares of the hyper-parameters, which add up to 1, the largest first; and what they were computed from.
 
-    ``left_out`` are hyper-parameters that only some trials have: their share cannot be compared.
+    ``left_out`` are hyper-parameters whose share cannot be compared, each with the reason.
     """
 
     shares: dict[str, float]
     evaluator: str
     trials: int
     epoch: int
-    left_out: tuple[str, ...]
+    left_out: dict[str, str]
 
 
 def importance(chronicle: Chronicle, evaluator: str = "ped-anova", seed: int = 0) -> Importance:
@@ -42,27 +43,37 @@ def importance(chronicle: Chronicle, evaluator: str = "ped-anova", seed: int = 0
     chronicle.with_reports("importance")
     epoch = chronicle.common_epoch
     courses = [c for c in chronicle.courses if math.isfinite(chronicle.value(c.at(epoch)))]
-    searched = chronicle.searched
-    conditional = evaluator == "ped-anova"  # the only one that can compare what not all trials have
-    everywhere = [n for n in searched if conditional or all(n in course.config for course in courses)]
-    everywhere = [n for n in everywhere if len({repr(c.config[n]) for c in courses if n in c.config}) > 1]
-    if len(courses) < _FEWEST or not everywhere:
+    found = [each for name in chronicle.searched for each in columns(name, courses)]
+    left_out = {each.name: reason for each in found if (reason := _unfit(each, evaluator))}
+    compared = [each for each in found if each.name not in left_out]
+    if len(courses) < _FEWEST or not compared:
         raise ReportError(
             f"importance: {len(courses)} trials with a finite {chronicle.metric!r} at epoch {epoch}, and "
-            f"{len(everywhere)} hyper-parameters in which all of them differ; expected at least {_FEWEST} and 1"
+            f"{len(compared)} hyper-parameters in which all of them differ; expected at least {_FEWEST} and 1"
         )
-    crowded = [name for name in everywhere if len(column(name, courses).ticks) > _OPTIONS]
-    if evaluator == "fanova" and any(column(name, courses).kind == "options" for name in crowded):
-        raise ReportError(
-            f"evaluator: 'fanova' would take minutes for {crowded[0]!r} with its many options; take 'ped-anova'"
-        )
-    found = _evaluated(chronicle, courses, epoch, everywhere, evaluator, seed)
-    shares = dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
-    return Importance(shares, evaluator, len(courses), epoch, tuple(n for n in searched if n not in everywhere))
+    for each in compared:
+        if evaluator == "fanova" and not each.numbers and len(each.ticks) > _OPTIONS:
+            raise ReportError(
+                f"evaluator: 'fanova' would take minutes for {each.name!r} with its many options; take 'ped-anova'"
+            )
+    shares = _evaluated(chronicle, courses, epoch, compared, evaluator, seed)
+    shares = dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
+    return Importance(shares, evaluator, len(courses), epoch, left_out)
+
+
+def _unfit(each: Column, evaluator: str) -> str:
+    """Return why a hyper-parameter cannot be compared; nothing if it can."""
+    given = [place for place in each.places if not math.isnan(place)]
+    if len(set(given)) < 2:
+        return CONSTANT
+    if evaluator != "ped-anova" and len(given) < len(each.places):  # the only one that can compare such ones
+        return PARTIAL
+    many = not each.numbers and len(each.ticks) > _OPTIONS and 2 * len(each.ticks) > len(given)
+    return CROWDED if many else ""
 
 
 def _evaluated(
-    chronicle: Chronicle, courses: Sequence[Course], epoch: int, names: Sequence[str], evaluator: str, seed: int
+    chronicle: Chronicle, courses: Sequence[Course], epoch: int, found: Sequence[Column], evaluator: str, seed: int
 ) -> dict[str, float]:
     optuna = _optuna()
     before = optuna.logging.get_verbosity()
@@ -71,19 +82,21 @@ def _evaluated(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna calls some of its evaluators experimental
             study = optuna.create_study(direction="maximize" if chronicle.maximize else "minimize")
-            terms = {name: _terms(name, [c for c in courses if name in c.config]) for name in names}
+            terms = {each.name: _terms(each) for each in found}
+            rows = range(len(courses))
+            given = [[name for name in terms if terms[name][1][row] is not None] for row in rows]
             study.add_trials(
                 [
                     optuna.trial.create_trial(
-                        params={name: terms[name][1][course.number] for name in names if name in course.config},
-                        distributions={name: terms[name][0] for name in names if name in course.config},
+                        params={name: terms[name][1][index] for name in names},
+                        distributions={name: terms[name][0] for name in names},
                         value=chronicle.value(course.at(epoch)),
                     )
-                    for course in courses
+                    for index, (course, names) in enumerate(zip(courses, given, strict=True))
                 ]
             )
             judge = _judge(optuna, evaluator, seed)
-            return dict(optuna.importance.get_param_importances(study, evaluator=judge, params=list(names)))
+            return dict(optuna.importance.get_param_importances(study, evaluator=judge, params=list(terms)))
     finally:
         optuna.logging.set_verbosity(before)
 
@@ -104,20 +117,19 @@ def _judge(optuna: Any, evaluator: str, seed: int) -> Any:
         ) from error
 
 
-def _terms(name: str, courses: Sequence[Course]) -> tuple[BaseDistribution, dict[int, Any]]:
-    """Return a hyper-parameter as Optuna knows it, and its values by trial: options are told by their index."""
+def _terms(each: Column) -> tuple[BaseDistribution, list[Any]]:
+    """Return a hyper-parameter as Optuna knows it, and its values: options are told by their index."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    each = column(name, courses)
-    values: list[Any] = [course.config[name] for course in courses]
-    numbers = [course.number for course in courses]
-    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+    if not each.numbers:
         options = CategoricalDistribution(list(range(len(each.ticks))))
-        return options, dict(zip(numbers, map(int, each.places), strict=True))
-    low, high, log = min(values), max(values), each.kind == "log"
-    if all(isinstance(value, int) for value in values):
-        return IntDistribution(low, high, log=log), dict(zip(numbers, values, strict=True))
-    return FloatDistribution(float(low), float(high), log=log), dict(zip(numbers, map(float, values), strict=True))
+        return options, [None if math.isnan(place) else int(place) for place in each.places]
+    given = [number for number in each.numbers if number is not None]
+    low, high, log = min(given), max(given), each.spreads
+    if isinstance(low, int) and isinstance(high, int) and all(isinstance(number, int) for number in given):
+        return IntDistribution(low, high, log=log), list(each.numbers)
+    numbers = [None if number is None else float(number) for number in each.numbers]
+    return FloatDistribution(float(low), float(high), log=log), numbers
 
 
 def _optuna() -> Any:

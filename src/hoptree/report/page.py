@@ -190,6 +190,16 @@ def off_the_page(values: Sequence[float], limits: tuple[float, float]) -> str:
     return f"{beyond:,} value{'s are' if beyond > 1 else ' is'} off the page." if beyond else ""
 
 
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Return the first of some names, and how many more there are.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
 def apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Return places as near to the wanted ones as can be, at least ``gap`` apart, in the same order, within bounds.
 

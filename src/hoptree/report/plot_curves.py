@@ -31,9 +31,9 @@ def figure(chronicle: Chronicle, metric: str | None = None, dark: bool = False) 
             _few(axes, chronicle, courses, metric, theme)
         else:
             _many(page, axes, chronicle, courses, metric, theme)
-        _limits(axes, chronicle, courses, metric)
-        _failures(axes, chronicle, courses, metric, theme)
-        pages.title(page, theme, _headline(chronicle, courses, metric, best), _beneath(chronicle, courses))
+        notes = [_limits(axes, chronicle, courses, metric), _failures(axes, chronicle, courses, metric, theme)]
+        beneath = " ".join(part for part in (_beneath(chronicle, courses), *notes) if part)
+        pages.title(page, theme, _headline(chronicle, courses, metric, best), beneath)
     return page
 
 
@@ -50,8 +50,8 @@ def _beneath(chronicle: Chronicle, courses: Sequence[Course]) -> str:
     silent = len(chronicle.courses) - len(courses)
     shared = any(len(twig.trials) > 1 for twig in chronicle.twigs)
     return (
-        f"{counts}{f'; {silent} without a report are not drawn' if silent else ''}"
-        f"{'. Trials lie on one line as long as they share their training.' if shared else ''}"
+        f"{counts}{f'; {silent} without a report are not drawn' if silent else ''}."
+        f"{' Trials lie on one line as long as they share their training.' if shared else ''}"
     )
 
 
@@ -133,24 +133,28 @@ def _best(axes: Axes, line: Sequence[tuple[float, float]], number: int, theme: T
     )
 
 
-def _limits(axes: Axes, chronicle: Chronicle, courses: Sequence[Course], metric: str) -> None:
+def _limits(axes: Axes, chronicle: Chronicle, courses: Sequence[Course], metric: str) -> str:
+    """Choose what the axes show, and say what they do not."""
     from matplotlib.ticker import MaxNLocator
 
     best = chronicle.best
     values = [chronicle.value(told, metric) for course in courses for told in course.reports]
     keep = [] if best is None else [chronicle.value(told, metric) for told in best.reports]
-    axes.set_ylim(*pages.value_limits(values, keep))
+    limits = pages.value_limits(values, keep)
+    axes.set_ylim(*limits)
     first = min(course.reports[0].epoch for course in courses)
     last = max(course.epochs for course in courses)
     room = 0.04 * max(1, last - first)
     axes.set_xlim(first - room, last + (2.2 if len(courses) > _NAMED else 1.0) * room)
     axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
+    return pages.off_the_page(values, limits)
 
 
-def _failures(axes: Axes, chronicle: Chronicle, courses: Sequence[Course], metric: str, theme: Theme) -> None:
-    """Mark where trials failed."""
+def _failures(axes: Axes, chronicle: Chronicle, courses: Sequence[Course], metric: str, theme: Theme) -> str:
+    """Mark where trials failed, and say how."""
     ends = [_line(chronicle, course, metric)[-1] for course in courses if course.state == "failed"]
     ends = [end for end in ends if math.isfinite(end[1])]
     if ends:
         x, y = zip(*ends, strict=True)
         axes.scatter(x, y, marker="x", s=34, c=theme.failed, linewidths=1.6, zorder=6, label="failed")
+    return "A red x marks where a trial failed." if ends else ""

@@ -42,7 +42,8 @@ def figure(chronicle: Chronicle, evaluator: str = "ped-anova", dark: bool = Fals
             f"{_NAMES[found.evaluator]} by Optuna, from the {count(found.trials)} trials that reported epoch "
             f"{found.epoch}."
         )
-        if found.left_out:
-            beneath += f" Not in all trials, so not compared: {', '.join(found.left_out[:4])}."
+        for reason in dict.fromkeys(found.left_out.values()):
+            names = [name for name, why in found.left_out.items() if why == reason]
+            beneath += f" {reason.capitalize()}, so not compared: {pages.listed(names)}."
         pages.title(page, theme, said, beneath)
     return page

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hoptree.report import page as pages
 from hoptree.report.chronicle import Chronicle, Course
-from hoptree.report.columns import Column, column, spread
+from hoptree.report.columns import Column, spread
+from hoptree.report.columns import columns as columns_of
 from hoptree.report.page import Theme
 from hoptree.report.tables import count, printable
 from hoptree.report.timeline import ReportError
@@ -24,10 +25,8 @@ _MOST = 10  # axes that can be read on one page
 def figure(chronicle: Chronicle, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
     """Draw the hyper-parameters in which trials differ (or those named) and the metric as axes side by side."""
     courses = [c for c in chronicle.with_reports("parallel") if math.isfinite(chronicle.value(c.last))]
-    shown = chosen(chronicle, names, "parallel")
-    if not courses:
-        raise ReportError(f"parallel: no trial has a finite {chronicle.metric!r}; expected at least one")
-    columns = [column(name, courses) for name in shown[:_MOST]]
+    drawn = chosen(chronicle, courses, names, "parallel")
+    columns = drawn.columns[:_MOST]
     with pages.drawing(dark, 11, 5.6) as (page, theme):
         axes = page.add_subplot()
         _lines(axes, chronicle, courses, columns, theme)
@@ -37,14 +36,31 @@ def figure(chronicle: Chronicle, names: Sequence[str] | None = None, dark: bool 
             pages.bar(page, theme, axes, losses, chronicle.metric, chronicle.maximize)
         best = chronicle.best
         found = "" if best is None else f"; trial {best.number} is the best"
-        left = len(shown) - len(columns)
-        beneath = f"{left} more hyper-parameters are not drawn: choose with names" if left else _explained(columns)
+        beneath = f"{_explained(columns)} {drawn.left_out(len(columns))}".rstrip()
         pages.title(page, theme, f"{chronicle.name}: the values of {count(len(courses))} trials{found}", beneath)
     return page
 
 
-def chosen(chronicle: Chronicle, names: Sequence[str] | None, what: str) -> list[str]:
-    """Return the hyper-parameters to draw: those named, else those in which trials differ."""
+class Chosen(NamedTuple):
+    """The axes that may be drawn, and the names of those that would say nothing: all trials have one value."""
+
+    columns: list[Column]
+    constant: list[str]
+
+    def left_out(self, drawn: int) -> str:
+        """Say what is not drawn."""
+        parts = [f"The same in all, so not drawn: {pages.listed(self.constant)}."] if self.constant else []
+        if left := len(self.columns) - drawn:
+            parts.append(f"{left} more axes are not drawn: choose with names.")
+        return " ".join(parts)
+
+
+def chosen(
+    chronicle: Chronicle, courses: Sequence[Course], names: Sequence[str] | None, what: str, longest: int = 18
+) -> Chosen:
+    """Return the axes to draw of trials: of the hyper-parameters named, else of those in which trials differ."""
+    if not courses:
+        raise ReportError(f"{what}: no trial has a finite {chronicle.metric!r}; expected at least one")
     searched = chronicle.searched
     known = {name for course in chronicle.courses for name in course.config}
     for name in names or ():
@@ -52,9 +68,13 @@ def chosen(chronicle: Chronicle, names: Sequence[str] | None, what: str) -> list
             raise ReportError(
                 f"names: {name!r}; expected hyper-parameters of the study: {', '.join(sorted(known))}"
             )
-    if not names and not searched:
+    if names:
+        return Chosen([each for name in names for each in columns_of(name, courses, longest)], [])
+    found = [each for name in searched for each in columns_of(name, courses, longest)]
+    different = [each for each in found if not each.constant]
+    if not different:
         raise ReportError(f"{what}: all trials have the same values; expected a hyper-parameter that differs")
-    return list(names) if names else searched
+    return Chosen(different, [each.name for each in found if each.constant])
 
 
 def _explained(columns: Sequence[Column]) -> str:
@@ -69,7 +89,7 @@ def _heights(each: Column, numbers: Sequence[int]) -> list[float]:
     low, high = each.span
     places: Sequence[float] = each.places
     if each.kind == "options":
-        places = spread(places, numbers, width=0.5)
+        places = places if each.constant else spread(places, numbers, width=0.5)
         low, high = low - 0.5, high + 0.5
     width = (high - low) or 1.0
     return [-0.08 if math.isnan(place) else (place - low) / width for place in places]
@@ -170,5 +190,5 @@ def _axis(axes: Axes, index: int, marks: Sequence[tuple[float, str]], theme: The
             color=theme.ink,
             zorder=6,
             parse_math=False,
-            bbox={"facecolor": theme.page, "alpha": 0.75, "linewidth": 0, "pad": 0.8},
+            bbox={"facecolor": theme.page, "alpha": 0.92, "linewidth": 0, "pad": 0.8},
         )

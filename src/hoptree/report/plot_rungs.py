@@ -53,10 +53,12 @@ def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
 
 def _rungs(chronicle: Chronicle) -> dict[int, list[_Stand]]:
     """Return who stood at each of the epochs that trials were granted, the fewest epochs first."""
-    granted = sorted({until for course in chronicle.courses for _, until in course.grants})
+    granted = sorted(
+        {until for course in chronicle.courses if len(course.grants) > 1 for _, until in course.grants}
+    )
     if len(granted) < 2:
         raise ReportError(
-            f"rungs: all trials of {chronicle.name!r} were granted {granted} epochs at once; expected a search "
+            f"rungs: all trials of {chronicle.name!r} were granted their epochs at once; expected a search "
             "that grants more to some, such as SuccessiveHalving, Hyperband or ASHA"
         )
     rungs: dict[int, list[_Stand]] = {}

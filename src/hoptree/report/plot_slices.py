@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from hoptree.report import page as pages
 from hoptree.report.chronicle import Chronicle, Course
-from hoptree.report.columns import Column, column, spread
+from hoptree.report.columns import Column, spread
 from hoptree.report.page import Theme
 from hoptree.report.plot_parallel import chosen
 from hoptree.report.tables import count, printable
-from hoptree.report.timeline import ReportError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,11 +24,9 @@ _MOST_TICKS = 8
 
 def figure(chronicle: Chronicle, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
     """Draw a panel per hyper-parameter and a dot per trial, coloured by the epochs that it reached."""
-    shown = chosen(chronicle, names, "slices")
     courses = [c for c in chronicle.with_reports("slices") if math.isfinite(chronicle.value(c.last))]
-    if not courses:
-        raise ReportError(f"slices: no trial has a finite {chronicle.metric!r}; expected at least one")
-    columns = [column(name, courses, longest=12) for name in shown[:_MOST]]
+    drawn = chosen(chronicle, courses, names, "slices", longest=12)
+    columns = drawn.columns[:_MOST]
     across = min(_IN_A_ROW, len(columns))
     down = -(-len(columns) // across)
     with pages.drawing(dark, max(6.4, 3.0 * across + 0.8), 1.4 + 2.7 * down) as (page, theme):
@@ -45,16 +42,14 @@ def figure(chronicle: Chronicle, names: Sequence[str] | None = None, dark: bool 
         limits = pages.value_limits(values, [chronicle.value(best.last)] if best else [])
         grid.flat[0].set_ylim(*limits)
         _epochs_bar(page, theme, grid, courses)
-        left = len(shown) - len(columns)
-        beneath = f"Each dot is one of {count(len(courses))} trials at its last report" + (
-            f"; {left} more hyper-parameters are not drawn: choose with names" if left else ""
-        )
+        beneath = f"Each dot is one of {count(len(courses))} trials at its last report"
         at = "" if best is None else f"; the best, trial {best.number}, is ringed"
+        notes = f"{drawn.left_out(len(columns))} {pages.off_the_page(values, limits)}".strip()
         pages.title(
             page,
             theme,
             f"{chronicle.name}: {chronicle.metric} by each hyper-parameter",
-            f"{beneath}{at}. {pages.off_the_page(values, limits)}".rstrip(),
+            f"{beneath}{at}. {notes}".rstrip(),
         )
     return page
 

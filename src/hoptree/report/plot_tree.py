@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _NAMED = 48  # leaves up to which every node is written on
 _THICKEST = 9.0
+_ENDINGS = {"failed": "failed", "stopped": "were stopped", "complete": "ended", "running": "wait"}
 
 
 class _Drawn(NamedTuple):
@@ -55,10 +56,11 @@ def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
 def _headline(chronicle: Chronicle) -> str:
     asked = math.fsum((twig.end - twig.start) * len(twig.trials) for twig in _whole(chronicle))
     unique = math.fsum(twig.end - twig.start for twig in chronicle.twigs)
+    trials = count(len({trial for twig in chronicle.twigs for trial in twig.trials}))
     if asked <= unique:
-        return f"{chronicle.name}: {count(len(chronicle.courses))} trials that share nothing"
+        return f"{chronicle.name}: {trials} trials that share nothing"
     return (
-        f"{chronicle.name}: {count(len(chronicle.courses))} trials ask for {asked:,.6g} epochs; {unique:,.6g} are "
+        f"{chronicle.name}: {trials} trials ask for {asked:,.6g} epochs; {unique:,.6g} are "
         f"left after sharing ({percent(1 - unique / asked)} less)"
     )
 
@@ -90,10 +92,14 @@ def _beneath(chronicle: Chronicle, leaves: int) -> str:
         "Written: how many trials · what parts them, and at the end the last metric." if leaves <= _NAMED else ""
     )
     shared = sum(len(twig.trials) > 1 for twig in chronicle.twigs)
+    drawn = {trial for twig in chronicle.twigs for trial in twig.trials}
+    left = [course.state for course in chronicle.courses if course.number not in drawn]
+    states = " and ".join(f"{count(left.count(state))} that {_ENDINGS[state]}" for state in dict.fromkeys(left))
+    silent = f" Not drawn: {states} before the first report." if left else ""
     return (
         f"{count(len(chronicle.twigs))} nodes, {count(shared)} of them shared; bars are as thick as trials "
         f"pass them. {written}"
-    ).rstrip()
+    ).rstrip() + silent
 
 
 def _laid_out(chronicle: Chronicle) -> tuple[dict[int, _Drawn], int]:

@@ -10,6 +10,8 @@ from hoptree.core.plan import Node, Plan, Trial
 from hoptree.core.schedules import Form
 from hoptree.report.tables import count, printable
 
+_ALONE = 8  # lines for trials that share nothing
+
 
 @final
 class Branch:
@@ -20,6 +22,7 @@ class Branch:
         self.before = before
         self.start = node.start
         self.end = node.start
+        self.parting: int | None = None  # where the first of its trials leaves it or ends
         self.trials = 0
         self.ending = 0  # trials that end in it
         self.children: list[Branch] = []
@@ -48,6 +51,7 @@ def branches(plan: Plan, trials: Iterable[Trial]) -> list[Branch]:
                 branch = found[node.id] = Branch(node, above.values if above is not None else None)
                 (roots if above is None else above.children).append(branch)
             branch.end = max(branch.end, end)
+            branch.parting = end if branch.parting is None else min(branch.parting, end)
             branch.trials += 1
         if way:
             found[way[-1][0].id].ending += 1
@@ -57,9 +61,12 @@ def branches(plan: Plan, trials: Iterable[Trial]) -> list[Branch]:
 def stage_tree(plan: Plan, trials: Sequence[Trial], lines: int = 30, width: int = 100) -> str:
     """Draw what trials ask for, one line for each stretch of training that the same trials share.
 
-    With more than ``lines`` of them the deeper and later ones are folded, and their epochs told in sum.
+    With more than ``lines`` of them the deeper and later ones are folded, and their epochs told in sum; of trials
+    that share nothing, which are no tree, few are told.
     """
     roots = branches(plan, trials)
+    if all(branch.trials == 1 for branch in roots):
+        lines = min(lines, _ALONE)
     told = {name for branch in roots for name, _ in branch.values.items}
     same = {
         name for name in told
@@ -101,7 +108,9 @@ def _told(branch: Branch, partitions: int, hidden: set[str]) -> str:
     gone = [f"no {name}" for name in before if name not in dict(branch.values.items)]
     first, last = branch.start / partitions, branch.end / partitions
     epochs = f"epochs {first:g} to {last:g}"
-    whose = f", {count(branch.trials)} trials share it" if branch.trials > 1 else ""
+    parting = branch.end if branch.parting is None else branch.parting
+    what = "it" if parting == branch.end else f"{first:g} to {parting / partitions:g}"
+    whose = f", {count(branch.trials)} trials share {what}" if branch.trials > 1 else ""
     return f"{epochs}: {printable(', '.join([*changed, *gone])) or 'the same values'}{whose}"
 
 

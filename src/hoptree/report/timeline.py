@@ -124,6 +124,16 @@ class Timeline(msgspec.Struct, frozen=True):
         return dict(sorted(labels.items()))
 
 
+def short_name(taken: Iterable[str]) -> str:
+    """Return what a worker is called that joins those who are there: the first place that is free.
+
+    >>> short_name(["w0", "w2"])
+    'w1'
+    """
+    there = set(taken)
+    return next(name for i in range(len(there) + 1) if (name := f"w{i}") not in there)
+
+
 def mean(values: Iterable[float]) -> float:
     """Return the mean, and 0 of nothing, because no worker was not busy at all."""
     numbers = list(values)

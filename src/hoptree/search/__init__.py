@@ -6,6 +6,7 @@ from hoptree.search.hyperband import Hyperband
 from hoptree.search.jobs import Ended, Jobs
 from hoptree.search.median_stopping import MedianStopping
 from hoptree.search.optuna import Optuna
+from hoptree.search.outlook import Outlook
 from hoptree.search.pbt import PBT
 from hoptree.search.protocol import Branch, Decision, Extend, Goal, Procedure, Sampler, Search, Stop, Train
 from hoptree.search.random import Random
@@ -28,6 +29,7 @@ __all__ = [
     "MakesSampler",
     "MedianStopping",
     "Optuna",
+    "Outlook",
     "Procedure",
     "Random",
     "Sampler",

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from heapq import heappop, heappush
+from random import Random
 from typing import Any, Literal, final
 
 import msgspec
@@ -14,11 +15,16 @@ from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.search import checks
 from hoptree.search.jobs import Ended, Jobs
+from hoptree.search.outlook import Outlook
 from hoptree.search.protocol import Decision, Extend, Goal, Sampler, Search, Stop
 from hoptree.search.reading import Space
 from hoptree.search.rungs import rung_epochs
 from hoptree.search.sampling import make_sampler
 from hoptree.search.supply import Supply
+
+_MADE_UP = 1_000  # trials at most that an outlook is made of
+_ORDERS = 5  # … and how often
+_LATER = 1.25  # where those that take longer are better, the best come last, and more go on
 
 
 @final
@@ -52,6 +58,31 @@ class ASHA(msgspec.Struct, frozen=True):
             checks.enough(self.trials, self.min_epochs, self.max_epochs, self.factor)
         checks.whole("concurrent", self.concurrent, 1)
         checks.reports(self.every)
+
+    def outlook(self) -> Outlook:
+        """Return the epochs that it grants in all: how many depends on the order of losses, so some are made up."""
+        found = [self._made_up(Random(order)) for order in range(_ORDERS)]
+        return Outlook(min(found), sum(found) / _ORDERS, _LATER * max(found))
+
+    def _made_up(self, random: Random) -> float:
+        """Return the epochs of trials that come one after the other, with losses in any order."""
+        coming = [random.random() for _ in range(min(self.trials, _MADE_UP))]
+        scale, total, before = self.trials / len(coming), 0, 0
+        for epoch in rung_epochs(self.min_epochs, self.max_epochs, self.factor):
+            total += len(coming) * (epoch - before)
+            coming, before = self._going_on(coming, epoch), epoch
+        return scale * total
+
+    def _going_on(self, losses: list[float], epoch: int) -> list[float]:
+        """Return who goes on from a rung, in the order in which they do."""
+        rung, found = _Rung(epoch, self.factor), []
+        for number, loss in enumerate(losses):
+            rung.add(number, loss)
+            if self.mode == "stop":
+                found += [loss] if rung.is_good(number, loss) else []
+            elif (best := rung.promote(set())) is not None:
+                found.append(losses[best])
+        return found
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""

@@ -9,6 +9,7 @@ import msgspec
 from hoptree.core.errors import WorkloadError
 from hoptree.search.errors import SpaceError
 from hoptree.search.fixed import Fixed
+from hoptree.search.outlook import AT_ONCE, Outlook
 from hoptree.search.protocol import Goal, Search
 from hoptree.search.space import Space, countable, grid
 from hoptree.search.tree import parameters, size
@@ -28,6 +29,10 @@ class Grid(msgspec.Struct, frozen=True):
             raise WorkloadError(f"epochs: {self.epochs}; expected at least 1")
         if self.every < 0:
             raise WorkloadError(f"every: {self.every}; expected 0 (only at the end) or a number of epochs")
+
+    def outlook(self) -> Outlook:
+        """Return the epochs that it grants in all."""
+        return AT_ONCE
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""

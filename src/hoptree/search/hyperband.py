@@ -8,9 +8,10 @@ import msgspec
 
 from hoptree.search import checks
 from hoptree.search.halving import Halving
+from hoptree.search.outlook import Outlook, exactly
 from hoptree.search.protocol import Goal, Search
 from hoptree.search.reading import Space
-from hoptree.search.rungs import Bracket, bracket
+from hoptree.search.rungs import Bracket, bracket, epochs_of
 from hoptree.search.sampling import make_sampler
 
 
@@ -49,6 +50,10 @@ class Hyperband(msgspec.Struct, frozen=True):
             trials = -(-(most + 1) * factor**s // (s + 1))  # rounded up, in whole numbers
             brackets.append(bracket(trials, [self.max_epochs // factor**i for i in range(s, -1, -1)], factor))
         return tuple(brackets)
+
+    def outlook(self) -> Outlook:
+        """Return the epochs that it grants in all."""
+        return exactly(self.rounds * sum(map(epochs_of, self.brackets)))
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""

@@ -13,6 +13,7 @@ from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.search import checks
 from hoptree.search.jobs import Jobs
+from hoptree.search.outlook import Outlook
 from hoptree.search.protocol import Decision, Goal, Sampler, Search, Stop
 from hoptree.search.reading import Space
 from hoptree.search.sampling import make_sampler
@@ -50,6 +51,11 @@ class MedianStopping(msgspec.Struct, frozen=True):
         checks.whole("concurrent", self.concurrent, 1)
         if self.grace > self.epochs:
             raise WorkloadError(f"grace: {self.grace} of {self.epochs} epochs; expected at most {self.epochs}")
+
+    def outlook(self) -> Outlook:
+        """Return the epochs that it grants in all, though few trials reach their last."""
+        granted = float(self.trials * self.epochs)
+        return Outlook(float(self.trials * self.grace), granted, granted)
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""

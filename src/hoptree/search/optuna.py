@@ -11,6 +11,7 @@ from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.search import checks
 from hoptree.search.jobs import Jobs
+from hoptree.search.outlook import Outlook, exactly
 from hoptree.search.protocol import Decision, Goal, Sampler, Search
 from hoptree.search.reading import Space
 from hoptree.search.sampling import make_sampler
@@ -43,6 +44,10 @@ class Optuna(msgspec.Struct, frozen=True):
             checks.whole("epochs", self.epochs, 1)
         checks.reports(self.every)
         checks.whole("batch", self.batch, 1)
+
+    def outlook(self) -> Outlook:
+        """Return the epochs that it grants in all."""
+        return exactly((self.trials or 0) * (self.epochs or 0))
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""

@@ -16,6 +16,7 @@ from hoptree.core.schedules import Config
 from hoptree.search import checks
 from hoptree.search.explore import Explorer
 from hoptree.search.jobs import Jobs
+from hoptree.search.outlook import Outlook, exactly
 from hoptree.search.protocol import Branch, Decision, Extend, Goal, Sampler, Search, Stop
 from hoptree.search.reading import Space
 from hoptree.search.sampling import make_sampler
@@ -59,6 +60,10 @@ class PBT(msgspec.Struct, frozen=True):
         if not self.factors or not all(isinstance(f, int | float) and 0 < f < math.inf for f in self.factors):
             raise WorkloadError(f"factors: {self.factors!r}; expected numbers above 0, for example (0.8, 1.2)")
         checks.reports(self.every)
+
+    def outlook(self) -> Outlook:
+        """Return the epochs that it grants in all."""
+        return exactly(self.population * self.epochs)
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""

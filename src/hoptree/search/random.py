@@ -8,6 +8,7 @@ import msgspec
 
 from hoptree.search import checks
 from hoptree.search.fixed import Fixed
+from hoptree.search.outlook import AT_ONCE, Outlook
 from hoptree.search.protocol import Goal, Search
 from hoptree.search.reading import Space
 from hoptree.search.sampling import make_sampler
@@ -29,6 +30,10 @@ class Random(msgspec.Struct, frozen=True):
         checks.whole("trials", self.trials, 1)
         checks.whole("epochs", self.epochs, 1)
         checks.reports(self.every)
+
+    def outlook(self) -> Outlook:
+        """Return the epochs that it grants in all."""
+        return AT_ONCE
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""

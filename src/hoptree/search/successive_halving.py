@@ -8,9 +8,10 @@ import msgspec
 
 from hoptree.search import checks
 from hoptree.search.halving import Halving
+from hoptree.search.outlook import Outlook, exactly
 from hoptree.search.protocol import Goal, Search
 from hoptree.search.reading import Space
-from hoptree.search.rungs import Bracket, bracket, rung_epochs
+from hoptree.search.rungs import Bracket, bracket, epochs_of, rung_epochs
 from hoptree.search.sampling import make_sampler
 
 
@@ -42,6 +43,10 @@ class SuccessiveHalving(msgspec.Struct, frozen=True):
     def rungs(self) -> Bracket:
         """How many trials reach each rung, known before anything runs."""
         return bracket(self.trials, rung_epochs(self.min_epochs, self.max_epochs, self.factor), self.factor)
+
+    def outlook(self) -> Outlook:
+        """Return the epochs that it grants in all."""
+        return exactly(epochs_of(self.rungs))
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""
