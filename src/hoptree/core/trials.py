@@ -77,20 +77,27 @@ class Trials:
         self._begin(trial, event.until, event.known)
 
     def extended(self, event: TrialExtended) -> None:
-        """Grant a trial more epochs; less than it has, or after it was given up, changes nothing."""
+        """Grant a trial more epochs; after it was given up that changes nothing.
+
+        Less than it has is reported again: a search that grants it does not know that somebody else granted more,
+        and waits for an answer.
+        """
         trial = self._known(event.trial)
-        if event.until <= trial.until or trial.ending in ("stopped", "failed"):
+        if event.until in trial.open or trial.ending in ("stopped", "failed"):
             return
         if trial.ending == "complete":
             trial.ending = None
             self.live += 1
         self._adopt(trial, event.until, event.known)
-        self._grant(trial, event.until)
+        if event.until > trial.until:
+            self._grant(trial, event.until)
+        else:
+            self._request(trial, [event.until])
 
     def stopped(self, event: TrialStopped) -> None:
-        """Give a trial up; a complete one lets go of its state."""
+        """Give a trial up; a complete one lets go of its state, unless only a running one was meant."""
         trial = self._known(event.trial)
-        if trial.ending is None or trial.ending == "complete":
+        if trial.ending is None or (trial.ending == "complete" and not event.running):
             self.end(trial, "stopped")
 
     def answer(self, node: Node, unit: int) -> None:
@@ -164,14 +171,17 @@ class Trials:
         return self._plan.root(trial.root, trial.lane)
 
     def _grant(self, trial: Trial, until: int) -> None:
-        """Open the requests of a trial up to an epoch; those with results are answered at once."""
+        """Open the requests of a trial up to an epoch."""
         every = trial.every
         due = [] if not every else list(range((trial.until // every + 1) * every, until, every))
         due.append(until)
         trial.until = until
-        root = self._root(trial)
+        self._request(trial, due)
+
+    def _request(self, trial: Trial, due: list[int]) -> None:
+        """Have a trial's reports at some epochs made; those with results are answered at once."""
         answered: list[Place] = []
-        for epoch, place in zip(due, self._plan.places(trial.history, root, due), strict=True):
+        for epoch, place in zip(due, self._plan.places(trial.history, self._root(trial), due), strict=True):
             node, unit = place
             trial.open[epoch] = (node, unit)
             waiting = node.requests.setdefault(unit, [])
