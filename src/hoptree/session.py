@@ -16,7 +16,7 @@ from hoptree.core.events import Event, StateLost, TrialAsked, WorkerLost
 from hoptree.core.lineage import history, segments
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, Scalar
-from hoptree.desk import Desk, shown_number
+from hoptree.desk import WISHED, Desk
 from hoptree.drive import Asks, Watch, drive, without_collector
 from hoptree.estimate import Estimator
 from hoptree.library import Library
@@ -24,6 +24,7 @@ from hoptree.progress import Spectator
 from hoptree.record import Record
 from hoptree.results import Savings
 from hoptree.store.logs import Logs
+from hoptree.wishing import shown_number
 
 if TYPE_CHECKING:
     from hoptree.backends.protocol import Backend
@@ -118,9 +119,12 @@ class Session:
             try:
                 self._spectator.begin(engine, self.record.curves, self._estimator)
                 with suppress(DrainedError), without_collector():
-                    drive(engine, front, self._tuner, [*own, *watches], first, self._look_up, enough)
+                    asks = self._desk.beside(self._tuner)
+                    drive(engine, front, asks, [*own, *watches], first, self._look_up, enough)
             finally:
                 self._spectator.end()
+        if not engine.live and not enough():
+            self._desk.close()
         return self._savings()
 
     # --- going on ---------------------------------------------------------------------------------------
@@ -141,10 +145,15 @@ class Session:
                     yield StateLost(node.id, state.unit)
 
     def _first_configs(self, owed: Sequence[Event]) -> list[dict[str, Scalar]]:
-        """Return the values with which the next trials begin: some of each kind, if configs are of many."""
-        histories = [trial.history for trial in self.record.trials if trial.ending is None]
-        configs = [history[0].config for history in histories]
-        configs += [event.config for event in owed if isinstance(event, TrialAsked)]
+        """Return the values with which the next trials begin: some of each kind, if configs are of many.
+
+        Only those of searches: a config that a user wished for and that cannot be trained fails as a trial, and
+        must not keep the study from running.
+        """
+        live = [trial for trial in self.record.trials if trial.ending is None and trial.number < WISHED]
+        configs = [trial.history[0].config for trial in live]
+        asked = [event for event in owed if isinstance(event, TrialAsked) and event.trial < WISHED]
+        configs += [event.config for event in asked]
         step = max(1, len(configs) // _TRIED)
         return [_beginning(dict(config)) for config in configs[::step][:_TRIED]]
 
