@@ -149,6 +149,7 @@ class History:
             self.lost_runs += self.here.pop(event.worker, [])
         if isinstance(event, TrialAsked) and event.known is not None:
             held = [(node.id, unit) for node in self.engine.plan.nodes for unit in node.states]
+            held += [(action.node, action.unit) for action in actions if isinstance(action, DropState)]
             self.stored += [spot for spot in held if spot not in self.stored]
         self.witness.see(event, self.now, more, actions)
         given_up: list[Event] = []
@@ -265,7 +266,8 @@ class History:
             self.tell(TrialStopped(random.randrange(self.trials)))
         elif choice < 0.92:
             number = random.randrange(self.trials)
-            self.tell(TrialExtended(number, self.engine.trials[number].until + random.randint(0, 2)))
+            until = self.engine.trials[number].until + random.randint(-2, 2)
+            self.tell(TrialExtended(number, max(1, until)))
         elif choice < 0.94:
             self.branch()
         elif choice < 0.96 and self.company:

@@ -37,16 +37,17 @@ def drive(
     first: Sequence[Event] | None = None,
     look_up: Callable[[Event], Event] | None = None,
     enough: Callable[[], bool] = lambda: False,
+    begun: float = 0.0,
 ) -> float:
     """Run until no trial is left, or it is ``enough``, and return the time of the last event.
 
-    ``first`` replaces what the tuner asks for at the start, for a study that goes on. ``look_up`` may add to an
-    event what is known elsewhere, before the engine sees it.
+    ``first`` replaces what the tuner asks for at the start, for a study that goes on from where it was at the time
+    ``begun``. ``look_up`` may add to an event what is known elsewhere, before the engine sees it.
 
     Every event passes through here once, so this is where a journal or a checker listens: a watch gets the
     event, its time, whether more of the same moment follow, and the actions.
     """
-    now, failed = 0.0, True
+    now, failed = begun, True
     try:
         backend.start()
         inbox: deque[Event] = deque(tuner.start() if first is None else first)

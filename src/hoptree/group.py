@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, final
 
 import msgspec
@@ -18,12 +19,14 @@ from hoptree.library import Library
 from hoptree.progress import Spectator, choose_display
 from hoptree.record import Record
 from hoptree.results import Results, Savings
+from hoptree.search.sampling import some_configs
 from hoptree.search.tuner import Tuner, Tuners
 from hoptree.session import Session
 from hoptree.spec import StudySpec, agree, refuse_changes
 
 if TYPE_CHECKING:
     from hoptree.backends.member import Pool
+    from hoptree.core.schedules import Config
     from hoptree.forecast import Forecast
     from hoptree.measured import Measured
     from hoptree.mirror import WandB
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from hoptree.study import Study
 
 _READ = 200_000  # events of a study up to which its journal is read for what can be learned from it
+_EXAMPLES = 12  # configs of a study's space that are tried if those that begin fail
 _ALIKE = ("trainer", "data", "seed", "share", "settings")  # what lineages start from, and how they are trained
 
 
@@ -165,12 +169,18 @@ class Group:
         return session.run(
             pool,
             goals=[study.goal.metric for study in self._studies],
+            examples=self._examples,
             seed=self._first.seed,
             unit_limit=unit_limit,
             watches=watches,
             save_every=min((study.save_every for study in self._studies if study.save_every), default=0),
             enough=enough,
         )
+
+    def _examples(self) -> list[Config]:
+        """Return configs that the searches may come to, of every study in turn."""
+        found = [some_configs(study.space, study.seed, _EXAMPLES) for study in self._studies]
+        return [config for kind in zip_longest(*found) for config in kind if config is not None]
 
     def _mirrors(self, where: str | WandB, record: Record, stack: ExitStack) -> list[Watch]:
         """Have every study followed; a mirror that cannot be opened is refused here."""

@@ -16,7 +16,7 @@ from hoptree.core.events import Event, StateLost, TrialAsked, WorkerLost
 from hoptree.core.lineage import history, segments
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, Scalar
-from hoptree.desk import WISHED, Desk
+from hoptree.desk import Desk
 from hoptree.drive import Asks, Watch, drive, without_collector
 from hoptree.estimate import Estimator
 from hoptree.library import Library
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hoptree.store import Lease, Store
     from hoptree.store.claims import Claims
 
-_TRIED = 4  # configs of which one has to pass rehearsal
+_TRIED = 12  # of each kind of configs, of which one has to pass rehearsal
 
 
 @final
@@ -67,6 +67,7 @@ class Session:
         pool: Callable[[], Pool],
         *,
         goals: list[str],
+        examples: Callable[[], Sequence[Config]],
         seed: int,
         unit_limit: float | None,
         watches: Sequence[Watch] = (),
@@ -75,8 +76,8 @@ class Session:
     ) -> Savings:
         """Train what is missing, on a pool that is made if anything is.
 
-        An interrupt lets what runs end, and the study goes on another time. ``watches`` see every event after the
-        record has taken it in.
+        An interrupt lets what runs end, and the study goes on another time. ``examples`` are configs that the
+        searches may come to. ``watches`` see every event after the record has taken it in.
         """
         self._store.states.clean()
         owed = [*self._fold(), *self._desk.take()]
@@ -92,7 +93,7 @@ class Session:
                 seed=seed,
                 books=self._library,
                 begun=self.record.now,
-                rehearsal=(configs, goals) if (configs := self._first_configs(owed)) else None,
+                rehearsal=(configs, goals) if (configs := self._tried(owed, examples)) else None,
                 unit_limit=unit_limit,
                 longest=self._estimator.longest,
                 alive=self._look_around,
@@ -119,8 +120,8 @@ class Session:
             try:
                 self._spectator.begin(engine, self.record.curves, self._estimator)
                 with suppress(DrainedError), without_collector():
-                    asks = self._desk.beside(self._tuner)
-                    drive(engine, front, asks, [*own, *watches], first, self._look_up, enough)
+                    asks, seen = self._desk.beside(self._tuner), [*own, *watches]
+                    drive(engine, front, asks, seen, first, self._look_up, enough, self.record.now)
             finally:
                 self._spectator.end()
         if not engine.live and not enough():
@@ -144,18 +145,19 @@ class Session:
                 if not backend.adopt(state):
                     yield StateLost(node.id, state.unit)
 
-    def _first_configs(self, owed: Sequence[Event]) -> list[dict[str, Scalar]]:
-        """Return the values with which the next trials begin: some of each kind, if configs are of many.
+    def _tried(self, owed: Sequence[Event], examples: Callable[[], Sequence[Config]]) -> list[dict[str, Scalar]]:
+        """Return the values of which some must pass rehearsal; nothing if nothing begins.
 
-        Only those of searches: a config that a user wished for and that cannot be trained fails as a trial, and
-        must not keep the study from running.
+        Those that begin come first. That some of them fail is data, so what has been trained before, and what the
+        searches may still ask for, has its chance too: only what no config survives is a mistake in all of them.
         """
-        live = [trial for trial in self.record.trials if trial.ending is None and trial.number < WISHED]
-        configs = [trial.history[0].config for trial in live]
-        asked = [event for event in owed if isinstance(event, TrialAsked) and event.trial < WISHED]
-        configs += [event.config for event in asked]
-        step = max(1, len(configs) // _TRIED)
-        return [_beginning(dict(config)) for config in configs[::step][:_TRIED]]
+        trials = self.record.trials
+        begin = [dict(trial.history[0].config) for trial in trials if trial.ending is None]
+        begin += [dict(event.config) for event in owed if isinstance(event, TrialAsked)]
+        if not begin:
+            return []
+        before = [dict(trial.history[0].config) for trial in trials if trial.reached]
+        return [_beginning(config) for kind in (begin, before, examples()) for config in _spread(kind)]
 
     # --- while it runs ----------------------------------------------------------------------------------
 
@@ -224,6 +226,11 @@ def failure_text(trial: Trial, number: int) -> str:
     """Return all that is known of a failed trial."""
     config = "\n".join(f"  {name}: {value}" for name, value in dict(trial.history[-1].config).items())
     return f"trial {number} of {trial.study}\nreported epochs: {trial.reached}\nconfig:\n{config}\n\n{trial.reason}"
+
+
+def _spread(configs: Sequence[Config]) -> Sequence[Config]:
+    """Return some from all over, if there are many."""
+    return configs[:: max(1, len(configs) // _TRIED)][:_TRIED]
 
 
 def _beginning(config: Config) -> dict[str, Scalar]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -46,21 +47,28 @@ class Nodes:
         return ht.Ray(address=self.address, **settings)
 
 
+@contextmanager
+def closed_door() -> Iterator[None]:
+    """Have clusters ask for a token, also on a machine that has none yet."""
+    from hoptree.backends.ray_cluster import close_door, set_authentication
+
+    close_door()
+    yield
+    set_authentication({"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": None})
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    from hoptree.backends.ray_cluster import set_authentication
-
-    set_authentication("token")
     system = {"health_check_period_ms": 500, "health_check_failure_threshold": 4, "health_check_timeout_ms": 2000}
     head = {"num_cpus": 0, "include_dashboard": False, "_system_config": system}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
-    set_authentication(None)
+    with closed_door():
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
 
 
 @pytest.fixture

@@ -55,7 +55,10 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_a_cluster_is_started_and_stopped(tmp_path: Path, expected: list[str]) -> None:
-    found = outcome(program(tmp_path, "ray", 2, RAY_AUTH_MODE="disabled"))
+    home = tmp_path / "home"  # of a machine on which Ray was never used
+    home.mkdir()
+    found = outcome(program(tmp_path, "ray", 2, RAY_AUTH_MODE="disabled", HOME=str(home)))
+    assert not (home / ".ray").exists()  # the token is nowhere to be read
     assert found["fingerprints"] == expected
     assert found["mode"] == "token"  # while it ran
     assert found["left"] is False

@@ -21,6 +21,7 @@ from hoptree.core.events import StateLost, WorkerDrained
 from hoptree.record import Record
 from hoptree.spec import StudySpec
 from hoptree.store import Store
+from tests.clusters.conftest import closed_door
 from tests.clusters.test_ray import Slow, joined, prints
 from tests.system.plain import dataset, study
 
@@ -30,8 +31,6 @@ def scaling(tmp_path: Path) -> Iterator[str]:
     """Ray's own autoscaler, on nodes that are processes of this machine; there is none at first."""
     from ray._private.services import get_node_ip_address
     from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
-
-    from hoptree.backends.ray_cluster import set_authentication
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -73,23 +72,19 @@ def scaling(tmp_path: Path) -> Iterator[str]:
         },
     }
     (tmp_path / "scaling.json").write_text(json.dumps(config))
-    set_authentication("token")
     ray = str(Path(sys.executable).parent / "ray")
     settings = [f"--autoscaling-config={tmp_path / 'scaling.json'}", "--num-cpus=0", f"--port={port}"]
     hidden = mkdtemp(prefix="ray-", dir="/tmp")  # else other programs would join it; sockets want short names
-    around = {
-        **os.environ,
-        "AUTOSCALER_UPDATE_INTERVAL_S": "1",
-        "RAY_FAKE_CLUSTER": "1",
-        "RAY_TMPDIR": hidden,
-    }
+    around = {"AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1", "RAY_TMPDIR": hidden}
     command = [ray, "start", "--head", "--block", "--include-dashboard=false", *settings]
-    head = subprocess.Popen(command, env=around, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(lambda: is_open(address), "the cluster does not start")
-    yield address
-    head.terminate()
-    head.wait()
-    set_authentication(None)
+    with closed_door():
+        head = subprocess.Popen(
+            command, env={**os.environ, **around}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_for(lambda: is_open(address), "the cluster does not start")
+        yield address
+        head.terminate()
+        head.wait()
     rmtree(hidden, ignore_errors=True)
 
 

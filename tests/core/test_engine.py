@@ -14,6 +14,7 @@ from hoptree.core.errors import ProtocolError, WorkloadError
 from hoptree.core.events import (
     Event,
     StateEvaluated,
+    StateKept,
     StateLost,
     TrialAsked,
     TrialBranched,
@@ -103,49 +104,65 @@ def test_extending_a_running_trial_does_not_interrupt_it():
     assert driver.reports == [(0, 1), (0, 2)]
 
 
-def test_extending_to_the_same_or_after_the_end_changes_nothing():
+def test_extending_to_less_is_answered_there():
+    driver = one_worker()
+    driver.ask(0, 0.1, until=3)
+    driver.extend(0, 1)
+    driver.finish()
+    assert driver.units() == [0, 1, 2, 3, 4, 5]
+    assert sorted(driver.reports) == [(0, 1), (0, 3)]
+    assert driver.endings == [(0, "complete", "")]
+
+
+def test_a_complete_trial_answers_at_any_epoch_and_ends_again():
     driver = one_worker()
     driver.ask(0, 0.1, until=2)
-    assert driver.extend(0, 2) == []
+    driver.finish()
+    driver.extend(0, 2)
+    assert driver.reports == [(0, 2), (0, 2)]
+    assert driver.endings == [(0, "complete", "")] * 2
+    driver.extend(0, 1)  # the state there is gone
+    assert driver.ending(0) is None
+    driver.finish()
+    assert driver.units() == [0, 1, 2, 3, 0, 1]
+    assert driver.reports[2:] == [(0, 1)]
+    assert driver.endings == [(0, "complete", "")] * 3
+    assert driver.stored == {(1, 4)}
+
+
+def test_what_the_store_keeps_on_the_way_goes_when_nobody_is_on_the_way():
+    driver = Driver()
+    driver.join("a")
+    driver.ask(0, 0.1, until=3)
+    driver.join("b")
+    driver.ask(1, 0.2, until=2)
+    for node, worker in ((1, "a"), (2, "b")):
+        driver.train(worker)
+        driver.train(worker)
+        driver.tell(StateKept(node, 2))
+        driver.train(worker)
+    assert {(1, 2), (2, 2)} < driver.stored
+    driver.stop(1)
+    assert (1, 2) in driver.stored
+    assert (2, 2) not in driver.stored
+    driver.finish()
+    assert driver.stored == {(1, 6)}
+
+
+def test_extending_to_no_epoch_is_refused():
+    driver = one_worker()
+    driver.ask(0, 0.1, until=2)
+    with pytest.raises(WorkloadError, match="until: 0; expected at least one epoch"):
+        driver.extend(0, 0)
+
+
+def test_extending_what_was_given_up_changes_nothing():
+    driver = one_worker()
+    driver.ask(0, 0.1, until=2)
     driver.stop(0)
     driver.finish()
     assert driver.extend(0, 5) == []
     assert driver.ending(0) == "stopped"
-
-
-def test_what_a_trial_has_already_is_reported_again_to_who_grants_it():
-    """A user has granted more than the search knows of; a search that got no answer would wait for ever."""
-    driver = one_worker()
-    driver.ask(0, 0.1, until=1, every=1)
-    driver.extend(0, 4)
-    driver.finish()
-    assert driver.extend(0, 2) == [Report(0, 2, {"loss": 0.5}), EndTrial(0, "complete")]
-    assert driver.stored == {(1, 8)}
-    assert driver.units() == list(range(8))
-
-
-def test_an_epoch_that_was_passed_without_a_report_is_trained_again_for_one():
-    driver = one_worker()
-    driver.ask(0, 0.1, until=1)
-    driver.extend(0, 4)
-    driver.finish()
-    assert driver.reports == [(0, 1), (0, 4)]
-    driver.extend(0, 2)
-    assert driver.ending(0) is None
-    driver.finish()
-    assert driver.units(8) == [0, 1, 2, 3]
-    assert driver.reports == [(0, 1), (0, 4), (0, 2)]
-    assert driver.endings == [(0, "complete", "")] * 2
-    assert driver.stored == {(1, 8)}  # what it ended with has stayed
-
-
-def test_a_report_on_the_way_can_be_asked_for_while_a_trial_runs():
-    driver = one_worker()
-    driver.ask(0, 0.1, until=3)
-    driver.extend(0, 2)
-    driver.finish()
-    assert driver.reports == [(0, 2), (0, 3)]
-    assert driver.endings == [(0, "complete", "")]
 
 
 def test_giving_up_a_running_trial_comes_too_late_for_a_complete_one():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hoptree.core.actions import RunUnit
 from hoptree.core.events import StateLost, UnitFinished
+from hoptree.core.invariants import Witness
 from hoptree.record import Record
 from hoptree.spec import StudySpec
 from hoptree.store import Store
@@ -45,14 +46,22 @@ def _lives(pid: int) -> bool:
 
 
 def units_done_twice(folder: Path, study: str) -> int:
-    """Return how many units the journal acknowledges more than once without a loss in between."""
+    """Return how many units the journal acknowledges more than once without a loss in between.
+
+    On the way, every step is held against the eight invariants, and time has to run forwards.
+    """
     with Store(folder, create=False) as store:
         known = store.catalog.find(study)
         assert known is not None
         record = Record(StudySpec.read(known.spec).settings)
+        witness, last = Witness(record.engine), 0.0
         begun: dict[int, tuple[int, int]] = {}
         done: Counter[tuple[int, int]] = Counter()
-        for event, actions in record.replay(store.journal.read(study)):
+        for entry in store.journal.read(study):
+            ((event, actions),) = record.replay([entry])
+            witness.see(event, entry.now, entry.more, actions)
+            assert entry.now >= last
+            last = entry.now
             if isinstance(event, UnitFinished) and event.run in begun:
                 done[begun.pop(event.run)] += 1
             elif isinstance(event, StateLost):

@@ -200,16 +200,6 @@ def test_a_clone_of_what_failed_before_is_passed_over(tmp_path: Path, caplog: py
     assert "wish 1 of 'plain' is passed over: trial 1 failed after epoch 0, before epoch 2" in caplog.text
 
 
-def test_a_config_that_cannot_be_trained_fails_and_the_study_runs(tmp_path: Path) -> None:
-    mine = study(tmp_path, "a", epochs=2)
-    mine.run(workers=1)
-    mine.add(CONFIG | {"act": "raise"}, epochs=2)
-    results = mine.run(workers=1)
-    assert epochs(results) == [(2, "complete"), (0, "failed")]
-    assert "surrogate" in results.trials[1].error
-    assert epochs(mine.run(workers=1)) == epochs(results)
-
-
 # --- wherever the trial is --------------------------------------------------------------------------------
 
 

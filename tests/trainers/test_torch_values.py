@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from hoptree.core.schedules import linear, multistep
-from hoptree.trainers import Torch
+from hoptree.trainers import Functions, Torch
+from hoptree.trainers.errors import TrainerError
 from hoptree.trainers.torch_loop import steps
 from tests.trainers import digits
 from tests.trainers.digits import PARTITIONS, partition, train, unit
@@ -30,6 +32,30 @@ def watched(optimizer, config, units=(0,), names=("lr",)):
     )
     train(trainer, model, config, units)
     return seen
+
+
+@pytest.mark.parametrize("later", [16, None, multistep(8, at=[1 / 3], gamma=2)])
+def test_what_a_model_is_built_from_stays(later):
+    trainer = Torch(lambda hp: nn.Linear(64, hp.get("width", 10)), loss=cross_entropy, optimizer="sgd")
+    config = {"lr": 0.1, "width": 10}
+    model = trainer.build(unit(config, 0).at(0, 1), 1)
+    train(trainer, model, {"lr": 0.2, "width": 10, "unread": 7}, units=(0,))
+    changed = {"lr": 0.1} if later is None else {"lr": 0.1, "width": later}
+    with pytest.raises(TrainerError, match=r"^width: .*, but the model was built with 10, .* keep width as it is"):
+        train(trainer, model, changed, units=(0,))
+
+
+def test_a_model_function_that_would_make_another_model_is_refused():
+    def model_fn(hp):
+        module = nn.Linear(64, hp["width"])
+        return module, torch.optim.SGD(module.parameters(), lr=hp["lr"])
+
+    trainer = Functions(lambda columns: columns, model_fn, lambda data, model, optimizer, hp: {"loss": 0.0})
+    model = trainer.build({"lr": 0.1, "width": 10}, 1)
+    model.apply({"lr": 0.2, "width": 10})
+    assert model.tuned.optimizer.param_groups[0]["lr"] == 0.2
+    with pytest.raises(TrainerError, match=r"model_fn: weight would be of shape \(16, 64\) .* keep what its shape"):
+        model.apply({"lr": 0.2, "width": 16})
 
 
 def test_a_schedule_moves_the_rate_at_every_step():

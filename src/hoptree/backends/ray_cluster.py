@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +15,8 @@ from hoptree.core.errors import MissingExtraError, RefusedError
 if TYPE_CHECKING:
     from hoptree.backends.ray_settings import Ray
 
-_AUTHENTICATION = "RAY_AUTH_MODE"
+_MODE = "RAY_AUTH_MODE"
+_TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 the name of a variable
 _ADDRESS = "RAY_ADDRESS"
 _HEARTBEAT = 3.0  # seconds in which a cluster's door has to open
 # Else Ray gathers for a second what nobody refers to any more: a second of hops would lie in its object store.
@@ -46,7 +48,7 @@ class RayCluster:
     def __init__(self, settings: Ray, threads: int) -> None:
         self._started = False
         self._joined = False
-        self._mode = os.environ.get(_AUTHENTICATION)
+        self._found = {name: os.environ.get(name) for name in (_MODE, _TOKEN)}
         ray = _import()
         if ray.is_initialized():
             if settings.address is not None and ray.get_runtime_context().gcs_address != settings.address:
@@ -79,11 +81,11 @@ class RayCluster:
         if self._joined or self._started:
             ray.shutdown()
             self._joined = self._started = False
-        set_authentication(self._mode)
+        set_authentication(self._found)
 
     def _start(self, settings: Ray, threads: int) -> None:
         """Start a cluster on this machine that asks everyone for a token: Ray may listen on the network."""
-        set_authentication("token")
+        close_door(own_token=not settings.dashboard)
         cores = max(os.cpu_count() or 1, (settings.workers or 1) * threads)
         self._started = True
         _init(
@@ -151,18 +153,34 @@ def _has_authentication() -> bool:
     return bool(module.get_authentication_mode() == module.AuthenticationMode.TOKEN)
 
 
-def set_authentication(mode: str | None) -> None:
-    """Set how processes of a cluster know each other; Ray reads the variable once, when it is imported."""
+def close_door(own_token: bool = True) -> None:
+    """Let clusters that this process starts ask for a token.
+
+    Who has none gets one that only these processes know. Otherwise Ray would write one to the home folder, which
+    others may read, and does so in ``ray.init`` only. A person who is to open the dashboard needs that one.
+    """
     from ray import _raylet
 
-    if os.environ.get(_AUTHENTICATION) == mode:
-        return
-    if mode is None:
-        del os.environ[_AUTHENTICATION]
-    else:
-        os.environ[_AUTHENTICATION] = mode
     module: Any = _raylet
+    known = module.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
+    own = {_TOKEN: secrets.token_hex(32)} if own_token and not known else {}
+    set_authentication({_MODE: "token", **own})
+
+
+def set_authentication(variables: Mapping[str, str | None]) -> None:
+    """Set, or take away, by what processes of a cluster know each other; Ray reads these once and remembers."""
+    from ray import _raylet
+
+    if all(os.environ.get(name) == value for name, value in variables.items()):
+        return
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    module: Any = _raylet  # compiled: it has no types
     module.Config.initialize("")
+    module.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _knock(address: str) -> None:

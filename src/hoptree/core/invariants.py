@@ -133,9 +133,9 @@ class Witness:
             if 0 < epoch <= event.until:
                 number, unit = self._way(trial, epoch * self._partitions)[-1]
                 state = self._engine.plan.nodes[number].states.get(unit)
-                if state is not None and (number, unit) not in self._visited and state.kept:
+                if state is not None and (number, unit) not in self._visited:
                     self._visited[number, unit] = whole
-                    self._kept.add((number, unit))
+                    self._kept |= {(number, unit)} if state.kept else set()
 
     def _take_action(self, action: Action) -> None:
         match action:
@@ -163,6 +163,10 @@ class Witness:
                 last = (number, self._engine.trials[number].until)
                 told = ending != "complete" or last in self._reported
                 self._expect(told, 8, f"trial {number} is complete without its last report")
+                others = (trial for trial in self._engine.trials.values() if trial.ending is None)
+                live = {node for trial in others for node in self._nodes(trial)}
+                gone = self._nodes(self._engine.trials[number]) - live  # where the store keeps nothing for anybody
+                self._kept -= {spot for spot in self._kept if spot[0] in gone}
 
     # --- checks -----------------------------------------------------------------------------------------
 
@@ -307,6 +311,10 @@ class Witness:
             way = [(node.id, unit) for node, end in nodes for unit in range(node.start + 1, end + 1)]
             self._ways[trial.number, units] = way
         return way
+
+    def _nodes(self, trial: Trial) -> set[int]:
+        """Return the nodes that a trial passes, all of its budget."""
+        return {node for node, _ in self._way(trial, trial.until * self._partitions)}
 
     def _source(self, trial: Trial, unit: int) -> Spot | None:
         return next((spot for spot in reversed(self._way(trial, unit)) if spot in self._visited), None)

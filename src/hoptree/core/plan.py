@@ -52,7 +52,7 @@ class Node:
     """A run of units that share one set of forms: the first is ``start``, the last is not fixed."""
 
     __slots__ = (
-        "attempts", "best", "children", "cost", "counts", "cursors", "finals", "id", "key", "lane", "lost",
+        "attempts", "best", "children", "cost", "counts", "cursors", "finals", "id", "key", "lane", "live", "lost",
         "parent", "reports", "requests", "rotation", "start", "states", "stops", "taken", "todo", "trained",
         "values", "waiters", "waiting",
     )  # fmt: skip
@@ -73,6 +73,7 @@ class Node:
         self.lost: dict[int, State] = {}  # gone, but runs under way began from them
         self.reports: dict[int, Metrics] = {}
         self.requests: dict[int, list[Trial]] = {}
+        self.live = 0  # trials that pass here and have not ended
         self.finals: dict[int, list[Trial]] = {}  # trials that ended here, complete
         self.attempts: dict[tuple[str, int], int] = {}
         self.taken: set[int] = set()  # units from which another driver trains on
@@ -164,8 +165,8 @@ class Trial:
     """One config that a study follows, with the budget it has been given so far."""
 
     __slots__ = (
-        "alone", "barrier", "ending", "every", "final", "history", "number", "open", "pinned", "reached", "reason",
-        "root", "study", "tree", "until", "wanting",
+        "alone", "barrier", "ending", "every", "final", "followed", "history", "number", "open", "pinned",
+        "reached", "reason", "root", "study", "tree", "until", "wanting",
     )  # fmt: skip
 
     def __init__(self, number: int, history: History, root: str, study: str, every: int) -> None:
@@ -178,6 +179,7 @@ class Trial:
         self.tree = number  # alone: the trial whose tree this is
         self.barrier = False
         self.until = 0
+        self.followed = 0  # up to which epoch it counts as live in the nodes that it passes; 0 when it has ended
         self.reached = 0
         self.open: dict[int, tuple[Node, int]] = {}  # epochs whose report is due, and where
         self.wanting: set[int] = set()  # epochs among them whose state has to be trained

@@ -77,22 +77,20 @@ class Trials:
         self._begin(trial, event.until, event.known)
 
     def extended(self, event: TrialExtended) -> None:
-        """Grant a trial more epochs; after it was given up that changes nothing.
+        """Grant a trial more epochs; one that was given up stays so.
 
-        Less than it has is reported again: a search that grants it does not know that somebody else granted more,
-        and waits for an answer.
+        An epoch that it was granted before is reported (again), and the trial ends (again): a search may ask for
+        less than users have granted meanwhile, and waits for its answer all the same.
         """
         trial = self._known(event.trial)
-        if event.until in trial.open or trial.ending in ("stopped", "failed"):
+        if event.until < 1:
+            raise WorkloadError(f"until: {event.until}; expected at least one epoch")
+        if trial.ending in ("stopped", "failed"):
             return
         if trial.ending == "complete":
             trial.ending = None
             self.live += 1
-        self._adopt(trial, event.until, event.known)
-        if event.until > trial.until:
-            self._grant(trial, event.until)
-        else:
-            self._request(trial, [event.until])
+        self._proceed(trial, event.until, event.known)
 
     def stopped(self, event: TrialStopped) -> None:
         """Give a trial up; a complete one lets go of its state, unless only a running one was meant."""
@@ -146,42 +144,49 @@ class Trials:
         self._plan.path(trial.history, self._root(trial), until * self._plan.partitions)  # may refuse a cost
         self.by_number[trial.number] = trial
         self.live += 1
-        self._adopt(trial, until, known)
-        self._grant(trial, until)
+        self._proceed(trial, until, known)
 
-    def _adopt(self, trial: Trial, until: int, known: Known | None) -> None:
-        """Take in what the store holds of a lineage: nobody trains or evaluates it again.
+    def _proceed(self, trial: Trial, until: int, known: Known | None) -> None:
+        """Let a trial go on to an epoch; what was found is told when nobody lets go any more of what it needs."""
+        found = [] if known is None else self._adopt(trial, until, known)
+        self._grant(trial, until)
+        for place in found:
+            self.answer(*place)
+
+    def _adopt(self, trial: Trial, until: int, known: Known) -> list[Place]:
+        """Take in what the store holds of a lineage: nobody trains or evaluates it again; return what is reported.
 
         Where somebody is on the way already, what they will make is waited for.
         """
-        if known is None:
-            return
         partitions, root = self._plan.partitions, self._root(trial)
         epochs = sorted(epoch for epoch in known.states if 0 < epoch <= until)
         for node, unit in self._plan.places(trial.history, root, epochs):
             if unit not in node.states and not node.waiting and all(c.unit > unit for c in node.cursors):
                 self._states.adopt(node, unit)
         reports = {epoch: metrics for epoch, metrics in known.reports if 0 < epoch <= until}
-        for node, unit in self._plan.places(trial.history, root, sorted(reports)):
-            if unit not in node.reports:
-                node.reports[unit] = {name: float(value) for name, value in reports[unit // partitions].items()}
-                self.answer(node, unit)
+        found = [
+            place
+            for place in self._plan.places(trial.history, root, sorted(reports))
+            if place.unit not in place.node.reports
+        ]
+        for node, unit in found:
+            node.reports[unit] = {name: float(value) for name, value in reports[unit // partitions].items()}
+        return found
 
     def _root(self, trial: Trial) -> Node:
         return self._plan.root(trial.root, trial.lane)
 
     def _grant(self, trial: Trial, until: int) -> None:
-        """Open the requests of a trial up to an epoch."""
+        """Open the requests of a trial up to an epoch; those with results are answered at once."""
         every = trial.every
         due = [] if not every else list(range((trial.until // every + 1) * every, until, every))
-        due.append(until)
-        trial.until = until
-        self._request(trial, due)
-
-    def _request(self, trial: Trial, due: list[int]) -> None:
-        """Have a trial's reports at some epochs made; those with results are answered at once."""
+        if until not in trial.open:
+            due.append(until)
+        trial.until = max(trial.until, until)
+        self._follow(trial, trial.until)
+        root = self._root(trial)
         answered: list[Place] = []
-        for epoch, place in zip(due, self._plan.places(trial.history, self._root(trial), due), strict=True):
+        for epoch, place in zip(due, self._plan.places(trial.history, root, due), strict=True):
             node, unit = place
             trial.open[epoch] = (node, unit)
             waiting = node.requests.setdefault(unit, [])
@@ -198,6 +203,17 @@ class Trials:
             self._dispatcher.fresh.extend(self._gates.reconsider())
         for place in answered:
             self.answer(*place)
+
+    def _follow(self, trial: Trial, until: int) -> list[Node]:
+        """Count a trial in the nodes that it passes up to an epoch, and there only; return those of before."""
+        partitions = self._plan.partitions
+        before = [node for node, _ in self._plan.way(trial, trial.followed * partitions)] if trial.followed else []
+        for node in before:
+            node.live -= 1
+        trial.followed = until
+        for node, _ in self._plan.way(trial, until * partitions) if until else ():
+            node.live += 1
+        return before
 
     def _want(self, trial: Trial, epoch: int) -> None:
         if epoch not in trial.wanting:
@@ -232,5 +248,9 @@ class Trials:
         trial.ending = ending
         trial.reason = reason
         self._actions.append(EndTrial(trial.number, ending, reason))
+        for node in self._follow(trial, 0):
+            if not node.live:  # what the store keeps there serves nobody who is on the way
+                for state in [state for state in node.states.values() if state.kept]:
+                    self._states.let_go(state)
         if trial.barrier:
             self._dispatcher.fresh.extend(self._gates.leave(trial))

@@ -86,6 +86,12 @@ def make_sampler(sampler: AnySampler, space: Space, seed: int, count: int | None
     return _at_most(PointSampler(Fresh(root, seed), points), count)
 
 
+def some_configs(space: Space, seed: int, count: int) -> list[Config]:
+    """Return some configs that a space allows, fewer if it has no more."""
+    sampler = make_sampler("random", space, seed, count)
+    return list(iter(sampler.ask, None))
+
+
 def _at_most(sampler: Sampler, count: int | None) -> Sampler:
     return sampler if count is None else AtMost(sampler, count)
 

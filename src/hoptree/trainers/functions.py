@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import version
 from typing import Any, final
 
@@ -71,9 +72,8 @@ class Functions(Trainer):
         with self._session(seed, fill=True):
             hp = HyperParameters(values, "model_fn")
             module, optimizer = self._call_model_fn(hp)
-            return TorchModel(
-                check_module(module, "model_fn"), TunedOptimizer(optimizer, self._ask, hp.reads), values
-            )
+            check_module(module, "model_fn")
+            return TorchModel(module, TunedOptimizer(optimizer, partial(self._ask, module), hp.reads), values)
 
     def train(self, model: TorchModel, data: Columns, unit: UnitSpec) -> None:
         """Call ``train_fn`` once; a ``loss`` among its metrics that is no finite number is ``Diverged``."""
@@ -134,8 +134,17 @@ class Functions(Trainer):
             raise TrainerError(f"model_fn: it returned {given}; expected (model, optimizer)")
         return pair
 
-    def _ask(self, values: Mapping[str, Scalar]) -> GroupOptions:
-        return group_options(self._call_model_fn(HyperParameters(values, "model_fn"))[1])
+    def _ask(self, module: Module, values: Mapping[str, Scalar]) -> GroupOptions:
+        """Return what the optimizer would be for other values; a model that would be another is refused."""
+        fresh, optimizer = self._call_model_fn(HyperParameters(values, "model_fn"))
+        for (name, built), (_, asked) in zip(module.named_parameters(), fresh.named_parameters(), strict=False):
+            if built.shape != asked.shape:
+                raise TrainerError(
+                    f"model_fn: {name} would be of shape {tuple(asked.shape)} with {dict(values)}, but the model "
+                    f"was built with {tuple(built.shape)}, and a model is built once; keep what its shape depends "
+                    "on as it is in schedules, in clones, and out of ht.PBT(change=…)"
+                )
+        return group_options(optimizer)
 
     def _call_train_fn(
         self, data: Any, module: Module, optimizer: Optimizer | None, values: Mapping[str, Scalar]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, final
 
@@ -17,16 +17,23 @@ from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.torch_optimizers import TunedOptimizer
 
 _Dropout = nn.modules.dropout._DropoutNd  # Dropout, Dropout1d … AlphaDropout
+_APPLIED = {"batch_size", "dropout"}  # values that apply at every step, whatever the optimizer
 _built: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
 @final
 class TorchModel:
-    """A module with its optimizer; the user gets the module."""
+    """A module with its optimizer; the user gets the module.
 
-    def __init__(self, module: nn.Module, tuned: TunedOptimizer, values: Mapping[str, Scalar]) -> None:
+    ``reads`` are the names that it was built from. Of these, only what somebody applies later may change.
+    """
+
+    def __init__(
+        self, module: nn.Module, tuned: TunedOptimizer, values: Mapping[str, Scalar], reads: Iterable[str] = ()
+    ) -> None:
         self.module = module
         self.tuned = tuned
+        self._built = {name: values.get(name) for name in sorted({*reads} - _APPLIED - tuned.follows)}
         self._applied: Mapping[str, Scalar] | None = None
         dropouts = [part for part in module.modules() if isinstance(part, _Dropout)]
         # A layer that was built with the value follows it; one with a rate of its own keeps that.
@@ -37,6 +44,12 @@ class TorchModel:
         """Set optimizer and dropout to the values of the moment."""
         if values is self._applied:
             return
+        for name, before in self._built.items():
+            if values.get(name) != before:
+                raise TrainerError(
+                    f"{name}: {values.get(name)!r}, but the model was built with {before!r}, and a model is built "
+                    f"once; keep {name} as it is in schedules, in clones, and out of ht.PBT(change=…)"
+                )
         self.tuned.apply(values)
         rate = values.get("dropout")
         if rate is not None:

@@ -63,6 +63,11 @@ class TunedOptimizer:
         self._direct = settable(type(optimizer), optimizer.defaults) - read
         self._applied: Mapping[str, Scalar] | None = None
 
+    @property
+    def follows(self) -> frozenset[str]:
+        """The names whose values it applies."""
+        return self._reads | self._direct | {"beta1", "beta2"}
+
     def forget(self) -> None:
         """Set everything at the next occasion: the groups were changed by someone else."""
         self._applied = None

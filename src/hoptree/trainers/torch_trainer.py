@@ -85,7 +85,7 @@ class Torch(Trainer):
         with self._session(seed, fill=True):
             hp = HyperParameters(values, "the model function")
             module = check_module(build_module(self._model, hp, "model"), "model").to(torch.device(self._device))
-            return TorchModel(module, make(self._optimizer, module, values), values)
+            return TorchModel(module, make(self._optimizer, module, values), values, hp.reads)
 
     def train(self, model: TorchModel, data: Columns, unit: UnitSpec) -> None:
         """Train for one pass over a partition; raises ``Diverged`` for a loss that is no finite number."""
