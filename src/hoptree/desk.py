@@ -2,96 +2,181 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, assert_never, final
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, assert_never, final
 
+from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialStopped
-from hoptree.core.lineage import config_items
 from hoptree.core.plan import Trial
-from hoptree.core.schedules import Config
+from hoptree.drive import Asks
 from hoptree.record import Record
-from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Wish
+from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Unreadable, Wish
+from hoptree.wishing import check, key_of
 
 if TYPE_CHECKING:
     from hoptree.store import Store
 
 WISHED = 1_000_000_000  # trials that users asked for are numbered from here; searches number theirs from 0
 
+log = logging.getLogger("hoptree")
+
+
+class _Waiting(NamedTuple):
+    study: str
+    share: bool
+    number: int
+    wish: Wish | Unreadable
+
 
 @final
 class Desk:
-    """Turns wishes into events for the engine; what has been done already is not done again."""
+    """Turns wishes into events for the engine; what has been done already is not done again.
 
-    def __init__(self, store: Store, record: Record, studies: Sequence[tuple[str, bool]], root: str) -> None:
+    What becomes of a wish follows from the wish and from what the engine knows, so a driver that goes on after
+    another one does the same: a new trial has the wish's number, and an extension or a stop shows in its trial.
+    A wish about a trial that is not there, or not granted as much as when it was wished for, waits: in a group's
+    journal a study may have its trials later than in its own, or others. What no driver can carry out is passed
+    over, and ``warn`` is told why.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        record: Record,
+        studies: Sequence[tuple[str, bool]],
+        root: str,
+        warn: Callable[[str], None] = log.warning,
+    ) -> None:
         self._store = store
         self._record = record
         self._studies = studies  # names, and whether their trials share
         self._root = root
+        self._warn = warn
         self._taken = dict.fromkeys((name for name, _ in studies), 0)
+        self._waiting: list[_Waiting] = []
+        self._extended: dict[tuple[str, str | int], tuple[int, Prolong]] = {}  # the last wish to extend a trial
+        self._seen = 0  # trials that are entered below
+        self._shown: dict[str, list[Trial]] = {name: [] for name, _ in studies}
+        self._alike: dict[tuple[str, str], Trial] = {}  # by study and key
 
     def take(self) -> list[Event]:
-        """Return what users have wished for since this was asked last."""
-        return [event for name, share in self._studies for event in self._of(name, share)]
+        """Return what users have wished for since this was asked last, and what has waited long enough."""
+        for name, share in self._studies:
+            for number, wish in self._store.wishes.after(name, self._taken[name]):
+                self._taken[name] = number
+                self._waiting.append(_Waiting(name, share, number, wish))
+                if isinstance(wish, Prolong):
+                    self._extended[name, wish.key] = self._extended[name, wish.trial] = number, wish
+        return list(self._due())
 
-    def _of(self, study: str, share: bool) -> Iterator[Event]:
-        for number, wish in self._store.wishes.after(study, self._taken[study]):
-            self._taken[study] = number
-            event = self._event(study, share, WISHED + number, wish)
-            if event is not None:
-                yield event
+    def beside(self, asks: Asks) -> Asks:
+        """Return who asks for training with what users wish for besides: no run ends before a wish that can be."""
+        return _Beside(asks, self)
 
-    def _event(self, study: str, share: bool, number: int, wish: Wish) -> Event | None:
-        trials = self._record.engine.trials
+    def again(self) -> list[Event]:
+        """Return what could not be done before and can be now."""
+        return list(self._due()) if self._waiting else []
+
+    def close(self) -> None:
+        """Say what was not done, now that the run is over; the next one looks again."""
+        for study, _, number, wish in self._waiting:
+            if isinstance(wish, Clone | Prolong):
+                what = "clone" if isinstance(wish, Clone) else "extend"
+                self._warn(
+                    f"wish {number} of {study!r}, to {what} trial {wish.trial}, waits: this run has no trial like "
+                    "that, or has not trained it as far"
+                )
+
+    def _due(self) -> Iterator[Event]:
+        self._look_at_trials()
+        waiting, self._waiting = self._waiting, []
+        for entry in waiting:
+            try:
+                events = self._events(*entry)
+            except HoptreeError as error:
+                self._warn(f"wish {entry.number} of {entry.study!r} is passed over: {error}")
+                continue
+            if events is None:
+                self._waiting.append(entry)
+            else:
+                yield from events
+
+    def _events(self, study: str, share: bool, number: int, wish: Wish | Unreadable) -> tuple[Event, ...] | None:
+        """Return what a wish comes to, nothing if it is done or too late; None: it has to wait."""
+        if isinstance(wish, Unreadable):
+            raise WorkloadError(f"{wish.text} cannot be read ({wish.reason}); it is of another version")
+        check(wish)
+        if self._is_overruled(study, number, wish):
+            return ()
+        new, known = WISHED + number, self._record.engine.trials
         match wish:
             case Add(config, until, every):
-                asked = TrialAsked(number, config, until, every, study, self._root, alone=not share)
-                return None if number in trials else asked
-            case Clone(trial, at, config, until, every):
-                source = shown_trial(self._record, study, trial).number
-                return None if number in trials else TrialBranched(number, source, at, config, until, every)
-            case Prolong(trial, until):
-                known = shown_trial(self._record, study, trial)
-                done = known.until >= until or known.ending in ("stopped", "failed")
-                return None if done else TrialExtended(known.number, until)
-            case GiveUp(trial):
-                known = shown_trial(self._record, study, trial)
-                return None if known.ending in ("stopped", "failed") else TrialStopped(known.number)
+                asked = TrialAsked(new, config, until, every, study, self._root, alone=not share)
+                return () if new in known else (asked,)
+            case Clone():
+                return () if new in known else self._branched(study, wish, new)
+            case Prolong(until=until, granted=granted):
+                trial = self._trial(study, wish)
+                if trial is None or trial.until < granted:
+                    return None
+                done = trial.until >= until or trial.ending in ("stopped", "failed")
+                return () if done else (TrialExtended(trial.number, until),)
+            case GiveUp(granted=granted):
+                trial = self._trial(study, wish)
+                if trial is None or trial.until < granted or trial.ending == "complete":
+                    return None  # a search may let a complete one go on
+                return () if trial.ending is not None else (TrialStopped(trial.number, running=True),)
             case _:
                 assert_never(wish)
 
+    def _is_overruled(self, study: str, number: int, wish: Wish) -> bool:
+        """Return whether the user has said otherwise before it was carried out: the last word counts."""
+        if not isinstance(wish, Prolong | GiveUp):
+            return False
+        later, extension = self._extended.get((study, wish.key or wish.trial), (0, None))
+        if extension is None or later <= number:
+            return False
+        return isinstance(wish, GiveUp) or extension.granted < wish.until
 
-def shown_trial(record: Record, study: str, number: int) -> Trial:
-    """Return a trial by the number under which its study shows it."""
-    own = [trial for trial in record.trials if trial.study == study]
-    if not 0 <= number < len(own):
-        raise HoptreeError(f"trial {number} of {study!r}: not known; it has {len(own)} trials, numbered from 0")
-    return own[number]
+    def _branched(self, study: str, wish: Clone, number: int) -> tuple[Event, ...] | None:
+        source = self._trial(study, wish)
+        if source is None or source.until < wish.at:
+            return None
+        if source.ending == "failed" and source.reached < wish.at:
+            raise WorkloadError(f"trial {wish.trial} failed after epoch {source.reached}, before epoch {wish.at}")
+        return (TrialBranched(number, source.number, wish.at, wish.config, wish.until, wish.every),)
+
+    def _trial(self, study: str, wish: Clone | Prolong | GiveUp) -> Trial | None:
+        """Return the trial that a wish is about, if it is there.
+
+        That is the one with its number, if it is the same; else the first that is: where several searches take
+        turns, or trials were added, numbers may differ from journal to journal.
+        """
+        shown = self._shown[study]
+        if wish.trial < len(shown) and wish.key in ("", key_of(shown[wish.trial])):
+            return shown[wish.trial]
+        return self._alike.get((study, wish.key))
+
+    def _look_at_trials(self) -> None:
+        trials = self._record.engine.trials
+        for trial in islice(trials.values(), self._seen, None):
+            if trial.study in self._shown:
+                self._shown[trial.study].append(trial)
+                self._alike.setdefault((trial.study, key_of(trial)), trial)
+        self._seen = len(trials)
 
 
-def shown_number(record: Record, trial: Trial) -> int:
-    """Return the number under which a trial's study shows it."""
-    own = (number for number, known in record.engine.trials.items() if known.study == trial.study)
-    return next(place for place, number in enumerate(own) if number == trial.number)
+@final
+class _Beside:
+    def __init__(self, asks: Asks, desk: Desk) -> None:
+        self._asks = asks
+        self._desk = desk
 
+    def start(self) -> Sequence[Event]:
+        return self._asks.start()
 
-def extension(record: Record, study: str, trial: int, epochs: int) -> Prolong:
-    """Return the wish that a trial be trained up to an epoch; refuse what cannot be."""
-    known = shown_trial(record, study, trial)
-    if known.ending in ("stopped", "failed"):
-        raise WorkloadError(f"trial {trial}: it is {known.ending}; clone it from an epoch that it has reached")
-    if epochs <= known.until:
-        raise WorkloadError(
-            f"epochs: {epochs}; expected more than the {known.until} that trial {trial} has already"
-        )
-    return Prolong(trial, epochs)
-
-
-def clone(record: Record, study: str, trial: int, at: int, config: Config, epochs: int, every: int = 1) -> Clone:
-    """Return the wish for a new trial that follows another one up to an epoch; refuse what cannot be."""
-    source = shown_trial(record, study, trial)
-    if not 0 < at <= source.until:
-        raise WorkloadError(f"at: epoch {at} of trial {trial}; expected 1 to {source.until}, as far as it goes")
-    if epochs <= at:
-        raise WorkloadError(f"epochs: {epochs}; expected more than the {at} before the branch")
-    return Clone(trial, at, config_items(config), epochs, every)
+    def tell(self, news: Report | EndTrial) -> Sequence[Event]:
+        return [*self._asks.tell(news), *self._desk.again()]

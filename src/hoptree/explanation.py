@@ -183,7 +183,9 @@ class Explainer:
         asks = self._asks()
         owed = record.resume(asks, told.journal)
         if told.store is not None:
-            owed += Desk(told.store, record, told.studies, told.root).take()
+            desk = Desk(told.store, record, told.studies, told.root, warn=lambda _: None)  # a run says it
+            owed += desk.take()
+            asks = desk.beside(asks)
         run = Rerun(record.engine, [*self._gone(record.engine), *owed], self._measured, self._threads)
         if not owed and not record.engine.live:
             return run

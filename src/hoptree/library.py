@@ -60,7 +60,8 @@ class Library:
                 trial = engine.trials[number]
                 if trial.ending in ("stopped", "failed"):
                     return event  # nothing comes of it: no node may be added that a replay would not add
-                known = self._known(engine, trial.history, trial.root, trial.until + 1, event.until)
+                first = min(trial.until + 1, event.until)
+                known = self._known(engine, trial.history, trial.root, first, event.until)
             case _:
                 return event
         return event if known is None else msgspec.structs.replace(event, known=known)

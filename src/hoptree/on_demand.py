@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, final
 
-from hoptree.core.errors import HoptreeError, WorkloadError
+from hoptree.core.errors import HoptreeError
 from hoptree.core.events import Metrics
-from hoptree.core.lineage import ConfigItems, Phase, config_items
+from hoptree.core.lineage import ConfigItems, Phase
 from hoptree.core.plan import Plan
 from hoptree.desk import WISHED
 from hoptree.record import Record
+from hoptree.search.checks import whole
 from hoptree.spec import StudySpec
+from hoptree.wishing import addition
 
 if TYPE_CHECKING:
     from hoptree.backends.choice import Where
@@ -26,17 +28,16 @@ def evaluate(study: Study, config: Config, epoch: int, workers: int | None, back
     """Return a config's metrics after an epoch; see ``Study.evaluate``."""
     from hoptree.group import Group
     from hoptree.store import StudyHeldError
-    from hoptree.store.wishes import Add
 
-    items = config_items(config)
-    if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 1:
-        raise WorkloadError(f"epoch: {epoch!r}; expected a whole number, at least 1")
+    whole("epoch", epoch, 1)
+    wish = addition(config, epoch, every=0)
+    items = wish.config
     with study.open_store() as store:
         answers = _Answers(store, study, items, epoch)
         found = answers.known()
         if found is not None:
             return found
-        answers.wish = WISHED + store.wishes.make(study.name, Add(items, epoch, 0))
+        answers.wish = WISHED + store.wishes.make(study.name, wish)
         while (found := answers.known()) is None:
             answers.complain()
             if store.holder(study.name) is not None:

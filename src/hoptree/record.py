@@ -67,9 +67,17 @@ class Record:
                 self._visited[run.node, run.unit] = run.partition
         for action in actions:
             if isinstance(action, Report):
-                self.curves.setdefault(action.trial, {})[action.epoch] = dict(action.metrics)
+                self._report(action)
             elif self._free and isinstance(action, RunUnit):
                 self._begun[action.run] = action
+
+    def _report(self, report: Report) -> None:
+        """Enter a report in its curve, by epoch: one that was asked for later may lie before others."""
+        curve = self.curves.setdefault(report.trial, {})
+        last = next(reversed(curve), 0)
+        curve[report.epoch] = dict(report.metrics)
+        if report.epoch < last:
+            self.curves[report.trial] = dict(sorted(curve.items()))
 
     @property
     def trials(self) -> list[Trial]:

@@ -16,7 +16,7 @@ from hoptree.core.events import Event, StateLost, TrialAsked, WorkerLost
 from hoptree.core.lineage import beginning
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, Scalar
-from hoptree.desk import Desk, shown_number
+from hoptree.desk import Desk
 from hoptree.drive import Asks, Watch, drive, without_collector
 from hoptree.estimate import Estimator
 from hoptree.library import Library
@@ -24,6 +24,7 @@ from hoptree.progress import Spectator
 from hoptree.record import Record
 from hoptree.results import Savings
 from hoptree.store.logs import Logs
+from hoptree.wishing import shown_number
 
 if TYPE_CHECKING:
     from hoptree.backends.protocol import Backend
@@ -122,10 +123,12 @@ class Session:
             try:
                 self._spectator.begin(engine, self.record.curves, self._estimator)
                 with suppress(DrainedError), without_collector():
-                    seen = [*own, *watches]
-                    drive(engine, front, self._tuner, seen, first, self._look_up, enough, self.record.now)
+                    asks, seen = self._desk.beside(self._tuner), [*own, *watches]
+                    drive(engine, front, asks, seen, first, self._look_up, enough, self.record.now)
             finally:
                 self._spectator.end()
+        if not engine.live and not enough():
+            self._desk.close()
         return self._savings()
 
     # --- going on ---------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -14,10 +14,9 @@ import msgspec
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
-from hoptree.core.lineage import beginning, config_items, digest
+from hoptree.core.lineage import beginning, digest
 from hoptree.core.schedules import Config
 from hoptree.core.settings import Order, Settings
-from hoptree.desk import clone, extension, shown_trial
 from hoptree.environment import environment
 from hoptree.record import Record
 from hoptree.report.traffic import Traffic
@@ -28,7 +27,8 @@ from hoptree.search.space import Space, describe
 from hoptree.solo import Soloist
 from hoptree.spec import StudySpec
 from hoptree.store.ledger import parse_size
-from hoptree.store.wishes import Add, GiveUp, Wish
+from hoptree.store.wishes import Wish
+from hoptree.wishing import addition, changed, clone, extension, giving_up
 
 if TYPE_CHECKING:
     from hoptree.backends.choice import Where
@@ -257,35 +257,37 @@ class Study:
 
     # --- changing one's mind ----------------------------------------------------------------------------
 
-    def add(self, config: Config, epochs: int, every: int = 1) -> None:
-        """Have another config trained: at once if the study runs, else when it runs again."""
-        self._wish(Add(config_items(config), self._epochs(epochs), every))
+    def add(self, config: Config, epochs: int, every: int = 1, *, like: int | None = None) -> None:
+        """Have another config trained: at once if the study runs, else when it runs again.
+
+        ``config`` is the whole of it, or, with ``like``, what differs from the config of that trial. Reports are
+        due after ``every`` so many epochs, or with 0 at the end only.
+        """
+        if like is not None:
+            self._wish(lambda record: addition(changed(record, self.name, like, config), epochs, every))
+            return
+        wish = addition(config, epochs, every)
+        with self.open_store() as store:  # a study can be added to before it has run
+            store.wishes.make(self.name, wish)
 
     def clone(self, trial: int, at: int, config: Config, epochs: int, every: int = 1) -> None:
-        """Have a trial followed up to the epoch ``at``, and trained with another config from there on."""
-        self._wish(clone(self._known(), self.name, trial, at, config, epochs, every))
+        """Have a new trial follow another one up to the epoch ``at``, and train with changed values from there on.
+
+        ``config`` is what changes; the other values are those that the trial ended with.
+        """
+        self._wish(lambda record: clone(record, self.name, trial, at, config, epochs, every))
 
     def extend(self, trial: int, epochs: int) -> None:
         """Have a trial trained up to an epoch that it was not granted before."""
-        self._wish(extension(self._known(), self.name, trial, self._epochs(epochs)))
+        self._wish(lambda record: extension(record, self.name, trial, epochs))
 
     def stop(self, trial: int) -> None:
-        """Have a trial given up."""
-        shown_trial(self._known(), self.name, trial)
-        self._wish(GiveUp(trial))
+        """Have a running trial given up; if it is complete before that is heard, it stays complete."""
+        self._wish(lambda record: giving_up(record, self.name, trial))
 
-    def _wish(self, wish: Wish) -> None:
-        with self.open_store() as store:
-            store.wishes.make(self.name, wish)
-
-    def _known(self) -> Record:
+    def _wish(self, make: Callable[[Record], Wish]) -> None:
         with self.open_store(create=False) as store:
-            return self._recorded(store)
-
-    def _epochs(self, epochs: int) -> int:
-        if epochs < 1:
-            raise WorkloadError(f"epochs: {epochs}; expected at least 1")
-        return epochs
+            store.wishes.make(self.name, make(self._recorded(store)))
 
     @property
     def store(self) -> Path:
@@ -329,15 +331,12 @@ class Study:
     def _recorded(self, store: Store) -> Record:
         """Return what the store knows of this study: from its own journal, or of a group it was run with."""
         from hoptree.store import StudyMissingError
+        from hoptree.telling import find, folded
 
-        for known in store.catalog.all():
-            spec = StudySpec.read(known.spec)
-            if self.name in (known.name, *spec.members) and store.journal.last(known.name):
-                record = Record(spec.settings)
-                for _ in record.replay(store.journal.read(known.name)):
-                    pass
-                return record
-        raise StudyMissingError(f"{self.name}: nothing of it is in {self._store}; run it first")
+        try:
+            return folded(store, find(store, self.name))
+        except StudyMissingError:
+            raise StudyMissingError(f"{self.name}: nothing of it is in {self._store}; run it first") from None
 
     def outcome(self, store: Store, record: Record, savings: Savings) -> Results:
         """Return what a record tells of this study."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from hoptree.core.errors import HoptreeError
 from hoptree.record import Record
 from hoptree.report.chronicle import Chronicle
 from hoptree.report.chronicler import Chronicler
@@ -39,20 +40,38 @@ def tell(store: Store, name: str, goal: Goal | None = None) -> Chronicle:
 
 
 def find(store: Store, name: str) -> StudyRecord:
-    """Return the catalog's entry of a study, or of the group that it was run with."""
+    """Return the catalog's entry of a study, or of a group that it was run with: the one that tells most of it.
+
+    Its own comes first where both tell as much.
+    """
     from hoptree.store import StudyMissingError
 
     studies = store.catalog.all()
-    for known in studies:
-        if known.name == name and store.journal.last(name):
-            return known
-    for known in studies:
-        if name in known.spec.get("members", ()) and store.journal.last(known.name):
-            return known
-    if any(known.name == name for known in studies):
-        raise StudyMissingError(f"{name}: it has no trials yet in {store.folder}; run it first")
-    holds = ", ".join(known.name for known in studies[:20]) or "none"
-    raise StudyMissingError(f"{name}: no such study in {store.folder}; it holds {holds}; run it first")
+    own = [known for known in studies if name in (known.name, *known.spec.get("members", ()))]
+    told = sorted((known for known in own if store.journal.last(known.name)), key=lambda known: known.name != name)
+    if not told:
+        if any(known.name == name for known in studies):
+            raise StudyMissingError(f"{name}: it has no trials yet in {store.folder}; run it first")
+        holds = ", ".join(known.name for known in studies[:20]) or "none"
+        raise StudyMissingError(f"{name}: no such study in {store.folder}; it holds {holds}; run it first")
+    return told[0] if len(told) == 1 else max(told, key=lambda known: _extent(store, known, name))
+
+
+def folded(store: Store, known: StudyRecord) -> Record:
+    """Return the record of an entry of the catalog."""
+    record = Record(StudySpec.read(known.spec).settings)
+    for _ in record.replay(store.journal.read(known.name)):
+        pass
+    return record
+
+
+def _extent(store: Store, known: StudyRecord, name: str) -> tuple[int, int]:
+    """Return how much a journal tells of a study: its trials, and their epochs."""
+    try:
+        own = [trial for trial in folded(store, known).trials if trial.study == name]
+    except HoptreeError:
+        return 0, 0  # of another version: it has nothing to say
+    return len(own), sum(trial.done for trial in own)
 
 
 def _facts(store: Store, known: StudyRecord, spec: StudySpec, goal: Goal) -> dict[str, str]:

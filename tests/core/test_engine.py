@@ -165,6 +165,17 @@ def test_extending_what_was_given_up_changes_nothing():
     assert driver.ending(0) == "stopped"
 
 
+def test_giving_up_a_running_trial_comes_too_late_for_a_complete_one():
+    driver = one_worker()
+    driver.ask(0, 0.1, until=1)
+    driver.finish()
+    assert driver.tell(TrialStopped(0, running=True)) == []
+    assert driver.ending(0) == "complete"
+    driver.extend(0, 2)
+    driver.tell(TrialStopped(0, running=True))
+    assert driver.ending(0) == "stopped"
+
+
 def test_a_branch_trains_only_what_is_new():
     driver = one_worker()
     driver.ask(0, 0.1, until=2)

@@ -57,7 +57,8 @@ def test_a_witness_tells_the_story():
     message = str(caught.value)
     assert "trial 0 failed without a reason" in message
     assert "at 1 WorkerJoined(worker='w'" in message
-    assert "at 2 TrialStopped(trial=0)\n    -> DropState(node=1, unit=1)\n    -> EndTrial(" in message
+    story = "at 2 TrialStopped(trial=0, running=False)\n    -> DropState(node=1, unit=1)\n    -> EndTrial("
+    assert story in message
 
 
 # --- 1: in an epoch a lineage visits every partition exactly once -----------------------------------------

@@ -10,12 +10,19 @@ from hypothesis import strategies as st
 from tests.report.chronicles import STEPPED, WIDE, chronicle, run
 
 import hoptree as ht
+from hoptree.backends.simulated import SimulatedBackend
+from hoptree.core.actions import EndTrial, Report
 from hoptree.core.engine import Engine
-from hoptree.core.events import UnitFinished, WorkerJoined, WorkerLost
+from hoptree.core.events import Event, TrialAsked, TrialExtended, UnitFinished, WorkerJoined, WorkerLost
+from hoptree.core.lineage import config_items
 from hoptree.core.settings import Settings
+from hoptree.drive import drive
 from hoptree.progress import Tally
+from hoptree.record import Record
 from hoptree.report.chronicler import Chronicler
 from hoptree.search.protocol import Goal
+from hoptree.simulator.cluster import Cluster
+from hoptree.simulator.workload import Landscape
 
 
 def test_sums_are_those_of_the_plan() -> None:
@@ -51,6 +58,31 @@ def test_workers_do_one_thing_at_a_time_and_every_unit_is_told(workers: int, par
     for hop in told.hops:
         assert hop.source != hop.worker
         assert hop.left <= hop.begun
+
+
+class Late:
+    """Asks for an epoch that a trial has passed, once it has ended, and for one that it has told of."""
+
+    def __init__(self) -> None:
+        self.later: list[Event] = [TrialExtended(0, 2), TrialExtended(0, 4)]
+
+    def start(self) -> list[Event]:
+        return [TrialAsked(0, config_items({"lr": 0.1}), until=1), TrialExtended(0, 4)]
+
+    def tell(self, news: Report | EndTrial) -> list[Event]:
+        return [self.later.pop(0)] if isinstance(news, EndTrial) and self.later else []
+
+
+def test_what_is_told_late_or_twice_is_told_once_and_in_its_place() -> None:
+    record = Record(Settings(partitions=2))
+    chronicler = Chronicler(record.engine)
+    landscape = Landscape(lambda _: 1.0, lambda _, epoch, __: {"loss": 1 / epoch})
+    backend = SimulatedBackend(Cluster(workers=1), 2, landscape)
+    drive(record.engine, backend, Late(), [record.note, chronicler.see])
+    (course,) = chronicler.chronicle("late", "loss", maximize=False).courses
+    assert [told.epoch for told in course.reports] == [1, 2, 4]
+    assert course.epochs == 4
+    assert list(record.curves[0].items()) == [(1, {"loss": 1.0}), (2, {"loss": 0.5}), (4, {"loss": 0.25})]
 
 
 def test_spans_agree_with_the_simulator() -> None:

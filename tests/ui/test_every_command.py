@@ -15,6 +15,9 @@ import jsonschema
 import numpy as np
 import pytest
 
+from hoptree.core.events import TrialAsked
+from hoptree.core.lineage import config_items
+from hoptree.store import Store
 from hoptree.ui.cli import COMMANDS, cli
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +78,7 @@ JSON = [
     ("wish", ["add", "tiny", "--set", "lr=0.2", "--epochs", "2"]),
     ("wish", ["extend", "tiny", "0", "--epochs", "3"]),
     ("wish", ["clone", "tiny", "0", "--set", "lr=constant(0.2)", "--at", "1", "--epochs", "3"]),
-    ("wish", ["stop", "tiny", "0"]),
+    ("wish", ["stop", "left", "0"]),
     ("clean", ["clean"]),
     ("clean", ["clean", "--yes", "--logs", "--datasets"]),
     ("doctor", ["doctor", "--deep"]),
@@ -95,7 +98,19 @@ def place(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(place / "rows.npz", x=np.arange(12.0), y=np.arange(12))
     bundled = hoptree("export", "tiny", "--bundle", "tiny.zip", cwd=place)
     assert bundled.returncode == 0, bundled.stderr
+    leave_open(place / ".hoptree")
     return place
+
+
+def leave_open(folder: Path) -> None:
+    """Enter a study whose driver was killed: its trial is not over."""
+    with Store(folder) as store:
+        known = store.catalog.find("tiny")
+        assert known is not None
+        store.catalog.register("left", known.spec)
+        asked = TrialAsked(0, config_items({"lr": 0.1}), until=2, study="left")
+        with store.lease("left") as lease:
+            store.journal.append("left", [(0.0, False, asked)], token=lease.token)
 
 
 def follows(schema: str, printed: str) -> Any:

@@ -59,7 +59,7 @@ class TrialBranched(_Event, frozen=True):
 
 
 class TrialExtended(_Event, frozen=True):
-    """A search granted a trial more epochs."""
+    """A search, or a user, granted a trial epochs; a report is due at ``until``, also if it has more already."""
 
     trial: int
     until: int
@@ -67,9 +67,13 @@ class TrialExtended(_Event, frozen=True):
 
 
 class TrialStopped(_Event, frozen=True):
-    """Somebody gave up on a trial; work that only it needed is cancelled."""
+    """Somebody gave up on a trial; work that only it needed is cancelled.
+
+    With ``running`` it was said of a trial that ran: if it is complete by now, it stays so.
+    """
 
     trial: int
+    running: bool = False
 
 
 class WorkerJoined(_Event, frozen=True):

@@ -9,7 +9,7 @@ arrive nor who else is there changes a key.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
@@ -69,6 +69,8 @@ def history(config: Config) -> History:
 
 def config_items(config: Config) -> ConfigItems:
     """Return a config as an ordered record; values must be constants or schedules."""
+    if not isinstance(config, Mapping):
+        raise WorkloadError(f"config: {config!r}; expected names and values, such as {{'lr': 0.01}}")
     if not config:
         raise WorkloadError("config: it is empty; expected at least one hyper-parameter")
     for name in config:

@@ -93,9 +93,9 @@ class Trials:
         self._proceed(trial, event.until, event.known)
 
     def stopped(self, event: TrialStopped) -> None:
-        """Give a trial up; a complete one lets go of its state."""
+        """Give a trial up; a complete one lets go of its state, unless only a running one was meant."""
         trial = self._known(event.trial)
-        if trial.ending is None or trial.ending == "complete":
+        if trial.ending is None or (trial.ending == "complete" and not event.running):
             self.end(trial, "stopped")
 
     def answer(self, node: Node, unit: int) -> None:

@@ -50,7 +50,7 @@ class Chronicler:
         self._hops: list[Hop] = []
         self._made: dict[tuple[int, int], float] = {}
         self._seconds: dict[tuple[int, int], float] = {}
-        self._told: dict[int, list[Told]] = {}
+        self._told: dict[int, dict[int, Told]] = {}  # by trial and epoch
         self._grants: dict[int, list[tuple[float, int]]] = {}
         self._ended: dict[int, float] = {}
         self._sources: dict[int, int] = {}
@@ -86,7 +86,7 @@ class Chronicler:
                 self._given[action.run] = (now, action)
             elif isinstance(action, Report):
                 told = Told(action.epoch, now, self._units / self._engine.plan.partitions, dict(action.metrics))
-                self._told.setdefault(action.trial, []).append(told)
+                self._told.setdefault(action.trial, {}).setdefault(action.epoch, told)
             elif isinstance(action, EndTrial):
                 self._ended[action.trial] = now
 
@@ -182,7 +182,7 @@ class Chronicler:
         )
 
     def _course(self, trial: Trial, numbers: dict[int, int], seconds: Callable[[Trial], list[float]]) -> Course:
-        told = tuple(self._told.get(trial.number, ()))
+        told = tuple(each for _, each in sorted(self._told.get(trial.number, {}).items()))
         grants = tuple(self._grants.get(trial.number, ()))
         sums = seconds(trial) if told else []
         source = self._sources.get(trial.number)

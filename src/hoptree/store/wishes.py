@@ -1,4 +1,9 @@
-"""Wishes: what users ask of a study while it runs or afterwards, for its driver to take up."""
+"""Wishes: what users ask of a study while it runs or afterwards, for its driver to take up.
+
+They are kept by study, and a study may have several journals: its own, and those of groups it was run with. So a
+wish about a trial says what that trial was when it was made: its number as the study shows it, the ``key`` of its
+history, and the epochs that it was ``granted`` by then. A wish of an older version has the number only.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,14 @@ from typing import TYPE_CHECKING, TypeAlias, final
 
 import msgspec
 
+from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import ConfigItems
 
 if TYPE_CHECKING:
     from hoptree.store.database import Database
 
 
-class _Wish(msgspec.Struct, frozen=True, tag=True):
+class _Wish(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     pass
 
 
@@ -25,13 +31,14 @@ class Add(_Wish, frozen=True):
 
 
 class Clone(_Wish, frozen=True):
-    """Train another config from where a trial was after an epoch; trials are numbered as the study shows them."""
+    """Train another config from where a trial was after an epoch."""
 
     trial: int
     at: int
     config: ConfigItems
     until: int
     every: int
+    key: str = ""
 
 
 class Prolong(_Wish, frozen=True):
@@ -39,15 +46,27 @@ class Prolong(_Wish, frozen=True):
 
     trial: int
     until: int
+    key: str = ""
+    granted: int = 0
 
 
 class GiveUp(_Wish, frozen=True):
     """Stop a trial."""
 
     trial: int
+    key: str = ""
+    granted: int = 0
 
 
 Wish: TypeAlias = Add | Clone | Prolong | GiveUp
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """What another version wrote down and this one cannot read, and why not."""
+
+    text: str
+    reason: str
+
 
 _DECODER: msgspec.json.Decoder[Wish] = msgspec.json.Decoder(Wish)
 
@@ -65,13 +84,18 @@ class Wishes:
 
         from hoptree.store.tables import WISHES
 
+        try:
+            text = msgspec.json.encode(wish).decode()
+        except (TypeError, ValueError, OverflowError) as error:  # a lone surrogate is a ValueError
+            raise WorkloadError(
+                f"config: {error}; expected numbers, truth values and text that UTF-8 can encode"
+            ) from None
         with self._database.writing() as connection:
             last = connection.execute(select(func.max(WISHES.c.number))).scalar() or 0
-            row = {"number": last + 1, "study": study, "wish": msgspec.json.encode(wish).decode()}
-            connection.execute(insert(WISHES).values(row))
+            connection.execute(insert(WISHES).values({"number": last + 1, "study": study, "wish": text}))
         return last + 1
 
-    def after(self, study: str, number: int) -> list[tuple[int, Wish]]:
+    def after(self, study: str, number: int) -> list[tuple[int, Wish | Unreadable]]:
         """Return the wishes of a study that came after a number."""
         from sqlalchemy import select
 
@@ -80,4 +104,11 @@ class Wishes:
         chosen = select(WISHES.c.number, WISHES.c.wish).where(WISHES.c.study == study, WISHES.c.number > number)
         with self._database.reading() as connection:
             rows = connection.execute(chosen.order_by(WISHES.c.number)).all()
-        return [(row.number, _DECODER.decode(row.wish)) for row in rows]
+        return [(row.number, _read(row.wish)) for row in rows]
+
+
+def _read(text: str) -> Wish | Unreadable:
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.MsgspecError, ValueError) as error:
+        return Unreadable(text, str(error))

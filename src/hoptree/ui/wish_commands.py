@@ -16,7 +16,7 @@ from hoptree.ui.common import of_a_store, print_json, study_argument
 
 if TYPE_CHECKING:
     from hoptree.core.schedules import Config, Value
-    from hoptree.store.wishes import Wish
+    from hoptree.store.wishes import Add, Clone, Wish
     from hoptree.ui.studies_view import StudyView
 
 _SET = click.option(
@@ -47,16 +47,12 @@ def add_command(
 
     Example: hoptree add digits --set lr=0.01 --set width=64 --epochs 6
     """
-    from hoptree.core.lineage import config_items
-    from hoptree.store.wishes import Add
+    from hoptree.wishing import addition, changed
 
     view = _look(location, journal, name)
-    source = view.trial(like or 0)
-    config = _changed(view, dict(source.config), changes)
-    if epochs < 1:
-        raise WorkloadError(f"--epochs: {epochs}; expected at least 1")
-    _leave(view, Add(config_items(config), epochs, 1), {"wish": "add", "config": _plain(config), "epochs": epochs},
-           f"another config is trained until epoch {epochs}", location, journal, as_json)  # fmt: skip
+    wish = addition(changed(view.record, name, like or 0, _read(changes)), epochs)
+    told = {"wish": "add", "config": _plain(wish), "epochs": epochs}
+    _leave(view, wish, told, f"another config is trained until epoch {epochs}", location, journal, as_json)
 
 
 @click.command(name="extend", short_help="Have a trial trained for longer.")
@@ -69,7 +65,7 @@ def extend_command(name: str, trial: int, epochs: int, location: str, journal: s
 
     Example: hoptree extend digits 3 --epochs 12
     """
-    from hoptree.desk import extension
+    from hoptree.wishing import extension
 
     view = _look(location, journal, name)
     wish = extension(view.record, name, trial, epochs)
@@ -103,12 +99,11 @@ def clone_command(
       hoptree clone digits 3 --set lr=0.001 --at 4 --epochs 8
       hoptree clone digits 3 --set 'lr=cosine(0.01, period=8)' --at 4 --epochs 12
     """  # noqa: D301 click needs the real character
-    from hoptree.desk import clone
+    from hoptree.wishing import clone
 
     view = _look(location, journal, name)
-    config = _changed(view, dict(view.trial(trial).config), changes)
-    wish = clone(view.record, name, trial, at, config, epochs)
-    told = {"wish": "clone", "trial": trial, "at": at, "config": _plain(config), "epochs": epochs}
+    wish = clone(view.record, name, trial, at, _read(changes), epochs)
+    told = {"wish": "clone", "trial": trial, "at": at, "config": _plain(wish), "epochs": epochs}
     words = f"a new trial follows trial {trial} until epoch {at}, and goes on until epoch {epochs}"
     _leave(view, wish, told, words, location, journal, as_json)
 
@@ -118,16 +113,18 @@ def clone_command(
 @_TRIAL
 @of_a_store
 def stop_command(name: str, trial: int, location: str, journal: str | None, as_json: bool) -> None:
-    """Give a trial up; work that only it needs is not done. To stop a whole study, press Ctrl-C where it runs.
+    """Give a running trial up; work that only it needs is not done.
+
+    To stop a whole study, press Ctrl-C where it runs.
 
     Example: hoptree stop digits 3
     """
-    from hoptree.store.wishes import GiveUp
+    from hoptree.wishing import giving_up
 
     view = _look(location, journal, name)
-    view.trial(trial)
+    wish = giving_up(view.record, name, trial)
     told = {"wish": "stop", "trial": trial}
-    _leave(view, GiveUp(trial), told, f"trial {trial} is given up", location, journal, as_json)
+    _leave(view, wish, told, f"trial {trial} is given up", location, journal, as_json)
 
 
 # --- what they have in common -----------------------------------------------------------------------------
@@ -170,22 +167,15 @@ def _leave(
         click.echo(f"{view.name}: {words} when it runs again: {again}")
 
 
-def _changed(view: StudyView, config: Config, changes: tuple[str, ...]) -> Config:
-    """Return a config with what the user sets; names that no trial has are taken for mistakes."""
-    if not changes:
-        raise WorkloadError("--set: nothing is changed; expected at least one NAME=VALUE, such as --set lr=0.01")
-    known = {name: None for trial in view.trials for name in trial.config}
-    changed = dict(config)
-    for change in changes:
-        name, equals, text = change.partition("=")
+def _read(settings: tuple[str, ...]) -> Config:
+    """Return what the user sets, by name."""
+    changes: Config = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
         if not equals or not name:
-            raise WorkloadError(f"--set: {change!r}; expected NAME=VALUE, such as lr=0.01")
-        if name not in known:
-            raise WorkloadError(
-                f"--set: {name!r} is in no config of {view.name}; expected one of {', '.join(known)}"
-            )
-        changed[name] = parse_setting(text)
-    return changed
+            raise WorkloadError(f"--set: {setting!r}; expected NAME=VALUE, such as lr=0.01")
+        changes[name] = parse_setting(text)
+    return changes
 
 
 def parse_setting(text: str) -> Value:
@@ -206,5 +196,5 @@ def parse_setting(text: str) -> Value:
     return value if isinstance(value, int | float | str) else text
 
 
-def _plain(config: Config) -> dict[str, Any]:
-    return {name: v if v is None or isinstance(v, int | float | str) else str(v) for name, v in config.items()}
+def _plain(wish: Add | Clone) -> dict[str, Any]:
+    return {name: v if v is None or isinstance(v, int | float | str) else str(v) for name, v in wish.config}

@@ -1,0 +1,160 @@
+"""The desk between a real store and a real engine: when a wish becomes an event, and when it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hoptree.core.events import (
+    Event,
+    Known,
+    TrialAsked,
+    TrialBranched,
+    TrialExtended,
+    TrialStopped,
+    UnitFailed,
+    WorkerJoined,
+)
+from hoptree.core.lineage import config_items
+from hoptree.core.settings import Settings
+from hoptree.desk import WISHED, Desk
+from hoptree.record import Record
+from hoptree.store import Store
+from hoptree.wishing import addition, clone, extension, giving_up
+
+CONFIG = {"lr": 0.1, "width": 8}
+
+
+class Office:
+    """A driver's record of the study "a", in one of its journals, and its desk."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.record = Record(Settings(partitions=1, retries=0))
+        self.warnings: list[str] = []
+        self.desk = Desk(store, self.record, [("a", True), ("b", True)], "", self.warnings.append)
+
+    def step(self, *events: Event) -> None:
+        for event in events:
+            self.record.note(event, 0.0, False, self.record.engine.step(event, 0.0))
+
+    def ask(self, trial: int, lr: float = 0.1, until: int = 2, *, done: bool = False) -> None:
+        """Have the search ask for a trial; what is done was in the store."""
+        known = Known((until,), tuple((epoch, {"loss": 1.0}) for epoch in range(1, until + 1))) if done else None
+        config = config_items(CONFIG | {"lr": lr})
+        self.step(TrialAsked(trial, config, until, every=1, study="a", known=known))
+
+    def go_on(self) -> list[Event]:
+        """Have taken up what is wished for, and return it."""
+        events = [*self.desk.take()]
+        self.step(*events)
+        return events
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "store") as store:
+        yield store
+
+
+def test_what_is_done_is_not_done_again_by_the_next_driver(store: Store) -> None:
+    first = Office(store)
+    first.ask(0)
+    first.ask(1, lr=0.2)
+    store.wishes.make("a", extension(first.record, "a", 0, 5))
+    store.wishes.make("a", clone(first.record, "a", 0, 1, {"lr": 0.3}, 4))
+    store.wishes.make("a", giving_up(first.record, "a", 1))
+    store.wishes.make("a", addition(CONFIG, 3))
+    changed = config_items({"lr": 0.3, "width": 8})
+    expected = [
+        TrialExtended(0, 5),
+        TrialBranched(WISHED + 2, 0, 1, changed, 4, 1),
+        TrialStopped(1, running=True),
+        TrialAsked(WISHED + 4, config_items(CONFIG), 3, 1, "a"),
+    ]
+    assert first.go_on() == expected
+    assert first.go_on() == first.desk.again() == []
+    again = Office(store)
+    again.ask(0)
+    again.ask(1, lr=0.2)
+    again.step(*expected)
+    assert again.go_on() == again.desk.again() == []
+
+
+def test_a_wish_waits_for_its_trial_and_for_the_epochs_it_had(store: Store) -> None:
+    first = Office(store)
+    first.ask(0, until=4)
+    for wish in (extension(first.record, "a", 0, 6), giving_up(first.record, "a", 0)):
+        store.wishes.make("a", wish)
+    store.wishes.make("a", clone(first.record, "a", 0, 3, {"lr": 0.3}, 5))
+    other = Office(store)
+    assert other.go_on() == []
+    other.ask(0, lr=0.9)  # another trial under that number
+    assert other.desk.again() == []
+    other.ask(1, until=1)
+    assert other.desk.again() == []
+    other.desk.close()
+    assert len(other.warnings) == 2  # a stop that waits is nothing to speak of
+    other.step(TrialExtended(1, 3))
+    (branched,) = other.desk.again()
+    assert isinstance(branched, TrialBranched)
+    assert branched.source == 1
+    other.step(TrialExtended(1, 4))
+    assert other.desk.again() == [TrialExtended(1, 6), TrialStopped(1, running=True)]
+
+
+def test_a_stop_that_comes_too_late_holds_if_the_search_lets_the_trial_go_on(store: Store) -> None:
+    office = Office(store)
+    office.ask(0)
+    store.wishes.make("a", giving_up(office.record, "a", 0))
+    late = Office(store)
+    late.ask(0, done=True)
+    assert late.record.engine.trials[0].ending == "complete"
+    assert late.go_on() == []
+    late.step(TrialExtended(0, 4))
+    assert late.desk.again() == [TrialStopped(0, running=True)]
+
+
+def test_the_last_word_counts(store: Store) -> None:
+    office = Office(store)
+    office.ask(0)
+    store.wishes.make("a", giving_up(office.record, "a", 0))
+    store.wishes.make("a", extension(office.record, "a", 0, 5))
+    assert office.go_on() == [TrialExtended(0, 5)]
+    store.wishes.make("a", giving_up(office.record, "a", 0))
+    assert office.go_on() == [TrialStopped(0, running=True)]
+    store.wishes.make("b", addition(CONFIG, 1))
+    assert office.go_on() == [TrialAsked(WISHED + 4, config_items(CONFIG), 1, 1, "b")]
+
+
+def test_an_extension_is_corrected_until_it_is_carried_out(store: Store) -> None:
+    office = Office(store)
+    office.ask(0)
+    for epochs in (500, 4, 3):
+        store.wishes.make("a", extension(office.record, "a", 0, epochs))
+    assert office.go_on() == [TrialExtended(0, 3)]
+    store.wishes.make("a", extension(office.record, "a", 0, 6))
+    assert office.go_on() == [TrialExtended(0, 6)]
+    other = Office(store)  # in another journal both are carried out, one after the other
+    other.ask(0)
+    assert other.go_on() == [TrialExtended(0, 3)]
+    assert other.desk.again() == [TrialExtended(0, 6)]
+
+
+def test_of_two_trials_alike_the_one_with_the_number_is_meant(store: Store) -> None:
+    office = Office(store)
+    office.ask(0)
+    office.ask(1)
+    store.wishes.make("a", extension(office.record, "a", 1, 5))
+    assert office.go_on() == [TrialExtended(1, 5)]
+
+
+def test_what_failed_on_the_way_to_a_clone_is_told(store: Store) -> None:
+    office = Office(store)
+    office.ask(0)
+    store.wishes.make("a", clone(office.record, "a", 0, 2, {"lr": 0.3}, 4))
+    office.step(WorkerJoined("w", (0,)), UnitFailed(0, "w", "it broke"))
+    assert office.go_on() == []
+    assert office.warnings == ["wish 1 of 'a' is passed over: trial 0 failed after epoch 0, before epoch 2"]
