@@ -240,6 +240,14 @@ def test_spaces_that_contradict_themselves_are_refused(space: Any, message: str)
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.parametrize(("given", "better"), [([8, 16], "8, 16"), (range(3), "*range(0, 3)")])
+def test_a_list_of_options_is_told_how_to_be_written(given: Any, better: str):
+    with pytest.raises(SpaceError) as caught:
+        asked("random", {"width": ht.choice(given)}, 1)
+    assert str(caught.value).startswith("width[0]: ")
+    assert str(caught.value).endswith(f"; use choice(...) with its options one by one: choice({better})")
+
+
 def test_a_schedule_that_can_never_be_made_says_why():
     with pytest.raises(SpaceError, match=r"the last because lr: at\[1\]: 4 comes after 5; expected increasing"):
         asked("random", {"lr": ht.multistep(ht.log(1, 2), at=[5, 4], gamma=0.5)}, 1)

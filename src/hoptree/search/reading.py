@@ -16,7 +16,7 @@ from hoptree.search.constraints import Constrained
 from hoptree.search.errors import SpaceError
 from hoptree.search.parameters import Continuous, Range, Stepped, Whole
 from hoptree.search.tree import Given, Made, Node, Part, Pick, Several, nodes
-from hoptree.search.values import Choice, Integer, Searched, Uniform
+from hoptree.search.values import Choice, Integer, Searched, Uniform, text
 
 Space: TypeAlias = Mapping[str, Any]
 
@@ -82,8 +82,18 @@ def _read(path: str, value: Any, argument: bool = False) -> Node:
     try:
         as_schedule(value)
     except ScheduleError as error:
-        raise SpaceError(f"{path}: {error}; use choice(...) for several values") from None
+        raise SpaceError(f"{path}: {error}{_advice(path, value)}") from None
     return Given(path, value)
+
+
+def _advice(path: str, value: Any) -> str:
+    """Return how to mend what is neither constant nor schedule: most often several values are meant."""
+    if isinstance(value, bool | int | float | str):
+        return ""
+    if path.endswith("]") and isinstance(value, list | tuple | range):  # as in Ray Tune's choice([1, 2])
+        options = f"*{value}" if isinstance(value, range) else text(value)[1:-1]
+        return f"; use choice(...) with its options one by one: choice({options})"
+    return "; use choice(...) for several values"
 
 
 def _uniform(path: str, value: Uniform) -> Range:
