@@ -175,6 +175,8 @@ def test_a_space_that_runs_out_ends_the_search():
         ASHA(27, 9).search({"width": choice(*range(5))}, LOSS, 0), lambda t, _: float(t), Generator(0)
     ).play()
     assert len(told.grants) == 5
+    assert sorted(told.grants) == [[1], [1], [1], [1], [1, 3, 9]]  # so that somebody is trained to the end
+    assert told.grants[0] == [1, 3, 9]
 
 
 @pytest.mark.parametrize(

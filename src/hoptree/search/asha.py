@@ -32,9 +32,10 @@ class ASHA(msgspec.Struct, frozen=True):
     """Start up to ``trials`` and give the best one in ``factor`` of each rung more epochs, as losses come in.
 
     ``mode="promote"`` is the paper's: a trial pauses at every rung; whenever there is room, the best paused one
-    that is in the top ``1 / factor`` of its rung goes on, highest rung first, else a new trial starts. With
-    ``"stop"`` a trial goes on at once if it is in the top ``1 / factor`` of those that came before it (the first
-    ones if they are the best so far), else it is stopped: no pauses, and more long trials.
+    that is in the top ``1 / factor`` of its rung goes on, highest rung first, else a new trial starts. If the space
+    has too few configs for anyone to be in the top of all rungs, the best goes on in the end. With ``"stop"`` a
+    trial goes on at once if it is in the top ``1 / factor`` of those that came before it (the first ones if they
+    are the best so far), else it is stopped: no pauses, and more long trials.
 
     ``concurrent`` jobs are under way at a time. Take at least as many as there are workers, twice as many where
     trials share their beginnings; more of them decide on less. Decisions follow the order of the reports.
@@ -50,6 +51,7 @@ class ASHA(msgspec.Struct, frozen=True):
     sampler: Any = "random"
 
     def __post_init__(self) -> None:
+        checks.plain_settings(self)
         checks.whole("trials", self.trials, 1)
         checks.halving(self.min_epochs, self.max_epochs, self.factor)
         if self.mode not in ("promote", "stop"):
@@ -121,12 +123,12 @@ class _Rung:
         """Return whether a trial is in the top, now."""
         return loss < math.inf and bisect_left(self._ranked, (loss, trial)) < max(1, self._size // self._factor)
 
-    def promote(self, gone: set[int]) -> int | None:
-        """Return the best that is paused, if it is in the top, and count it as promoted."""
+    def promote(self, gone: set[int], always: bool = False) -> int | None:
+        """Return the best that is paused, if it is in the top (or ``always``), and count it as promoted."""
         paused = self._paused
         while paused and paused[0][1] in gone:
             heappop(paused)
-        if paused and bisect_left(self._ranked, paused[0]) < self._size // self._factor:
+        if paused and (always or bisect_left(self._ranked, paused[0]) < self._size // self._factor):
             _, best = heappop(paused)
             self._promoted.add(best)
             return best
@@ -150,6 +152,7 @@ class _Search:
         self._rungs = [_Rung(epoch, settings.factor) for epoch in epochs]
         self._rungs[0] = _Rung(epochs[0], settings.factor, limit)
         self._level = {epoch: level for level, epoch in enumerate(epochs)}
+        self._is_topped = len(epochs) == 1  # whether anyone was let go on to the last rung
 
     def start(self) -> Sequence[Decision]:
         """Start as many trials as may be under way."""
@@ -164,8 +167,7 @@ class _Search:
         decisions = self._arrive(ended)
         decisions += self._fill()
         if self._promotes and not len(self._jobs):
-            for rung in self._rungs[:-1]:
-                decisions += map(self._stop, rung.left(self._jobs.gone))
+            decisions += self._finish()
         return decisions
 
     def _arrive(self, ended: Ended) -> list[Decision]:
@@ -197,7 +199,17 @@ class _Search:
                     return self._extend(trial, level + 1)
         return self._supply.train()
 
+    def _finish(self) -> list[Decision]:
+        """Stop who is still paused; in a space too small for the rungs, the best goes on before that."""
+        if self._supply.short and not self._is_topped:
+            for level in range(len(self._rungs) - 2, -1, -1):
+                trial = self._rungs[level].promote(self._jobs.gone, always=True)
+                if trial is not None:
+                    return [self._extend(trial, level + 1)]
+        return [self._stop(trial) for rung in self._rungs[:-1] for trial in rung.left(self._jobs.gone)]
+
     def _extend(self, trial: int, level: int) -> Decision:
+        self._is_topped |= level == len(self._rungs) - 1
         self._jobs.grant(trial, self._rungs[level].epochs)
         return Extend(trial, self._rungs[level].epochs)
 

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
+import msgspec
+
 from hoptree.core.errors import WorkloadError
+from hoptree.core.schedules import plain
 from hoptree.search.rungs import rung_epochs
+
+
+def plain_settings(record: msgspec.Struct) -> None:
+    """Turn NumPy's numbers among the settings into Python's own, so that the record's text is the same."""
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        own = type(value)(map(plain, value)) if type(value) in (list, tuple) else plain(value)
+        if own is not value:
+            msgspec.structs.force_setattr(record, name, own)
 
 
 def whole(field: str, value: object, least: int, why: str = "") -> None:
@@ -21,6 +35,22 @@ def between(field: str, value: object, low: float, high: float, why: str = "") -
     """Refuse what is not a number from ``low`` to ``high``."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise WorkloadError(f"{field}: {value!r}; expected a number from {low} to {high}{why and f': {why}'}")
+
+
+def truth(field: str, value: object, why: str) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise WorkloadError(f"{field}: {value!r}; expected True or False: {why}")
+
+
+def factors(field: str, values: object) -> None:
+    """Refuse what is no list of numbers to multiply by."""
+    if not isinstance(values, list | tuple) or not values or not all(map(_is_positive, values)):
+        raise WorkloadError(f"{field}: {values!r}; expected numbers above 0, for example (0.8, 1.2)")
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def reports(every: object) -> None:

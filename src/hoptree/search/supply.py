@@ -19,6 +19,7 @@ class Supply:
         self._until = until
         self._every = every
         self.started = 0
+        self.short = False  # whether the sampler had fewer
 
     def train(self) -> Train | None:
         """Start the next trial; None if there is none."""
@@ -27,6 +28,7 @@ class Supply:
         config = self._sampler.ask()
         if config is None:
             self._trials = self.started  # it is not asked again
+            self.short = True
             return None
         self._jobs.grant(self.started, self._until)
         self.started += 1
