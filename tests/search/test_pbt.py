@@ -125,6 +125,13 @@ def test_bad_settings_are_refused(settings_, message):
         PBT(**{"population": 8, "epochs": 10, "interval": 2, **settings_})
 
 
+def test_a_space_of_one_config_has_no_population():
+    with pytest.raises(
+        WorkloadError, match="population: 4, of which the space has 1; expected a space of at least 2"
+    ):
+        PBT(4, 4, 1).search({"lr": choice(0.1, 0.1)}, LOSS, 0)
+
+
 def test_a_name_that_is_not_searched_cannot_change():
     with pytest.raises(HoptreeError, match="change: 'rate' is not searched; expected some of lr, width"):
         search(PBT(4, 4, 1, change=["rate"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
@@ -54,45 +53,45 @@ def test_the_decisions_of_a_config_are_found_again(space, seed):
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(SPACES), st.integers(0, 10_000), st.sampled_from([0.0, 0.25, 1.0]))
 def test_a_changed_config_is_one_of_the_space(space, seed, resample):
-    explorer = Explorer(space, Random(seed), resample, (0.8, 1.2), None)
+    explorer = Explorer(space, seed, resample, (0.8, 1.2), None)
     config = sampled(space, seed)
-    for _ in range(5):
-        config = explorer.changed(config)
+    for number in range(5):
+        config = explorer.changed(config, number)
         assert decisions_of(read(space), config) is not None
 
 
 def test_numbers_move_by_a_factor_within_their_range():
-    explorer = Explorer({"lr": log(0.1, 1.0)}, Random(0), 0.0, (0.5, 2.0), None)
-    moved = {explorer.changed({"lr": 0.3})["lr"] for _ in range(20)}
+    explorer = Explorer({"lr": log(0.1, 1.0)}, 0, 0.0, (0.5, 2.0), None)
+    moved = {explorer.changed({"lr": 0.3}, n)["lr"] for n in range(20)}
     assert moved == {0.15, 0.6}
-    assert {explorer.changed({"lr": 0.7})["lr"] for _ in range(20)} == {0.35, 1.0}
+    assert {explorer.changed({"lr": 0.7}, n)["lr"] for n in range(20)} == {0.35, 1.0}
 
 
 def test_whole_numbers_and_steps_move_by_one_at_least():
-    explorer = Explorer({"n": integer(1, 9), "p": uniform(0.0, 1.0, step=0.1)}, Random(0), 0.0, (0.8, 1.2), None)
-    changed = [explorer.changed({"n": 2, "p": 0.1}) for _ in range(30)]
+    explorer = Explorer({"n": integer(1, 9), "p": uniform(0.0, 1.0, step=0.1)}, 0, 0.0, (0.8, 1.2), None)
+    changed = [explorer.changed({"n": 2, "p": 0.1}, n) for n in range(30)]
     assert {config["n"] for config in changed} == {1, 3}
     assert {config["p"] for config in changed} == {0.0, 0.2}
 
 
 def test_choices_move_to_a_neighbour():
-    explorer = Explorer({"width": choice(8, 16, 32, 64)}, Random(0), 0.0, (0.8, 1.2), None)
-    assert {explorer.changed({"width": 32})["width"] for _ in range(20)} == {16, 64}
-    assert {explorer.changed({"width": 8})["width"] for _ in range(20)} == {16}
+    explorer = Explorer({"width": choice(8, 16, 32, 64)}, 0, 0.0, (0.8, 1.2), None)
+    assert {explorer.changed({"width": 32}, n)["width"] for n in range(20)} == {16, 64}
+    assert {explorer.changed({"width": 8}, n)["width"] for n in range(20)} == {16}
 
 
 def test_the_arguments_of_a_schedule_move_too():
     space = {"lr": multistep(log(0.01, 1.0), at=[4], gamma=0.1)}
-    explorer = Explorer(space, Random(0), 0.0, (0.5,), None)
-    changed = explorer.changed({"lr": multistep(0.2, at=[4], gamma=0.1)})["lr"]
+    explorer = Explorer(space, 0, 0.0, (0.5,), None)
+    changed = explorer.changed({"lr": multistep(0.2, at=[4], gamma=0.1)}, 0)["lr"]
     assert isinstance(changed, Schedule)
     assert str(changed) == "multistep(0.1, [4], 0.1)"
 
 
 def test_only_what_may_change_changes():
-    explorer = Explorer(SPACES[0], Random(0), 0.5, (0.8, 1.2), ["lr"])
+    explorer = Explorer(SPACES[0], 0, 0.5, (0.8, 1.2), ["lr"])
     config = sampled(SPACES[0], 3)
-    changed = [explorer.changed(config) for _ in range(20)]
+    changed = [explorer.changed(config, n) for n in range(20)]
     assert len({c["lr"] for c in changed}) > 2
     assert all({**c, "lr": config["lr"]} == config for c in changed)
 
@@ -100,19 +99,30 @@ def test_only_what_may_change_changes():
 def test_a_name_within_a_part_may_change_alone():
     space = SPACES[3]
     config = {"optimizer.name": "sgd", "optimizer.momentum": 0.5, "lr": piecewise([0.1, 0.05], at=[3])}
-    explorer = Explorer(space, Random(0), 0.0, (0.8, 1.2), ["optimizer.momentum"])
-    changed = [explorer.changed(config) for _ in range(20)]
+    explorer = Explorer(space, 0, 0.0, (0.8, 1.2), ["optimizer.momentum"])
+    changed = [explorer.changed(config, n) for n in range(20)]
     assert {c["optimizer.momentum"] for c in changed} == {0.4, 0.6}
     assert all(c["lr"] == config["lr"] for c in changed)
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(SPACES), st.integers(0, 10_000), st.booleans())
+def test_one_more_parameter_changes_no_other(space, seed, first):
+    more = {"extra": uniform(0.0, 1.0)}
+    larger = {**more, **space} if first else {**space, **more}
+    config = sampled(space, seed)
+    changed = Explorer(space, seed, 0.25, (0.8, 1.2), None).changed(config, 7)
+    among = Explorer(larger, seed, 0.25, (0.8, 1.2), None).changed({**config, "extra": 0.5}, 7)
+    assert {name: value for name, value in among.items() if name != "extra"} == changed
+
+
 def test_what_the_space_refuses_is_not_given():
     space = where({"a": integer(1, 9), "b": integer(1, 9)}, lambda config: config["a"] + config["b"] == 10)
-    explorer = Explorer(space, Random(0), 1.0, (0.8, 1.2), None)
-    changed = [explorer.changed({"a": 4, "b": 6}) for _ in range(20)]
+    explorer = Explorer(space, 0, 1.0, (0.8, 1.2), None)
+    changed = [explorer.changed({"a": 4, "b": 6}, n) for n in range(20)]
     assert all(config["a"] + config["b"] == 10 for config in changed)
 
 
 def test_a_config_from_elsewhere_is_refused():
     with pytest.raises(WorkloadError, match="sampler: it gave {'lr': 7.0}, which is not in the space"):
-        Explorer({"lr": log(0.1, 1.0)}, Random(0), 0.0, (0.8,), None).changed({"lr": 7.0})
+        Explorer({"lr": log(0.1, 1.0)}, 0, 0.0, (0.8,), None).changed({"lr": 7.0}, 0)

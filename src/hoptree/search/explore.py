@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from random import Random
+from functools import partial
 from typing import final
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.schedules import Config
 from hoptree.search.decisions import decisions_of
 from hoptree.search.errors import RefusedError, SpaceError
-from hoptree.search.parameters import Continuous, Stepped, Whole
+from hoptree.search.parameters import Continuous, Stepped, Whole, index_at
 from hoptree.search.reading import Space, read
+from hoptree.search.streams import share
 from hoptree.search.tree import Decisions, Parameter, Pick, build, decide, parameters
 
 _TRIES = 100  # a space that refuses so many neighbours keeps the config
@@ -23,19 +24,19 @@ class Explorer:
     """Changes configs: each parameter is drawn anew, or moves a little and stays within its range.
 
     It works on what was decided, not on the values: so it also reaches the arguments of schedules and the parts
-    of a conditional space, and what the space refuses is tried again.
+    of a conditional space, and what the space refuses is tried again. Every parameter has a stream of its own.
     """
 
     def __init__(
         self,
         space: Space,
-        random: Random,
+        seed: int,
         resample: float,
         factors: Sequence[float],
         change: Sequence[str] | None,
     ) -> None:
         self._root = read(space)
-        self._random = random
+        self._seed = seed
         self._resample = resample
         self._factors = factors
         paths = [parameter.path for parameter in parameters(self._root)]
@@ -45,33 +46,35 @@ class Explorer:
                 raise SpaceError(f"change: {name!r} is not searched; expected some of {searched}")
         self._fixed = {path for path in paths if change is not None and not any(_within(path, n) for n in change)}
 
-    def changed(self, config: Config) -> Config:
-        """Return a config near another one."""
+    def changed(self, config: Config, number: int, attempt: int = 0) -> Config:
+        """Return a config near another one; it follows from the seed, the number and the attempt."""
         before = decisions_of(self._root, config)
         if before is None:
             raise WorkloadError(
                 f"sampler: it gave {config}, which is not in the space; expected configs that the space can make"
             )
-        for _ in range(_TRIES):
+        for again in range(_TRIES):
+            choose = partial(self._choose, before, (number, attempt, again))
             try:
-                return build(self._root, decide(self._root, lambda parameter: self._choose(parameter, before)))
+                return build(self._root, decide(self._root, choose))
             except RefusedError:
                 continue
         return config
 
-    def _choose(self, parameter: Parameter, before: Decisions) -> float:
+    def _choose(self, before: Decisions, place: tuple[int, ...], parameter: Parameter) -> float:
         old = before.get(parameter.path)
         if old is not None and parameter.path in self._fixed:
             return old
-        if old is None or self._random.random() < self._resample:
-            return parameter.at(self._random.random())
-        return self._moved(parameter, old)
+        draw = partial(share, self._seed, "explore", parameter.path, *place)
+        if old is None or draw("whether") < self._resample:
+            return parameter.at(draw("where"))
+        return self._moved(parameter, old, draw("how"))
 
-    def _moved(self, parameter: Parameter, old: float) -> float:
+    def _moved(self, parameter: Parameter, old: float, at: float) -> float:
         if isinstance(parameter, Pick):
             near = [index for index in (int(old) - 1, int(old) + 1) if 0 <= index < parameter.count]
-            return self._random.choice(near) if near else old
-        factor = self._random.choice(self._factors)
+            return near[index_at(at, len(near))] if near else old
+        factor = self._factors[index_at(at, len(self._factors))]
         number = parameter.value(old) * factor
         if isinstance(parameter, Continuous):
             return min(max(number, parameter.low), parameter.high)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from random import Random
 from typing import Any, final
 
 import msgspec
 
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
-from hoptree.core.lineage import seed_of
 from hoptree.core.schedules import Config
 from hoptree.search import checks
 from hoptree.search.explore import Explorer
 from hoptree.search.jobs import Jobs
 from hoptree.search.outlook import Outlook, exactly
-from hoptree.search.protocol import Branch, Decision, Extend, Goal, Sampler, Search, Stop
+from hoptree.search.parameters import index_at
+from hoptree.search.protocol import Branch, Decision, Extend, Goal, Sampler, Search, Stop, Train
 from hoptree.search.reading import Space
 from hoptree.search.sampling import make_sampler
-from hoptree.search.supply import Supply
+from hoptree.search.streams import share
 from hoptree.search.tree import identity
 
 _TRIES = 20  # a space that has no more neighbours gives the same one again
@@ -50,6 +49,7 @@ class PBT(msgspec.Struct, frozen=True):
     sampler: Any = "random"
 
     def __post_init__(self) -> None:
+        checks.plain_settings(self)
         checks.whole("population", self.population, 2, "a single member has nobody to learn from")
         checks.whole("epochs", self.epochs, 1)
         checks.whole("interval", self.interval, 1, "members are compared after whole epochs")
@@ -57,8 +57,9 @@ class PBT(msgspec.Struct, frozen=True):
             raise WorkloadError(f"interval: {self.interval}; expected at most the {self.epochs} epochs of a member")
         checks.between("quantile", self.quantile, 0.01, 0.5, "best and worst must not overlap")
         checks.between("resample", self.resample, 0, 1)
-        if not self.factors or not all(isinstance(f, int | float) and 0 < f < math.inf for f in self.factors):
-            raise WorkloadError(f"factors: {self.factors!r}; expected numbers above 0, for example (0.8, 1.2)")
+        checks.factors("factors", self.factors)
+        if self.change is not None and not isinstance(self.change, list | tuple):
+            raise WorkloadError(f"change: {self.change!r}; expected a list of names, for example ['lr']")
         checks.reports(self.every)
 
     def outlook(self) -> Outlook:
@@ -68,36 +69,45 @@ class PBT(msgspec.Struct, frozen=True):
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""
         sampler = make_sampler(self.sampler, space, seed, self.population)
-        random = Random(seed_of("PBT", seed))
-        explorer = Explorer(space, random, self.resample, self.factors, self.change)
-        return _Search(self, sampler, explorer, random, goal)
+        explorer = Explorer(space, seed, self.resample, self.factors, self.change)
+        found = (sampler.ask() for _ in range(self.population))
+        members = [config for config in found if config is not None]
+        if len(members) < 2:
+            raise WorkloadError(
+                f"population: {self.population}, of which the space has {len(members)}; expected a space of at "
+                "least 2 configs: a single member has nobody to learn from"
+            )
+        return _Search(self, sampler, explorer, members, goal, seed)
 
 
 @final
 class _Search:
     """What follows from a generation depends on its losses only; members are numbered by their trials."""
 
-    def __init__(self, settings: PBT, sampler: Sampler, explorer: Explorer, random: Random, goal: Goal) -> None:
+    def __init__(
+        self,
+        settings: PBT,
+        sampler: Sampler,
+        explorer: Explorer,
+        members: Sequence[Config],
+        goal: Goal,
+        seed: int,
+    ) -> None:
         self._settings = settings
         self._sampler = sampler
         self._explorer = explorer
-        self._random = random
+        self._seed = seed
         self._jobs = Jobs(goal)
         self._epoch = settings.interval
-        self._configs: dict[int, Config] = {}  # of the members
+        self._configs = dict(enumerate(members))
         self._losses: dict[int, float] = {}
-        self._first = self._count = 0  # trials of the first generation, and of all
+        self._first = self._count = len(members)  # trials of the first generation, and of all
 
     def start(self) -> Sequence[Decision]:
         """Start the population."""
-        settings = self._settings
-        supply = Supply(self._sampler, self._jobs, settings.population, self._epoch, settings.every)
-        decisions: list[Decision] = []
-        while (decision := supply.train()) is not None:
-            self._configs[len(decisions)] = decision.config
-            decisions.append(decision)
-        self._first = self._count = len(decisions)
-        return decisions
+        for trial in self._configs:
+            self._jobs.grant(trial, self._epoch)
+        return [Train(config, self._epoch, self._settings.every) for config in self._configs.values()]
 
     def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
         """Take a loss in; the last one of a generation makes the next."""
@@ -138,14 +148,15 @@ class _Search:
 
     def _branch(self, best: list[int], at: int, taken: set[object]) -> Decision:
         """Branch from one of the best; the same config from the same state again would be the same trial."""
-        for _ in range(_TRIES):
-            source = self._random.choice(best)
-            config = self._explorer.changed(self._configs[source])
+        trial = self._count
+        for attempt in range(_TRIES):
+            source = best[index_at(share(self._seed, "source", trial, attempt), len(best))]
+            config = self._explorer.changed(self._configs[source], trial, attempt)
             if (source, identity(config)) not in taken:
                 break
         taken.add((source, identity(config)))
-        self._configs[self._count] = config
-        self._jobs.grant(self._count, self._epoch)
+        self._configs[trial] = config
+        self._jobs.grant(trial, self._epoch)
         self._count += 1
         return Branch(source, at, config, self._epoch, self._settings.every)
 
