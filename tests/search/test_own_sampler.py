@@ -16,7 +16,7 @@ import pytest
 import hoptree as ht
 from hoptree.core.errors import WorkloadError
 from hoptree.core.schedules import Config
-from hoptree.search import Goal, Train, make_sampler
+from hoptree.search import Goal, Optuna, Random, Train, make_sampler
 from hoptree.search.naming import lasting_text
 from hoptree.search.sampler_contract import check_sampler
 from tests.system.plain import study
@@ -125,6 +125,10 @@ def gives(config: Any) -> Any:
     [
         (7, "sampler: 7; expected one of random, grid, sobol"),
         ("annealing", "sampler: 'annealing'; expected one of random, grid"),
+        (Random(3, 1), r"sampler: Random\(trials=3.*; expected one of random, grid"),
+        (Optuna, r"sampler: the class Optuna; expected Optuna\(\.\.\.\)"),
+        (Optuna("tpe", trials=3), r"sampler: Optuna\('tpe', \.\.\.\) with trials=3; expected it without"),
+        (Optuna("tpe", epochs=3), r"with epochs=3; expected it without: trials and epochs are those of the search"),
         (lambda: None, r"too many positional arguments; expected that it takes a space and a seed"),
         (lambda space, seed: 7, r"made 7, which has no ask\(\); expected something with ask\(\)"),
         (gives([1]), r"gave \[1\]: it is no dictionary; expected names with scalars"),

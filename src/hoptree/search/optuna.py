@@ -11,10 +11,10 @@ from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.search import checks
 from hoptree.search.jobs import Jobs
+from hoptree.search.optuna_sampler import OptunaSampler
 from hoptree.search.outlook import Outlook, exactly
 from hoptree.search.protocol import Decision, Goal, Sampler, Search
 from hoptree.search.reading import Space
-from hoptree.search.sampling import make_sampler
 from hoptree.search.supply import Supply
 
 
@@ -38,6 +38,12 @@ class Optuna(msgspec.Struct, frozen=True):
     options: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
+        checks.plain_settings(self)
+        if not isinstance(self.options, dict) or not all(isinstance(name, str) for name in self.options):
+            raise WorkloadError(
+                f"options: {self.options!r}; expected names and values for Optuna's sampler, for example "
+                "{'n_startup_trials': 5}"
+            )
         if self.trials is not None:
             checks.whole("trials", self.trials, 1)
         if self.epochs is not None:
@@ -56,7 +62,8 @@ class Optuna(msgspec.Struct, frozen=True):
                 f"trials={self.trials}, epochs={self.epochs}; expected both where Optuna is the search, for "
                 'example Optuna("tpe", trials=32, epochs=10); without them it can be the sampler of another one'
             )
-        return _Batches(self, self.trials, self.epochs, make_sampler(self, space, seed, self.trials), goal)
+        sampler = OptunaSampler(space, seed, self.method, self.options)
+        return _Batches(self, self.trials, self.epochs, sampler, goal)
 
 
 @final

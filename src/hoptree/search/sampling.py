@@ -62,9 +62,12 @@ def make_sampler(sampler: AnySampler, space: Space, seed: int, count: int | None
     """
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
         raise WorkloadError(f"count: {count!r}; expected a number of configs, at least 1")
-    if isinstance(sampler, MakesSampler):
+    if isinstance(sampler, type) and not hasattr(sampler, "ask"):
+        raise WorkloadError(f"sampler: the class {sampler.__qualname__}; expected {sampler.__qualname__}(...)")
+    if isinstance(sampler, MakesSampler) and callable(sampler.sampler):
         return _at_most(_own(sampler, sampler.sampler, space, seed), count)
     if isinstance(sampler, SamplerSpec):
+        _only_a_sampler(sampler)
         return _at_most(OptunaSampler(space, seed, sampler.method, sampler.options), count)
     if callable(sampler):
         return _at_most(_own(sampler, sampler, space, seed), count)
@@ -90,6 +93,16 @@ def some_configs(space: Space, seed: int, count: int) -> list[Config]:
     """Return some configs that a space allows, fewer if it has no more."""
     sampler = make_sampler("random", space, seed, count)
     return list(iter(sampler.ask, None))
+
+
+def _only_a_sampler(spec: SamplerSpec) -> None:
+    """Refuse the budget of a search where the record is a sampler only: nobody would keep to it."""
+    for name in ("trials", "epochs"):
+        if getattr(spec, name, None) is not None:
+            raise WorkloadError(
+                f"sampler: Optuna({spec.method!r}, ...) with {name}={getattr(spec, name)}; expected it without: "
+                "trials and epochs are those of the search that it is the sampler of"
+            )
 
 
 def _at_most(sampler: Sampler, count: int | None) -> Sampler:
