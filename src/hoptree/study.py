@@ -15,14 +15,14 @@ import msgspec
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
 from hoptree.core.lineage import beginning, digest
-from hoptree.core.schedules import Config
+from hoptree.core.schedules import Config, plain
 from hoptree.core.settings import Order, Settings
 from hoptree.environment import environment
 from hoptree.record import Record
 from hoptree.report.traffic import Traffic
 from hoptree.results import Results, Savings, TrialResult
 from hoptree.search.naming import lasting_text
-from hoptree.search.protocol import Goal, Procedure, Search
+from hoptree.search.protocol import Goal, Procedure, Search, begin
 from hoptree.search.space import Space, describe
 from hoptree.solo import Soloist
 from hoptree.spec import StudySpec
@@ -87,7 +87,10 @@ class Study:
             raise WorkloadError(
                 f"maximize={maximize!r}, minimize={minimize!r}; expected exactly one: a direction is never guessed"
             )
-        if not name or "/" in name:
+        goal = maximize if minimize is None else minimize
+        if not isinstance(goal, str) or not goal:
+            raise WorkloadError(f"maximize or minimize: {goal!r}; expected a metric's name, such as 'accuracy'")
+        if not isinstance(name, str) or not name or "/" in name:
             raise WorkloadError(f"name: {name!r}; expected a non-empty name without '/'")
         self.name = name
         file = sys._getframe(1).f_code.co_filename  # of whoever defines the study
@@ -96,8 +99,10 @@ class Study:
         self.data = data
         self.space = space
         self.search = search
-        self.goal = Goal(maximize or minimize or "", maximize is not None)
-        self.seed = seed
+        self.goal = Goal(goal, maximize is not None)
+        self.seed = plain(seed)
+        if isinstance(seed, bool) or not isinstance(self.seed, int):
+            raise WorkloadError(f"seed: {seed!r}; expected a whole number, for example 0")
         self._store = Path(store)
         self._journal = journal
         self._states = states
@@ -250,10 +255,10 @@ class Study:
 
     def searches(self) -> list[Search]:
         """Return the searches of this study, at their beginning: one for each procedure."""
-        several = self.search if isinstance(self.search, Sequence) else [self.search]
+        several = self.search if isinstance(self.search, list | tuple) else [self.search]
         if not several:
             raise WorkloadError("search: none given; expected a procedure such as Grid(epochs=10), or several")
-        return [procedure.search(self.space, self.goal, self.seed) for procedure in several]
+        return [begin(procedure, self.space, self.goal, self.seed) for procedure in several]
 
     # --- changing one's mind ----------------------------------------------------------------------------
 

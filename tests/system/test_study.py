@@ -102,9 +102,9 @@ def tiny_study(folder: Path, model: Any, name: str = "tiny", **options: Any) -> 
         to=folder / "data",
     )
     trainer = ht.Torch(model, loss=nn.functional.cross_entropy, optimizer="sgd")
-    settings: dict[str, Any] = {"space": {"lr": 0.1, "width": ht.choice(8, 16)}, "search": ht.Grid(epochs=2)}
-    settings.update(options)
-    return ht.Study(name, trainer=trainer, data=data, minimize="loss", store=folder / "store", **settings)
+    space = {"lr": 0.1, "width": ht.choice(8, 16)}
+    settings: dict[str, Any] = {"space": space, "search": ht.Grid(epochs=2), "minimize": "loss", **options}
+    return ht.Study(name, trainer=trainer, data=data, store=folder / "store", **settings)
 
 
 def test_a_model_that_raises_fails_its_trial_with_the_users_traceback(tmp_path: Path) -> None:
@@ -162,6 +162,15 @@ def test_the_trained_model_can_be_loaded(tmp_path: Path) -> None:
         ({"space": {}}, "space: it is empty"),
         ({"space": {"lr": [0.1, 0.2]}}, "use choice"),
         ({"order": "any"}, "order: 'any'"),
+        ({"search": "grid"}, "search: 'grid'; expected a procedure"),
+        ({"search": ht.Grid}, "search: <class .*Grid'>; expected a procedure"),
+        ({"search": None}, "search: None; expected a procedure"),
+        ({"search": []}, "search: none given"),
+        ({"seed": "a"}, "seed: 'a'; expected a whole number"),
+        ({"seed": 1.5}, "seed: 1.5; expected a whole number"),
+        ({"seed": True}, "seed: True; expected a whole number"),
+        ({"minimize": ["loss"]}, r"minimize: \['loss'\]; expected a metric's name"),
+        ({"minimize": ""}, "minimize: ''; expected a metric's name"),
     ],
 )
 def test_bad_studies_are_refused_before_anything_runs(
@@ -171,3 +180,4 @@ def test_bad_studies_are_refused_before_anything_runs(
 
     with pytest.raises(ht.HoptreeError, match=message):
         tiny_study(tmp_path, lambda hp: nn.Linear(4, 3), **options)
+    assert not (tmp_path / "store").exists()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import msgspec
 
 from hoptree.core.actions import EndTrial, Report
+from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
 from hoptree.core.schedules import Config
 
@@ -96,3 +97,20 @@ class Procedure(Protocol):
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space; the same arguments give the same search."""
         ...
+
+
+def begin(procedure: Any, space: Space, goal: Goal, seed: int) -> Search:
+    """Return the search of a procedure, or say what is wrong with either."""
+    if isinstance(procedure, type) or not callable(getattr(procedure, "search", None)):
+        raise WorkloadError(
+            f"search: {procedure!r}; expected a procedure such as Grid(epochs=10), something with "
+            "search(space, goal, seed), or a list of them"
+        )
+    search = cast("Search", procedure.search(space, goal, seed))
+    for method in ("start", "tell"):
+        if not callable(getattr(search, method, None)):
+            raise WorkloadError(
+                f"search: {procedure!r} made {search!r}, which has no {method}(); expected something with start() "
+                "and tell(news)"
+            )
+    return search
