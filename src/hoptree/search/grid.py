@@ -6,7 +6,7 @@ from typing import final
 
 import msgspec
 
-from hoptree.core.errors import WorkloadError
+from hoptree.search import checks
 from hoptree.search.errors import SpaceError
 from hoptree.search.fixed import Fixed
 from hoptree.search.outlook import AT_ONCE, Outlook
@@ -25,10 +25,9 @@ class Grid(msgspec.Struct, frozen=True):
     every: int = 1
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise WorkloadError(f"epochs: {self.epochs}; expected at least 1")
-        if self.every < 0:
-            raise WorkloadError(f"every: {self.every}; expected 0 (only at the end) or a number of epochs")
+        checks.plain_settings(self)
+        checks.whole("epochs", self.epochs, 1)
+        checks.reports(self.every)
 
     def outlook(self) -> Outlook:
         """Return the epochs that it grants in all."""

@@ -35,6 +35,7 @@ class Hyperband(msgspec.Struct, frozen=True):
     sampler: Any = "random"
 
     def __post_init__(self) -> None:
+        checks.plain_settings(self)
         checks.halving(self.min_epochs, self.max_epochs, self.factor)
         checks.whole("rounds", self.rounds, 1)
         checks.reports(self.every)

@@ -43,11 +43,13 @@ class MedianStopping(msgspec.Struct, frozen=True):
     sampler: Any = "random"
 
     def __post_init__(self) -> None:
+        checks.plain_settings(self)
         checks.whole("trials", self.trials, 1)
         checks.whole("epochs", self.epochs, 1)
         checks.whole("grace", self.grace, 0, "the epochs that every trial is granted")
         checks.whole("every", self.every, 1, "without reports on the way nothing can be stopped")
         checks.whole("startup", self.startup, 1)
+        checks.truth("average", self.average, "whether others count with their average loss")
         checks.whole("concurrent", self.concurrent, 1)
         if self.grace > self.epochs:
             raise WorkloadError(f"grace: {self.grace} of {self.epochs} epochs; expected at most {self.epochs}")

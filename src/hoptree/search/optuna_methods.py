@@ -35,7 +35,7 @@ METHODS = {
 
 def check(method: str, options: Mapping[str, Any]) -> None:
     """Refuse what is no method, what it does not take, and what it needs and is not installed."""
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise WorkloadError(f"method: {method!r}; expected one of {', '.join(METHODS)}")
     if method == "random" and options:
         raise WorkloadError(f"Optuna('random'): options {sorted(options)}; it takes none")

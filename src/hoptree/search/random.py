@@ -27,6 +27,7 @@ class Random(msgspec.Struct, frozen=True):
     sampler: Any = "random"
 
     def __post_init__(self) -> None:
+        checks.plain_settings(self)
         checks.whole("trials", self.trials, 1)
         checks.whole("epochs", self.epochs, 1)
         checks.reports(self.every)

@@ -34,6 +34,7 @@ class SuccessiveHalving(msgspec.Struct, frozen=True):
     sampler: Any = "random"
 
     def __post_init__(self) -> None:
+        checks.plain_settings(self)
         checks.whole("trials", self.trials, 1)
         checks.halving(self.min_epochs, self.max_epochs, self.factor)
         checks.reports(self.every)
