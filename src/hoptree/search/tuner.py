@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from typing import assert_never, final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, final
 
 from hoptree.core.actions import EndTrial, Report
+from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialStopped
-from hoptree.core.lineage import config_items
+from hoptree.core.lineage import ConfigItems, config_items
+from hoptree.core.schedules import Config, plain
 from hoptree.search.protocol import Branch, Decision, Extend, Search, Stop, Train
 
 
@@ -41,7 +43,7 @@ class Tuner:
 
     def start(self) -> list[Event]:
         """Return what the search asks for first."""
-        return list(self._events(self._search.start()))
+        return list(self._events(self._search.start(), "start()"))
 
     def tell(self, news: Report | EndTrial) -> list[Event]:
         """Pass news on and return what the search asks for then."""
@@ -51,31 +53,56 @@ class Tuner:
         else:
             own = EndTrial(number, news.ending, news.reason)
         decisions = self._search.tell(own)
-        return list(self._events(decisions)) if decisions else []
+        return [] if decisions is None else list(self._events(decisions, "tell(news)"))
 
-    def _events(self, decisions: Sequence[Decision]) -> Iterator[Event]:
+    def _events(self, decisions: Sequence[Decision], method: str) -> Iterator[Event]:
+        if not isinstance(decisions, Iterable):
+            raise self._wrong(decisions, f"{method} returned it; expected a list of decisions, which may be empty")
         for decision in decisions:
             match decision:
                 case Train(config, until, every):
+                    items = self._items(config, decision)
+                    epochs = self._whole(decision, "until", until, 1), self._whole(decision, "every", every, 0)
                     yield TrialAsked(
-                        self._number(),
-                        config_items(config),
-                        until,
-                        every,
-                        self._study,
-                        self._root,
-                        self._barrier,
-                        not self._share,
+                        self._number(), items, *epochs, self._study, self._root, self._barrier, not self._share
                     )
                 case Branch(source, at, config, until, every):
-                    items = config_items(config)
-                    yield TrialBranched(self._number(), self._first + source * self._step, at, items, until, every)
+                    items = self._items(config, decision)
+                    begun = self._known(decision, "source", source), self._whole(decision, "at", at, 1)
+                    epochs = self._whole(decision, "until", until, 1), self._whole(decision, "every", every, 0)
+                    yield TrialBranched(self._number(), *begun, items, *epochs)
                 case Extend(trial, until):
-                    yield TrialExtended(self._first + trial * self._step, until)
+                    number = self._known(decision, "trial", trial)
+                    yield TrialExtended(number, self._whole(decision, "until", until, 1))
                 case Stop(trial):
-                    yield TrialStopped(self._first + trial * self._step)
+                    yield TrialStopped(self._known(decision, "trial", trial))
                 case _:
-                    assert_never(decision)
+                    raise self._wrong(decision, f"{method} returned it; expected Train, Extend, Branch or Stop")
+
+    # --- a search may be the user's own: what it cannot mean is said in its own words ---------------------
+
+    def _items(self, config: Config, decision: Decision) -> ConfigItems:
+        try:
+            return config_items(config)
+        except WorkloadError as error:
+            raise self._wrong(decision, str(error)) from None
+
+    def _whole(self, decision: Decision, field: str, value: Any, least: int) -> int:
+        number = plain(value)
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            raise self._wrong(decision, f"{field}: {value!r}; expected a whole number, at least {least}")
+        return number
+
+    def _known(self, decision: Decision, field: str, trial: Any) -> int:
+        """Return the number in the engine of one of the search's own trials."""
+        number = self._whole(decision, field, trial, 0)
+        if number >= self._count:
+            asked = f"a trial from 0 to {self._count - 1}" if self._count else "Train first: there is no trial yet"
+            raise self._wrong(decision, f"{field}: {number}; expected {asked}")
+        return self._first + number * self._step
+
+    def _wrong(self, given: object, problem: str) -> WorkloadError:
+        return WorkloadError(f"search: {type(self._search).__qualname__} decided {given!r}: {problem}")
 
     def _number(self) -> int:
         self._count += 1
