@@ -75,6 +75,14 @@ def tpe(seed: int) -> Any:
     return optuna.samplers.TPESampler(seed=seed)
 
 
+def cma_es(seed: int) -> Any:
+    return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+
+
+def gaussian_process(seed: int) -> Any:
+    return optuna.samplers.GPSampler(seed=seed)
+
+
 def random_sampler(seed: int) -> Any:
     return optuna.samplers.RandomSampler(seed=seed)
 
@@ -109,6 +117,18 @@ PAIRINGS: list[tuple[str, Procedure, str, Reference]] = [
         Optuna("tpe", trials=40, epochs=9, every=0, batch=4),
         "Optuna, one by one",
         optunas(sampler=tpe, epochs=9),
+    ),
+    (
+        "Optuna, cma-es in batches of 4",
+        Optuna("cma-es", trials=80, epochs=9, every=0, batch=4),
+        "Optuna, one by one",
+        optunas(sampler=cma_es, epochs=9),
+    ),
+    (
+        "Optuna, gp in batches of 4",
+        Optuna("gp", trials=24, epochs=9, every=0, batch=4),
+        "Optuna, one by one",
+        optunas(sampler=gaussian_process, epochs=9),
     ),
     (
         "BOHB",

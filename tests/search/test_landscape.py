@@ -60,6 +60,14 @@ def tpe(seed: int) -> optuna.samplers.BaseSampler:
     return optuna.samplers.TPESampler(seed=seed)
 
 
+def cma_es(seed: int) -> optuna.samplers.BaseSampler:
+    return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+
+
+def gaussian_process(seed: int) -> optuna.samplers.BaseSampler:
+    return optuna.samplers.GPSampler(seed=seed)
+
+
 def test_random_search():
     compare(Random(20, EPOCHS, every=0), sampler=random_sampler)
 
@@ -94,6 +102,15 @@ def test_median_stopping():
 
 def test_tpe_in_batches():
     compare(Optuna("tpe", trials=40, epochs=9, every=0, batch=4), sampler=tpe, epochs=9)
+
+
+def test_cma_es_in_batches():
+    compare(Optuna("cma-es", trials=80, epochs=9, every=0, batch=4), sampler=cma_es, epochs=9)
+
+
+@pytest.mark.slow
+def test_gaussian_process_in_batches():
+    compare(Optuna("gp", trials=24, epochs=9, every=0, batch=4), sampler=gaussian_process, epochs=9)
 
 
 @pytest.mark.slow
