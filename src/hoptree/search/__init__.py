@@ -1,5 +1,6 @@
 """Searches: what to train next, decided from what was reported."""
 
+from hoptree.core.actions import EndTrial, Report
 from hoptree.search.asha import ASHA
 from hoptree.search.fixed import Fixed
 from hoptree.search.hyperband import Hyperband
@@ -20,6 +21,7 @@ __all__ = [
     "AnySampler",
     "Branch",
     "Decision",
+    "EndTrial",
     "Ended",
     "Extend",
     "Fixed",
@@ -32,6 +34,7 @@ __all__ = [
     "Outlook",
     "Procedure",
     "Random",
+    "Report",
     "Sampler",
     "Search",
     "Stop",
