@@ -23,7 +23,14 @@ REFUSED = type("Refused", (), {})()
 
 WHOLE = st.builds(lambda low, span: ht.integer(low, low + span), st.integers(-3, 3), st.integers(0, 3))
 STEPPED = st.sampled_from([ht.uniform(0, 0.3, step=0.1), ht.uniform(-1, 1, step=0.75), ht.integer(0, 8, step=4)])
-SPREAD = st.sampled_from([ht.integer(1, 6, log=True), ht.choice(0.1, 0.2)])
+SPREAD = st.sampled_from(
+    [
+        ht.integer(1, 6, log=True),
+        ht.integer(2, 12, step=4, log=True),
+        ht.log(0.1, 0.35, step=0.1),
+        ht.choice(0.1, 0.2),
+    ]
+)
 FINITE_NUMBERS = WHOLE | STEPPED | SPREAD
 NUMBERS = FINITE_NUMBERS | st.sampled_from([ht.uniform(-1, 1), ht.log(1e-4, 1.0), ht.uniform(0.5, 0.5)])
 

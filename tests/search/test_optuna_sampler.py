@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from random import Random
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import optuna
@@ -243,6 +243,24 @@ def test_proposals_keep_to_the_space(method: str):
         first, second = config["lr"].arguments[1]
         assert first < second
     assert len(seen) == number + 1
+
+
+def test_steps_in_a_log_range_are_kept_to_and_learned_from():
+    space = {"lr": ht.log(0.001, 1.0, step=0.003), "width": ht.integer(8, 1024, step=8, log=True)}
+    means = {}
+    for method in ("random", "tpe", "cma-es"):
+        sampler = OptunaSampler(space, 0, method, {} if method == "random" else {"n_startup_trials": 5})
+        losses = []
+        for number in range(40):
+            config = sampler.ask()
+            assert config is not None
+            assert any(config["lr"] == round(0.001 + 0.003 * k, 6) for k in range(334))
+            assert isinstance(config["width"], int)
+            assert config["width"] % 8 == 0
+            losses.append(abs(math.log(config["lr"] / 0.05)) + abs(math.log(config["width"] / 64)))
+            sampler.tell(number, 1, losses[-1])
+        means[method] = fmean(losses)
+    assert max(means["tpe"], means["cma-es"]) < 0.8 * means["random"]
 
 
 @settings(max_examples=10, deadline=None)

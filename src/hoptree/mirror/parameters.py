@@ -57,10 +57,12 @@ class Parameters:
         match parameter:
             case Continuous(_, low, high, log):
                 return FloatDistribution(low, high, log=log)
-            case Stepped(_, low, _, step):
-                return FloatDistribution(low, parameter.value(parameter.count - 1), step=step)
+            case Stepped(_, low, _, step, log):  # Optuna has steps or logarithms, not both
+                return FloatDistribution(
+                    low, parameter.value(parameter.count - 1), log=log, step=None if log else step
+                )
             case Whole(_, low, _, step, log):
-                return IntDistribution(low, parameter.value(parameter.count - 1), log=log, step=step)
+                return IntDistribution(low, parameter.value(parameter.count - 1), log=log, step=1 if log else step)
             case Pick():
                 return CategoricalDistribution(self._options[parameter.path])
             case _:

@@ -65,8 +65,8 @@ def node_text(node: Node) -> str:
             return text(value)
         case Continuous(_, low, high, log):
             return str(Uniform(low, high, None, log))
-        case Stepped(_, low, high, step):
-            return str(Uniform(low, high, step))
+        case Stepped(_, low, high, step, log):
+            return str(Uniform(low, high, step, log))
         case Whole(_, low, high, step, log):
             return str(Integer(low, high, step, log))
         case Pick(_, options):

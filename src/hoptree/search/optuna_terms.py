@@ -1,7 +1,8 @@
 """Parameters and decisions in Optuna's terms.
 
 Options are told by their index, so that they can be anything. Numbers with a step are told by their index too, as
-whole numbers: Optuna's own steps are computed in binary.
+whole numbers: Optuna's own steps are computed in binary. It has steps or logarithms, not both: where there are
+both, it is asked for any number, and the nearest is taken.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
-from hoptree.search.parameters import Continuous, Stepped, Whole
+from hoptree.search.parameters import Continuous, Stepped, Whole, nearest
 from hoptree.search.tree import Decisions, Parameter, Pick
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def asked(trial: Trial, parameter: Parameter) -> float:
             return trial.suggest_float(path, low, high, log=log)
         case Whole(_, low, high, 1, log):
             return trial.suggest_int(path, low, high, log=log) - low
+        case Whole(log=True) | Stepped(log=True):
+            return nearest(parameter, trial.suggest_float(path, parameter.low, _last(parameter), log=True))
         case Whole() | Stepped():
             return trial.suggest_int(path, 0, parameter.count - 1)
         case Pick():
@@ -43,8 +46,20 @@ def terms(parameters: Mapping[str, Parameter], decisions: Decisions) -> dict[str
         parameter = parameters[path]
         if parameter.count != 1:
             distributions[path] = distribution_of(parameter)
-            params[path] = decision + (parameter.low if isinstance(parameter, Whole) and parameter.step == 1 else 0)
+            params[path] = _told(parameter, decision)
     return {"params": params, "distributions": distributions}
+
+
+def _told(parameter: Parameter, decision: float) -> float:
+    match parameter:
+        case Whole(step=1) | Whole(log=True) | Stepped(log=True):
+            return parameter.value(decision)
+        case _:
+            return decision
+
+
+def _last(parameter: Whole | Stepped) -> float:
+    return parameter.value(parameter.count - 1)
 
 
 def distribution_of(parameter: Parameter) -> BaseDistribution:
@@ -56,6 +71,8 @@ def distribution_of(parameter: Parameter) -> BaseDistribution:
             return FloatDistribution(low, high, log=log)
         case Whole(_, low, high, 1, log):
             return IntDistribution(low, high, log=log)
+        case Whole(log=True) | Stepped(log=True):
+            return FloatDistribution(parameter.low, _last(parameter), log=True)
         case Whole() | Stepped():
             return IntDistribution(0, parameter.count - 1)
         case Pick():

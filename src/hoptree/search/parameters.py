@@ -58,6 +58,7 @@ class Stepped(msgspec.Struct, frozen=True):
     low: float
     high: float
     step: float
+    log: bool = False
 
     @property
     def count(self) -> int:
@@ -67,7 +68,7 @@ class Stepped(msgspec.Struct, frozen=True):
 
     def at(self, share: float) -> int:
         """Return the index at a share of the range."""
-        return index_at(share, self.count)
+        return _log_index(self, share) if self.log else index_at(share, self.count)
 
     def value(self, decision: float) -> float:
         """Return the number with an index."""
@@ -91,10 +92,7 @@ class Whole(msgspec.Struct, frozen=True):
 
     def at(self, share: float) -> int:
         """Return the index at a share of the range; every number has the part of it that rounds to it."""
-        if not self.log:
-            return index_at(share, self.count)
-        low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
-        return min(max(round(math.exp(low + share * (high - low))), self.low), self.high) - self.low
+        return _log_index(self, share) if self.log else index_at(share, self.count)
 
     def value(self, decision: float) -> int:
         """Return the number with an index."""
@@ -111,6 +109,19 @@ def index_at(share: float, count: int) -> int:
     (1, 1)
     """
     return (int(share * _BITS) * count) >> 53
+
+
+def nearest(parameter: Stepped | Whole, number: float) -> int:
+    """Return the index of what is nearest to a number."""
+    return min(max(round((number - parameter.low) / parameter.step), 0), parameter.count - 1)
+
+
+def _log_index(parameter: Stepped | Whole, share: float) -> int:
+    """Return the index at a share of the logarithms: each has the part of the range that is nearest to it."""
+    half = parameter.step / 2
+    low = math.log(max(parameter.low - half, parameter.low / 2))  # below the first, a log range has no end
+    high = math.log(parameter.value(parameter.count - 1) + half)
+    return nearest(parameter, math.exp(low + share * (high - low)))
 
 
 def _decimal(number: float) -> Decimal:

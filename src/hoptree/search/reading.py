@@ -107,7 +107,7 @@ def _uniform(path: str, value: Uniform) -> Range:
         return Continuous(path, low, high, value.log)
     step = _number(path, value, value.step)
     _stepped(path, value, high - low, step)
-    return Stepped(path, low, high, step)
+    return Stepped(path, low, high, step, value.log)
 
 
 def _integer(path: str, value: Integer) -> Range:
@@ -118,8 +118,6 @@ def _integer(path: str, value: Integer) -> Range:
         raise SpaceError(
             f"{path}: log range starts at {low}; expected 1 or more, for example integer(1, 64, log=True)"
         )
-    if value.log and step != 1:
-        raise SpaceError(f"{path}: {value} has a step and a log; expected one of them, or choice(8, 16, 32, ...)")
     _ordered(path, value, low, high)
     _stepped(path, value, high - low, step)
     return Whole(path, low, high, step, value.log)

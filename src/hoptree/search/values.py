@@ -25,9 +25,8 @@ class Uniform(msgspec.Struct, frozen=True):
     log: bool = False
 
     def __str__(self) -> str:
-        if self.log:
-            return f"log({self.low!r}, {self.high!r})"
-        return f"uniform({self.low!r}, {self.high!r}{'' if self.step is None else f', step={self.step!r}'})"
+        step = "" if self.step is None else f", step={self.step!r}"
+        return f"{'log' if self.log else 'uniform'}({self.low!r}, {self.high!r}{step})"
 
 
 @final
@@ -77,13 +76,19 @@ def uniform(low: float, high: float, step: float | None = None) -> Any:
     return Uniform(low, high, step)
 
 
-def log(low: float, high: float) -> Any:
-    """Return a number from ``low`` to ``high``, as likely between 0.001 and 0.01 as between 0.01 and 0.1."""
-    return Uniform(low, high, None, log=True)
+def log(low: float, high: float, step: float | None = None) -> Any:
+    """Return a number from ``low`` to ``high``, as likely between 0.001 and 0.01 as between 0.01 and 0.1.
+
+    With a ``step`` it is the nearest of those that are whole steps above ``low``.
+    """
+    return Uniform(low, high, step, log=True)
 
 
 def integer(low: int, high: int, step: int = 1, log: bool = False) -> Any:
-    """Return a whole number from ``low`` to ``high``, both included; with ``log``, small ones are likelier."""
+    """Return a whole number from ``low`` to ``high``, both included; with ``log``, small ones are likelier.
+
+    With a ``step`` it is one of those that are whole steps above ``low``.
+    """
     return Integer(low, high, step, log)
 
 
