@@ -76,7 +76,11 @@ def agree(store: Store, name: str, spec: StudySpec, accept: bool) -> StudySpec:
 def refuse_changes(name: str, before: StudySpec, spec: StudySpec, accept: bool) -> None:
     """Refuse to go on with a study that is another one now; code and data may change if the user accepts that."""
     changed = [field for field in StudySpec.compared if getattr(before, field) != getattr(spec, field)]
-    refused = [field for field in changed if field not in _ACCEPTABLE]
+    refused = [
+        f"{field}: was {getattr(before, field)}, is {getattr(spec, field)}"
+        for field in changed
+        if field not in _ACCEPTABLE
+    ]
     refused += changes(before.space, spec.space)
     if before.settings.partitions != spec.settings.partitions:
         refused.append(f"partitions: was {before.settings.partitions}, is {spec.settings.partitions}")
