@@ -26,7 +26,7 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, final
 
-from hoptree.core.errors import WorkloadError
+from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.lineage import seed_of
 from hoptree.core.schedules import Config
 from hoptree.search import checks, optuna_methods
@@ -58,10 +58,18 @@ class OptunaSampler:
     """
 
     def __init__(
-        self, space: Space, seed: int, method: str = "tpe", options: Mapping[str, Any] | None = None
+        self,
+        space: Space,
+        seed: int,
+        method: str = "tpe",
+        options: Mapping[str, Any] | None = None,
+        *,
+        tried: bool = False,
     ) -> None:
         self._options = dict(options or {})
         optuna_methods.check(method, self._options)
+        if not tried and self._options.keys() - {"n_startup_trials"}:
+            _try_out(space, seed, method, self._options)
         self._startup = self._options.get("n_startup_trials", METHODS[method].startup)
         checks.whole("n_startup_trials", self._startup, 0)
         self._root = read(space)
@@ -155,6 +163,23 @@ class OptunaSampler:
         else:
             state = TrialState.FAIL if told else TrialState.RUNNING
         return frozen(config, state, value, notes=notes, losses=losses, **terms(self._parameters, decisions))
+
+
+def _try_out(space: Space, seed: int, method: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that Optuna takes and cannot work with: it would say so at its first proposal only."""
+    sampler = OptunaSampler(space, seed, method, {**options, "n_startup_trials": 2}, tried=True)
+    try:
+        for number in range(4):
+            if sampler.ask() is None:
+                return
+            sampler.tell(number, 1, float(number))
+    except HoptreeError:
+        raise
+    except Exception as error:
+        raise WorkloadError(
+            f"Optuna({method!r}): its sampler cannot work with {dict(options)}: {type(error).__name__}: {error}; "
+            "expected options as Optuna documents them"
+        ) from error
 
 
 def _is_conditional(found: Iterable[Parameter]) -> bool:
