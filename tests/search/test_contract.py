@@ -52,7 +52,7 @@ class Halves:
                 if fault == "guessed direction":
                     loss = next(iter(metrics.values()))
                 self.losses[trial] = loss
-                return []
+                return None if fault == "nothing" else []  # type: ignore[return-value]
             case EndTrial(trial, ending) if self.second:
                 return [Train({"lr": 1.0 + len(self.ended)}, 1)] if fault == "no end" else []
             case EndTrial(trial, ending):
@@ -86,6 +86,10 @@ class Halves:
                 return [Branch(trial, 5, {"lr": 2.0}, 9) for trial in best]
             case "empty config":
                 return [Train({}, 1)]
+            case "no list":
+                return Extend(best[0], 2)  # type: ignore[return-value]
+            case "no decision":
+                return ["extend"]  # type: ignore[list-item]
             case "unstable":
                 return [Extend(trial, 2) for trial in best if id(self) % 2 or trial != best[0]]
         return [*(Extend(trial, 2) for trial in best), *(Stop(trial) for trial in sound if trial not in best)]
@@ -93,6 +97,7 @@ class Halves:
 
 def test_a_sound_procedure_passes():
     check(Halves(), synchronous=True, most_epochs=9)
+    check(Halves("nothing"), synchronous=True, most_epochs=9)  # as a function does that returns nothing
 
 
 @pytest.mark.parametrize(
@@ -106,6 +111,8 @@ def test_a_sound_procedure_passes():
         ("too much", "epochs were asked for, not 9"),
         ("branches into the future", "at: epoch 5"),
         ("empty config", "config: it is empty"),
+        ("no list", r"returned Extend\(.*\), no list of decisions"),
+        ("no decision", "'extend' was decided; expected Train, Extend, Branch or Stop"),
         ("order decides", "the order of reports changed the decisions"),
         ("guessed direction", "maximizing decides otherwise"),
         ("global randomness", "changed with the seed of the random module|a fresh search decides"),

@@ -319,7 +319,7 @@ def test_optuna_is_quiet_and_its_log_is_left_as_it_was(capfd: pytest.CaptureFixt
         ("tpe", {"seed": 3}, "Optuna('tpe'): the option seed; the seed is the study's, leave it out"),
         ("tpe", {"n_startup_trials": "3"}, "n_startup_trials: '3'; expected a whole number"),
         ("tpe", {"n_ei_candidates": 0}, "Optuna('tpe'): its sampler cannot work with {'n_ei_candidates': 0}: "),
-        ("cma-es", {"popsize": "x"}, "Optuna('cma-es'): its sampler cannot work with {'popsize': 'x'}: TypeError: "),
+        ("cma-es", {"popsize": "x"}, "Optuna('cma-es'): its sampler cannot work with {'popsize': 'x'}: "),
         ("random", {"n_startup_trials": 3}, "Optuna('random'): options ['n_startup_trials']; it takes none"),
     ],
 )

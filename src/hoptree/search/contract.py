@@ -71,7 +71,7 @@ class ProcedureContract:
         done = self._play(procedure, Weather(3, failures=0.05, nans=0.1))
         again = procedure.search(self.space, LOSS, 0)
         for news, decisions in done.told:
-            given = list(again.start() if news is None else again.tell(news))
+            given = list((again.start() if news is None else again.tell(news)) or ())
             assert given == decisions, f"after {news} a fresh search decides {given}, before it was {decisions}"
 
     def test_randomness_comes_from_the_seed(self, procedure: Procedure) -> None:

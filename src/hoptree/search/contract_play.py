@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, assert_never, final
+from collections.abc import Iterable
+from typing import Any, final
 
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.lineage import config_items
@@ -65,7 +66,9 @@ class Play:
         return self._note(news, self._search.tell(news))
 
     def _note(self, news: Report | EndTrial | None, given: Any) -> list[Decision]:
-        decisions = list(given)
+        nothing = given is None and news is not None
+        assert nothing or isinstance(given, Iterable), f"start() or tell() returned {given!r}, no list of decisions"
+        decisions: list[Decision] = [] if nothing else list(given)
         self.told.append((news, decisions))
         for decision in decisions:
             match decision:
@@ -87,7 +90,7 @@ class Play:
                 case Stop(trial):
                     self._known(trial, decision)
                 case _:
-                    assert_never(decision)
+                    raise AssertionError(f"{decision!r} was decided; expected Train, Extend, Branch or Stop")
         return decisions
 
     def _known(self, trial: int, decision: Decision) -> None:
