@@ -9,6 +9,7 @@ import msgspec
 
 from hoptree.core.actions import Action, EndTrial, Report, RunUnit
 from hoptree.core.engine import Engine
+from hoptree.core.errors import StudyChangedError
 from hoptree.core.events import Event, Metrics, TrialAsked, TrialBranched, TrialExtended, UnitFinished
 from hoptree.core.plan import Node, Place, Trial
 from hoptree.core.settings import Settings
@@ -56,7 +57,23 @@ class Record:
             for action in actions:
                 if isinstance(action, Report | EndTrial):
                     owed.extend(asks.tell(action))
+        self._refuse_second_thoughts(owed)
         return owed
+
+    def _refuse_second_thoughts(self, owed: Iterable[Event]) -> None:
+        """Refuse a search that would begin a trial otherwise than the journal says it did."""
+        for event in owed:
+            if not isinstance(event, TrialAsked | TrialBranched):
+                continue
+            known = self.engine.trials.get(event.trial)
+            if known is not None and known.history[-1].config != event.config:
+                before, now = dict(known.history[-1].config), dict(event.config)
+                raise StudyChangedError(
+                    f"search: told the same as before, it decides otherwise: trial {event.trial} was begun with "
+                    f"{before}, and would be with {now}; one of your own does so when its code has changed, and "
+                    "Optuna's samplers may with another version or processor; go on with what began the study, or "
+                    "give it another name: what both have in common is found in the store"
+                )
 
     def note(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
         """Remember what the engine itself does not: as a watch of the drive loop, or of a replay."""

@@ -185,6 +185,13 @@ def test_a_study_with_its_own_sampler_goes_on(tmp_path: Path) -> None:
     with pytest.raises(ht.StudyChangedError, match="search"):
         mine(Stepping()).run(workers=1)
 
+    def edited(space: Any, seed: int) -> Steps:
+        return Steps(space, seed + 1)
+
+    edited.__qualname__ = "stepping"  # its code has changed since
+    with pytest.raises(ht.StudyChangedError, match="it decides otherwise: trial 0 was begun with"):
+        mine(edited).run(workers=1)
+
 
 def test_the_page_on_samplers_is_true(tmp_path: Path) -> None:
     """The sampler of the page passes the contract, in a process of its own."""
