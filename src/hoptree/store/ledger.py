@@ -125,17 +125,14 @@ class Ledger:
         return gone
 
 
-def parse_size(text: str | int) -> int:
+def parse_size(text: str | float) -> int:
     """Return a number of bytes from what a user writes.
 
     >>> parse_size("10 GB")
     10000000000
     """
-    if isinstance(text, int):
-        number, unit = str(text), "B"
-    else:
-        number = text.strip().rstrip("BKMGTbkmgt").strip()
-        unit = text.strip()[len(number) :].strip().upper() or "B"
+    number = str(text).strip().rstrip("BKMGTbkmgt").strip()
+    unit = str(text).strip()[len(number) :].strip().upper() or "B"
     try:
         size = int(float(number) * _UNITS[unit])
     except (ValueError, KeyError, OverflowError):
