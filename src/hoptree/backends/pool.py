@@ -149,7 +149,7 @@ class PoolBackend:
         self._left = pool.left()
         self.bytes_hopped = 0
         self.bytes_between_nodes = 0
-        self.state_bytes = 0
+        self._made_bytes = 0
         self.units = 0
         self.made: dict[int, int] = {}  # by node, a bit for each unit that was trained
 
@@ -226,6 +226,11 @@ class PoolBackend:
             if self._old_handler is not None:
                 signal.signal(signal.SIGINT, self._old_handler)
                 self._old_handler = None
+
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of a state, on average over the units that were trained."""
+        return round(self._made_bytes / self.units) if self.units else 0
 
     # --- states -----------------------------------------------------------------------------------------
 
@@ -407,7 +412,7 @@ class PoolBackend:
         self._shelf.put((action.node, action.unit + 1), stored)
         self.units += 1
         self.made[action.node] = self.made.get(action.node, 0) | 1 << action.unit
-        self.state_bytes = max(self.state_bytes, stored.size)
+        self._made_bytes += stored.size
         member.since = time.monotonic()
         if not action.evaluate:
             self._over(member, run)
