@@ -82,15 +82,19 @@ class Study:
         states: str | None = None,
         order: Order = "strict",
         share: bool = True,
-        keep: str | int = "10 GB",
+        keep: str | float = "10 GB",
         save_every: int = 0,
     ) -> None:
         if (maximize is None) == (minimize is None):
             raise WorkloadError(
                 f"maximize={maximize!r}, minimize={minimize!r}; expected exactly one: a direction is never guessed"
             )
-        if not name or "/" in name:
+        if not isinstance(name, str) or not name or "/" in name:
             raise WorkloadError(f"name: {name!r}; expected a non-empty name without '/'")
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise WorkloadError(f"seed: {seed!r}; expected a whole number: the same one gives the same bits")
+        if not isinstance(share, bool):
+            raise WorkloadError(f"share: {share!r}; expected True or False")
         self.name = name
         file = sys._getframe(1).f_code.co_filename  # of whoever defines the study
         self._program = str(Path(file).absolute()) if Path(file).is_file() else ""
