@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hoptree.store.journal import Recorded
     from hoptree.study import Study
 
-_READ = 200_000  # events of a study up to which its journal is read for what can be learned from it
+_READ = 200_000  # events of another study up to which its journal is read for what can be learned from it
 _EXAMPLES = 12  # configs of a study's space that are tried if those that begin fail
 _ALIKE = ("trainer", "data", "seed", "share", "settings")  # what lineages start from, and how they are trained
 
@@ -247,7 +247,7 @@ class Group:
             if own:
                 refuse_changes(self.name, other, spec, accept_changes)
             alike = own or (other.trainer, other.data) == (spec.trainer, spec.data)
-            if not alike or store.journal.last(known.name) > _READ:
+            if not alike or (not own and store.journal.last(known.name) > _READ):
                 continue
             entries = list(store.journal.read(known.name))
             with nullcontext() if own else suppress(HoptreeError):  # others' troubles are not ours
