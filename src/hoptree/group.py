@@ -101,8 +101,9 @@ class Group:
     ) -> list[Results]:
         """Train what is missing; see ``Study.run``."""
         check_backend(backend, workers)
-        if unit_limit is not None and not 0 < unit_limit < math.inf:
-            raise WorkloadError(f"unit_limit: {unit_limit}; expected seconds above 0")
+        number = isinstance(unit_limit, int | float) and not isinstance(unit_limit, bool)
+        if unit_limit is not None and not (number and 0 < unit_limit < math.inf):
+            raise WorkloadError(f"unit_limit: {unit_limit!r}; expected seconds above 0")
         with ExitStack() as stack:
             stack.enter_context(in_one_look(self._first.store))
             store, lease = self._drive(stack)
