@@ -57,10 +57,18 @@ def run(
     differ in space, search and goal. The savings are those of all of them together. ``mirror`` follows
     each of them, see ``Study.mirror``.
     """
-    group = Group(studies)
+    group = Group(_checked(studies))
     return group.run(
         workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit, mirror=mirror, quiet=quiet
     )
+
+
+def _checked(studies: object) -> list[Study]:
+    from hoptree.study import Study
+
+    if isinstance(studies, Sequence) and all(isinstance(study, Study) for study in studies):
+        return list(studies)
+    raise WorkloadError(f"studies: {studies!r}; expected a list of studies, as run([a, b])")
 
 
 @final

@@ -53,3 +53,6 @@ def test_studies_that_have_nothing_to_share_are_refused(
         ht.run([study(tmp_path, "x", name="a", data=data), other])
     with pytest.raises(ht.WorkloadError, match="none given"):
         ht.run([])
+    for wrong in (other, [other, None], None):
+        with pytest.raises(ht.WorkloadError, match=r"studies: .*; expected a list of studies, as run\(\[a, b\]\)"):
+            ht.run(wrong)  # type: ignore[arg-type]
