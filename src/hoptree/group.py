@@ -115,7 +115,7 @@ class Group:
         with ExitStack() as stack:
             stack.enter_context(in_one_look(self._first.store))
             store, lease = self._drive(stack)
-            new = store.catalog.find(self.name) is None
+            before = store.catalog.find(self.name)
             spec = agree(store, self.name, self._spec(), accept_changes)
             threads = self._first.trainer.threads
             count = worker_count(workers, threads) if backend == "local" else workers or 0
@@ -126,10 +126,12 @@ class Group:
                 store.catalog.set_status(self.name, "running")
                 savings = self._run(session, self._pool(store, backend, workers), unit_limit, watches)
             except Exception:
-                if new and not record.engine.trials:
-                    store.catalog.withdraw(self.name)  # it was refused: there is no study that others should see
+                if record.engine.trials:
+                    store.catalog.set_status(self.name, "failed")
+                elif before is not None:  # it was refused before anything was looked at: it is what it was
+                    store.catalog.set_status(self.name, before.status)
                 else:
-                    store.catalog.set_status(self.name, "failed" if record.engine.trials else "created")
+                    store.catalog.withdraw(self.name)  # it was refused: there is no study that others should see
                 raise
             store.catalog.set_status(self.name, "stopped" if record.engine.live else "finished")
             return [study.outcome(store, record, savings) for study in self._studies]
