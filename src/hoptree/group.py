@@ -24,7 +24,7 @@ from hoptree.search.outlook import outlook_of
 from hoptree.search.sampling import some_configs
 from hoptree.search.tuner import Tuner, Tuners
 from hoptree.session import Session, to_rehearse
-from hoptree.spec import StudySpec, agree, refuse_changes
+from hoptree.spec import StudySpec, agree, refuse_changes, refuse_others
 
 if TYPE_CHECKING:
     from hoptree.backends.member import Pool
@@ -116,7 +116,7 @@ class Group:
             stack.enter_context(in_one_look(self._first.store))
             store, lease = self._drive(stack)
             before = store.catalog.find(self.name)
-            spec = agree(store, self.name, self._spec(), accept_changes)
+            spec = agree(store, self.name, self._specs(), accept_changes)
             threads = self._first.trainer.threads
             count = worker_count(workers, threads) if backend == "local" else workers or 0
             session = self._session(store, lease, spec, self._tuners(spec.root), count, quiet=quiet)
@@ -141,7 +141,7 @@ class Group:
         check_backend(backend, workers)
         with ExitStack() as stack:
             store, lease = self._drive(stack)
-            spec = agree(store, self.name, self._spec(), False)
+            spec = agree(store, self.name, self._specs(), False)
             known = store.catalog.find(self.name)
             session = self._session(store, lease, spec, Tuners([], end=0), workers or 0, quiet=True)
             engine = session.record.engine
@@ -216,7 +216,8 @@ class Group:
         from hoptree.measured import Measured
         from hoptree.store import StoreMissingError
 
-        count, spec = worker_count(workers, self._first.trainer.threads), self._spec()
+        specs = self._specs()
+        count, spec = worker_count(workers, self._first.trainer.threads), StudySpec.together(specs)
         measured = Measured()
         with ExitStack() as stack:
             stack.enter_context(in_one_look(self._first.store))
@@ -224,6 +225,7 @@ class Group:
             journal: list[Recorded] = []
             with suppress(StoreMissingError):
                 store = stack.enter_context(self._first.open_store(create=False))
+                refuse_others(store, self.name, specs, accept_changes)
                 spec, journal = self._look_back(store, spec, measured, accept_changes)
             if not journal:
                 self._rehearse(spec)
@@ -293,15 +295,5 @@ class Group:
             end=WISHED,
         )
 
-    def _spec(self) -> StudySpec:
-        specs = [study.spec for study in self._studies]
-        if len(specs) == 1:
-            return specs[0]
-        names = [study.name for study in self._studies]
-        each = list(zip(names, specs, strict=True))
-        space = {
-            part: [[f"{name}: {line[0]}", *line[1:]] for name, spec in each for line in spec.space[part]]
-            for part in ("names", "where")
-        }
-        search = "; ".join(f"{name}: {spec.search}, {spec.goal}" for name, spec in each)
-        return msgspec.structs.replace(specs[0], space=space, search=search, members=names)
+    def _specs(self) -> dict[str, StudySpec]:
+        return {study.name: study.spec for study in self._studies}

@@ -162,7 +162,9 @@ def test_code_that_changed_is_refused_unless_the_user_says_to_go_on(tmp_path: Pa
     after = study(tmp_path, trainer=Other()).run(workers=1, accept_changes=True)
     assert after.savings.epochs_trained == 0
     assert after.trials[0].fingerprint == before.trials[0].fingerprint
-    with pytest.raises(ht.StudyChangedError, match=r"another than the one that was begun \(search\); give it"):
+    with pytest.raises(
+        ht.StudyChangedError, match=r"begun \(search: was Grid\(epochs=2.*, is Grid\(epochs=3.*\); give"
+    ):
         study(tmp_path, epochs=3).run(workers=1, accept_changes=True)
 
 
