@@ -76,7 +76,7 @@ class Told(NamedTuple):
 class Rerun:
     """One simulated run of a study, or of what is left of it."""
 
-    def __init__(self, engine: Engine, first: Sequence[Event] | None, measured: Measured, threads: int) -> None:
+    def __init__(self, engine: Engine, first: Sequence[Event], measured: Measured, threads: int) -> None:
         self.engine = engine
         self._first = first
         self._measured = measured
@@ -111,8 +111,7 @@ class Rerun:
                 lambda values: slow * self._measured.evaluation(values),
             ),
         )
-        first: list[Event] = [*(asks.start() if self._first is None else self._first)]
-        first = [CostsLearned(self._measured.formula), *first]
+        first: list[Event] = [CostsLearned(self._measured.formula), *self._first]
         self._asking = len(first)
         self.makespan = drive(self.engine, backend, asks, [self._watch], first, look_up)
 
@@ -182,8 +181,8 @@ class Explainer:
         record = Record(told.settings)
         asks = self._asks()
         owed = record.resume(asks, told.journal)
-        if told.store is not None:
-            desk = Desk(told.store, record, told.studies, told.root, warn=lambda _: None)  # a run says it
+        desk = self._desk(record)
+        if desk is not None:
             owed += desk.take()
             asks = desk.beside(asks)
         run = Rerun(record.engine, [*self._gone(record.engine), *owed], self._measured, self._threads)
@@ -194,6 +193,13 @@ class Explainer:
         run.run(asks, workers, self._metrics(salt), look_up, crowded=crowded)
         self._units += run.units
         return run
+
+    def _desk(self, record: Record) -> Desk | None:
+        """Return where a simulated run takes up what users wish for."""
+        told = self._told
+        if told.store is None:
+            return None
+        return Desk(told.store, record, told.studies, told.root, warn=lambda _: None)  # a run says it
 
     def _gone(self, engine: Engine) -> Iterator[Event]:
         """Tell what has not outlived the last driver."""
@@ -207,14 +213,19 @@ class Explainer:
                     yield StateLost(node.id, state.unit)
 
     def _whole(self, workers: int) -> Rerun:
-        """Simulate the study from its beginning, with the reports it got and what the store had for it then."""
+        """Simulate the study and all wishes from the beginning, with the reports and states of then."""
         known = {
             entry.event.trial: entry.event.known
             for entry in self._told.journal
             if isinstance(entry.event, TrialAsked | TrialBranched) and entry.event.known is not None
         }
-        run = Rerun(Engine(self._told.settings), None, self._measured, self._threads)
-        run.run(self._asks(), workers, self._metrics(0), lambda event: _with(event, known), crowded=True)
+        record, asks = Record(self._told.settings), self._asks()
+        first, desk = list(asks.start()), self._desk(record)
+        if desk is not None:
+            first += desk.take()
+            asks = desk.beside(asks)
+        run = Rerun(record.engine, first, self._measured, self._threads)
+        run.run(asks, workers, self._metrics(0), lambda event: _with(event, known), crowded=True)
         return run
 
     def _metrics(self, salt: int) -> Callable[[Values, int, str], Metrics]:
