@@ -182,6 +182,8 @@ class PoolBackend:
             case Evaluate():
                 stored = self._shelf.find((action.node, action.unit))
                 slot = stored.slot if stored is not None else ""
+                if stored is not None:
+                    self._hop(stored, action.worker)
                 self._give(action, Judge(action, self._origin(action.node), Source(action.key, slot)))
             case CancelUnit(run, worker):
                 if worker in self._members:
@@ -299,13 +301,17 @@ class PoolBackend:
                 source = Source(self._plan.nodes[action.source].state_key(action.unit))
             else:
                 source = Source(stored.key, stored.slot)
-                if stored.owner != action.worker:
-                    self.bytes_hopped += stored.size
-                if self._node_of.get(stored.owner) != self._node_of.get(action.worker):
-                    self.bytes_between_nodes += stored.size
+                self._hop(stored, action.worker)
         target = self._plan.nodes[action.node].state_key(action.unit + 1)
         shuffle = shuffle_seed(self._seed, action.epoch, action.partition)
         return Train(action, self._origin(action.node), source, target, shuffle)
+
+    def _hop(self, stored: Stored, worker: str) -> None:
+        """Count what moves to a worker that goes on from a state, or evaluates it."""
+        if stored.owner != worker:
+            self.bytes_hopped += stored.size
+        if self._node_of.get(stored.owner) != self._node_of.get(worker):
+            self.bytes_between_nodes += stored.size
 
     def _origin(self, number: int) -> Origin:
         found = self._origins.get(number)
