@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import msgspec
 
+from hoptree.backends.local import slots_of
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import Action, DropState, RunUnit
 from hoptree.core.engine import Engine
@@ -45,6 +46,7 @@ from hoptree.report.timeline import Span, Timeline
 from hoptree.results import Savings
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.workload import Landscape
+from hoptree.worker.slots import find_states
 
 if TYPE_CHECKING:
     from hoptree.store import Store
@@ -148,6 +150,8 @@ class Explainer:
         self._threads = threads
         self._reports = self._past_reports()
         self._units = 0
+        # what a driver that was killed has left in the memory of this machine, where the next one finds it
+        self._slots = {} if told.store is None else find_states(slots_of(told.store.folder, told.name))
 
     def explain(self, workers: int) -> Forecast:
         """Return what is left, what it takes on some numbers of workers, and what happened so far."""
@@ -203,13 +207,14 @@ class Explainer:
 
     def _gone(self, engine: Engine) -> Iterator[Event]:
         """Tell what has not outlived the last driver."""
+        store = self._told.store
         for name in list(engine.workers.by_name):
             yield WorkerLost(name)
         for node in engine.plan.nodes:
             yield from [LineageFreed(node.id, unit) for unit in sorted(node.taken)]
         for node in engine.plan.nodes:
             for state in list(node.states.values()):
-                if self._told.store is None or state.key not in self._told.store.states:
+                if state.key not in self._slots and (store is None or state.key not in store.states):
                     yield StateLost(node.id, state.unit)
 
     def _whole(self, workers: int) -> Rerun:
