@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import msgspec
 
+from hoptree.backends.local import slots_of
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import Action, DropState, RunUnit
 from hoptree.core.engine import Engine
@@ -45,6 +46,7 @@ from hoptree.report.timeline import Span, Timeline
 from hoptree.results import Savings
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.workload import Landscape
+from hoptree.worker.slots import find_states
 
 if TYPE_CHECKING:
     from hoptree.store import Store
@@ -76,7 +78,7 @@ class Told(NamedTuple):
 class Rerun:
     """One simulated run of a study, or of what is left of it."""
 
-    def __init__(self, engine: Engine, first: Sequence[Event] | None, measured: Measured, threads: int) -> None:
+    def __init__(self, engine: Engine, first: Sequence[Event], measured: Measured, threads: int) -> None:
         self.engine = engine
         self._first = first
         self._measured = measured
@@ -111,8 +113,7 @@ class Rerun:
                 lambda values: slow * self._measured.evaluation(values),
             ),
         )
-        first: list[Event] = [*(asks.start() if self._first is None else self._first)]
-        first = [CostsLearned(self._measured.formula), *first]
+        first: list[Event] = [CostsLearned(self._measured.formula), *self._first]
         self._asking = len(first)
         self.makespan = drive(self.engine, backend, asks, [self._watch], first, look_up)
 
@@ -149,6 +150,8 @@ class Explainer:
         self._threads = threads
         self._reports = self._past_reports()
         self._units = 0
+        # what a driver that was killed has left in the memory of this machine, where the next one finds it
+        self._slots = {} if told.store is None else find_states(slots_of(told.store.folder, told.name))
 
     def explain(self, workers: int) -> Forecast:
         """Return what is left, what it takes on some numbers of workers, and what happened so far."""
@@ -182,8 +185,8 @@ class Explainer:
         record = Record(told.settings)
         asks = self._asks()
         owed = record.resume(asks, told.journal)
-        if told.store is not None:
-            desk = Desk(told.store, record, told.studies, told.root, warn=lambda _: None)  # a run says it
+        desk = self._desk(record)
+        if desk is not None:
             owed += desk.take()
             asks = desk.beside(asks)
         run = Rerun(record.engine, [*self._gone(record.engine), *owed], self._measured, self._threads)
@@ -195,26 +198,39 @@ class Explainer:
         self._units += run.units
         return run
 
+    def _desk(self, record: Record) -> Desk | None:
+        """Return where a simulated run takes up what users wish for."""
+        told = self._told
+        if told.store is None:
+            return None
+        return Desk(told.store, record, told.studies, told.root, warn=lambda _: None)  # a run says it
+
     def _gone(self, engine: Engine) -> Iterator[Event]:
         """Tell what has not outlived the last driver."""
+        store = self._told.store
         for name in list(engine.workers.by_name):
             yield WorkerLost(name)
         for node in engine.plan.nodes:
             yield from [LineageFreed(node.id, unit) for unit in sorted(node.taken)]
         for node in engine.plan.nodes:
             for state in list(node.states.values()):
-                if self._told.store is None or state.key not in self._told.store.states:
+                if state.key not in self._slots and (store is None or state.key not in store.states):
                     yield StateLost(node.id, state.unit)
 
     def _whole(self, workers: int) -> Rerun:
-        """Simulate the study from its beginning, with the reports it got and what the store had for it then."""
+        """Simulate the study and all wishes from the beginning, with the reports and states of then."""
         known = {
             entry.event.trial: entry.event.known
             for entry in self._told.journal
             if isinstance(entry.event, TrialAsked | TrialBranched) and entry.event.known is not None
         }
-        run = Rerun(Engine(self._told.settings), None, self._measured, self._threads)
-        run.run(self._asks(), workers, self._metrics(0), lambda event: _with(event, known), crowded=True)
+        record, asks = Record(self._told.settings), self._asks()
+        first, desk = list(asks.start()), self._desk(record)
+        if desk is not None:
+            first += desk.take()
+            asks = desk.beside(asks)
+        run = Rerun(record.engine, first, self._measured, self._threads)
+        run.run(asks, workers, self._metrics(0), lambda event: _with(event, known), crowded=True)
         return run
 
     def _metrics(self, salt: int) -> Callable[[Values, int, str], Metrics]:

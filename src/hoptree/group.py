@@ -24,7 +24,7 @@ from hoptree.search.outlook import outlook_of
 from hoptree.search.sampling import some_configs
 from hoptree.search.tuner import Tuner, Tuners
 from hoptree.session import Session, to_rehearse
-from hoptree.spec import StudySpec, agree, refuse_changes
+from hoptree.spec import StudySpec, agree, refuse_changes, refuse_others
 
 if TYPE_CHECKING:
     from hoptree.backends.member import Pool
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hoptree.store.journal import Recorded
     from hoptree.study import Study
 
-_READ = 200_000  # events of a study up to which its journal is read for what can be learned from it
+_READ = 200_000  # events of another study up to which its journal is read for what can be learned from it
 _EXAMPLES = 12  # configs of a study's space that are tried if those that begin fail
 _ALIKE = ("trainer", "data", "seed", "share", "settings")  # what lineages start from, and how they are trained
 
@@ -57,10 +57,18 @@ def run(
     differ in space, search and goal. The savings are those of all of them together. ``mirror`` follows
     each of them, see ``Study.mirror``.
     """
-    group = Group(studies)
+    group = Group(_checked(studies))
     return group.run(
         workers, backend=backend, accept_changes=accept_changes, unit_limit=unit_limit, mirror=mirror, quiet=quiet
     )
+
+
+def _checked(studies: object) -> list[Study]:
+    from hoptree.study import Study
+
+    if isinstance(studies, Sequence) and all(isinstance(study, Study) for study in studies):
+        return list(studies)
+    raise WorkloadError(f"studies: {studies!r}; expected a list of studies, as run([a, b])")
 
 
 @final
@@ -101,13 +109,14 @@ class Group:
     ) -> list[Results]:
         """Train what is missing; see ``Study.run``."""
         check_backend(backend, workers)
-        if unit_limit is not None and not 0 < unit_limit < math.inf:
-            raise WorkloadError(f"unit_limit: {unit_limit}; expected seconds above 0")
+        number = isinstance(unit_limit, int | float) and not isinstance(unit_limit, bool)
+        if unit_limit is not None and not (number and 0 < unit_limit < math.inf):
+            raise WorkloadError(f"unit_limit: {unit_limit!r}; expected seconds above 0")
         with ExitStack() as stack:
             stack.enter_context(in_one_look(self._first.store))
             store, lease = self._drive(stack)
-            new = store.catalog.find(self.name) is None
-            spec = agree(store, self.name, self._spec(), accept_changes)
+            before = store.catalog.find(self.name)
+            spec = agree(store, self.name, self._specs(), accept_changes)
             threads = self._first.trainer.threads
             count = worker_count(workers, threads) if backend == "local" else workers or 0
             session = self._session(store, lease, spec, self._tuners(spec.root), count, quiet=quiet)
@@ -117,10 +126,12 @@ class Group:
                 store.catalog.set_status(self.name, "running")
                 savings = self._run(session, self._pool(store, backend, workers), unit_limit, watches)
             except Exception:
-                if new and not record.engine.trials:
-                    store.catalog.withdraw(self.name)  # it was refused: there is no study that others should see
+                if record.engine.trials:
+                    store.catalog.set_status(self.name, "failed")
+                elif before is not None:  # it was refused before anything was looked at: it is what it was
+                    store.catalog.set_status(self.name, before.status)
                 else:
-                    store.catalog.set_status(self.name, "failed" if record.engine.trials else "created")
+                    store.catalog.withdraw(self.name)  # it was refused: there is no study that others should see
                 raise
             store.catalog.set_status(self.name, "stopped" if record.engine.live else "finished")
             return [study.outcome(store, record, savings) for study in self._studies]
@@ -130,7 +141,7 @@ class Group:
         check_backend(backend, workers)
         with ExitStack() as stack:
             store, lease = self._drive(stack)
-            spec = agree(store, self.name, self._spec(), False)
+            spec = agree(store, self.name, self._specs(), False)
             known = store.catalog.find(self.name)
             session = self._session(store, lease, spec, Tuners([], end=0), workers or 0, quiet=True)
             engine = session.record.engine
@@ -205,7 +216,8 @@ class Group:
         from hoptree.measured import Measured
         from hoptree.store import StoreMissingError
 
-        count, spec = worker_count(workers, self._first.trainer.threads), self._spec()
+        specs = self._specs()
+        count, spec = worker_count(workers, self._first.trainer.threads), StudySpec.together(specs)
         measured = Measured()
         with ExitStack() as stack:
             stack.enter_context(in_one_look(self._first.store))
@@ -213,6 +225,7 @@ class Group:
             journal: list[Recorded] = []
             with suppress(StoreMissingError):
                 store = stack.enter_context(self._first.open_store(create=False))
+                refuse_others(store, self.name, specs, accept_changes)
                 spec, journal = self._look_back(store, spec, measured, accept_changes)
             if not journal:
                 self._rehearse(spec)
@@ -247,7 +260,7 @@ class Group:
             if own:
                 refuse_changes(self.name, other, spec, accept_changes)
             alike = own or (other.trainer, other.data) == (spec.trainer, spec.data)
-            if not alike or store.journal.last(known.name) > _READ:
+            if not alike or (not own and store.journal.last(known.name) > _READ):
                 continue
             entries = list(store.journal.read(known.name))
             with nullcontext() if own else suppress(HoptreeError):  # others' troubles are not ours
@@ -282,15 +295,5 @@ class Group:
             end=WISHED,
         )
 
-    def _spec(self) -> StudySpec:
-        specs = [study.spec for study in self._studies]
-        if len(specs) == 1:
-            return specs[0]
-        names = [study.name for study in self._studies]
-        each = list(zip(names, specs, strict=True))
-        space = {
-            part: [[f"{name}: {line[0]}", *line[1:]] for name, spec in each for line in spec.space[part]]
-            for part in ("names", "where")
-        }
-        search = "; ".join(f"{name}: {spec.search}, {spec.goal}" for name, spec in each)
-        return msgspec.structs.replace(specs[0], space=space, search=search, members=names)
+    def _specs(self) -> dict[str, StudySpec]:
+        return {study.name: study.spec for study in self._studies}

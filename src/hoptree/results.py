@@ -55,7 +55,7 @@ class Savings(msgspec.Struct, frozen=True):
     epochs_reused: float
     merge_rate: float
     bytes_hopped: int
-    state_bytes: int = 0  # of the largest state that was made now
+    state_bytes: int = 0  # of a state, on average over the units that were trained now
     bytes_between_nodes: int = 0  # of those that hopped, to a worker on another machine
     epochs_in_vain: float = 0.0
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hoptree.core.errors import StudyChangedError
+from hoptree.core.errors import HoptreeError, StudyChangedError
 from hoptree.core.settings import Settings
 from hoptree.search.protocol import Goal
 from hoptree.search.space import changes
@@ -41,6 +42,31 @@ class StudySpec(msgspec.Struct, frozen=True):
     compared = ("trainer", "data", "search", "goal", "seed", "share")
 
     @classmethod
+    def together(cls, specs: Mapping[str, StudySpec]) -> StudySpec:
+        """Return the spec of a group of studies, by name, that have in common what lineages start from."""
+        first, *others = specs.values()
+        if not others:
+            return first
+        space = {
+            part: [[f"{name}: {line[0]}", *line[1:]] for name, spec in specs.items() for line in spec.space[part]]
+            for part in ("names", "where")
+        }
+        search = "; ".join(_told(name, spec) for name, spec in specs.items())
+        return msgspec.structs.replace(first, space=space, search=search, members=list(specs))
+
+    def of(self, name: str, spec: StudySpec) -> StudySpec:
+        """Return what a group's spec tells of a member, which is ``spec`` now."""
+        space = {
+            part: [
+                [line[0].removeprefix(f"{name}: "), *line[1:]] for line in lines if line[0].startswith(f"{name}: ")
+            ]
+            for part, lines in self.space.items()
+        }
+        same = _told(name, spec) in self.search
+        search = spec.search if same else self.search
+        return msgspec.structs.replace(self, space=space, search=search, goal=spec.goal, members=[])
+
+    @classmethod
     def read(cls, spec: dict[str, Any]) -> StudySpec:
         """Return a spec as the catalog gives it back."""
         from hoptree.store import StoreVersionError
@@ -54,9 +80,10 @@ class StudySpec(msgspec.Struct, frozen=True):
             ) from None
 
 
-def agree(store: Store, name: str, spec: StudySpec, accept: bool) -> StudySpec:
-    """Return what a study goes on with, after comparing what it is made of now with what the store holds."""
-    known = store.catalog.find(name)
+def agree(store: Store, name: str, studies: Mapping[str, StudySpec], accept: bool) -> StudySpec:
+    """Return what studies go on with, after comparing what they are made of now with what the store holds."""
+    refuse_others(store, name, studies, accept)
+    spec, known = StudySpec.together(studies), store.catalog.find(name)
     if known is None:
         store.catalog.register(name, msgspec.to_builtins(spec))
         return spec
@@ -73,6 +100,26 @@ def agree(store: Store, name: str, spec: StudySpec, accept: bool) -> StudySpec:
     return agreed
 
 
+def _told(name: str, spec: StudySpec) -> str:
+    return f"{name}: {spec.search}, {spec.goal}"
+
+
+def refuse_others(store: Store, name: str, studies: Mapping[str, StudySpec], accept: bool) -> None:
+    """Refuse studies that were begun as others, alone or in another group than the one of this name."""
+    for known in store.catalog.all():
+        if known.name == name or not store.journal.last(known.name):
+            continue
+        try:
+            before = StudySpec.read(known.spec)
+        except HoptreeError:
+            continue  # of another version: it has nothing to say
+        for study, spec in studies.items():
+            if study in before.members:
+                refuse_changes(study, before.of(study, spec), spec, accept)
+            elif study == known.name:
+                refuse_changes(study, before, spec, accept)
+
+
 def refuse_changes(name: str, before: StudySpec, spec: StudySpec, accept: bool) -> None:
     """Refuse to go on with a study that is another one now; code and data may change if the user accepts that."""
     changed = [field for field in StudySpec.compared if getattr(before, field) != getattr(spec, field)]
@@ -81,6 +128,7 @@ def refuse_changes(name: str, before: StudySpec, spec: StudySpec, accept: bool) 
         for field in changed
         if field not in _ACCEPTABLE
     ]
+    acceptable = [field for field in changed if field in _ACCEPTABLE]
     refused += changes(before.space, spec.space)
     if before.settings.partitions != spec.settings.partitions:
         refused.append(f"partitions: was {before.settings.partitions}, is {spec.settings.partitions}")
@@ -91,8 +139,8 @@ def refuse_changes(name: str, before: StudySpec, spec: StudySpec, accept: bool) 
             f"study {name!r} is another than the one that was begun ({'; '.join(refused)}); give it another name: "
             "what both have in common is found in the store"
         )
-    if changed and not accept:
+    if acceptable and not accept:
         raise StudyChangedError(
-            f"study {name!r}: {', '.join(changed)} changed since it was begun; give it another name, or say "
+            f"study {name!r}: {', '.join(acceptable)} changed since it was begun; give it another name, or say "
             "run(accept_changes=True), or --accept-changes, to go on as if nothing had changed"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ import msgspec
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
 from hoptree.core.lineage import beginning, digest
+from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, plain
 from hoptree.core.settings import Order, Settings
 from hoptree.environment import environment
@@ -80,7 +82,7 @@ class Study:
         states: str | None = None,
         order: Order = "strict",
         share: bool = True,
-        keep: str | int = "10 GB",
+        keep: str | float = "10 GB",
         save_every: int = 0,
     ) -> None:
         if (maximize is None) == (minimize is None):
@@ -92,6 +94,8 @@ class Study:
             raise WorkloadError(f"maximize or minimize: {goal!r}; expected a metric's name, such as 'accuracy'")
         if not isinstance(name, str) or not name or "/" in name:
             raise WorkloadError(f"name: {name!r}; expected a non-empty name without '/'")
+        if not isinstance(share, bool):
+            raise WorkloadError(f"share: {share!r}; expected True or False")
         self.name = name
         file = sys._getframe(1).f_code.co_filename  # of whoever defines the study
         self._program = str(Path(file).absolute()) if Path(file).is_file() else ""
@@ -102,7 +106,7 @@ class Study:
         self.goal = Goal(goal, maximize is not None)
         self.seed = plain(seed)
         if isinstance(seed, bool) or not isinstance(self.seed, int):
-            raise WorkloadError(f"seed: {seed!r}; expected a whole number, for example 0")
+            raise WorkloadError(f"seed: {seed!r}; expected a whole number: the same one gives the same bits")
         self._store = Path(store)
         self._journal = journal
         self._states = states
@@ -348,15 +352,18 @@ class Study:
         soloist = self._soloist(record)
         own = [trial for trial in record.trials if trial.study == self.name]
         trials = [TrialResult(number, trial, record, store.states, soloist) for number, trial in enumerate(own)]
-        return Results(trials, self.goal, savings, self._traffic(trials, savings), self.chronicle)
+        return Results(trials, self.goal, savings, self._traffic(record.trials, savings), self.chronicle)
 
-    def _traffic(self, trials: Sequence[TrialResult], savings: Savings) -> Traffic | None:
+    def _traffic(self, trials: Sequence[Trial], savings: Savings) -> Traffic | None:
+        """Count for all that was trained together, as the savings do."""
         if not savings.state_bytes:
             return None
         from hoptree.trainers.hyper_parameters import BATCH_SIZE
 
-        given = [beginning(trial.config).get("batch_size", BATCH_SIZE) for trial in trials]
+        configs = [dict(trial.history[-1].config) for trial in trials]
+        given = [beginning(config).get("batch_size", BATCH_SIZE) for config in configs]
         sizes = [value for value in given if isinstance(value, int | float) and value >= 1] or [BATCH_SIZE]
+        rows = self.data.rows / self.data.partitions
         return Traffic.count(
             savings.bytes_hopped,
             epochs=savings.epochs_trained,
@@ -364,7 +371,7 @@ class Study:
             partitions=self.data.partitions,
             state=savings.state_bytes,
             data=sum(file.bytes for file in self.data.manifest.train),
-            batches=self.data.rows / self.data.partitions / statistics.mean(sizes),
+            batches=statistics.mean(math.ceil(rows / size) for size in sizes),
         )
 
     def _soloist(self, record: Record) -> Soloist:

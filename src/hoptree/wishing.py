@@ -45,7 +45,7 @@ def clone(record: Record, study: str, trial: int, at: int, changes: Config, epoc
     """Return the wish for a new trial that follows another one up to an epoch; refuse what cannot be."""
     source = shown_trial(record, study, trial)
     config = config_items(changed(record, study, trial, changes))
-    whole("at", at, 1)
+    whole("at", at, 1, f"what differs from the beginning is added: add(…, like={trial})")
     if source.ending in ("stopped", "failed"):
         if at > source.reached:
             raise WorkloadError(

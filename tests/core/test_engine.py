@@ -231,6 +231,7 @@ def test_events_of_one_moment_are_taken_in_before_work_is_given():
     driver = Driver(1)
     driver.tell(WorkerJoined("w", (0,)), more=True)
     assert driver.tell(TrialAsked(0, config_items({"lr": 0.1}), 1), more=True) == []
+    assert driver.engine._dispatcher.ready.count == 1  # in line already: the last of thousands does not pay for all
     actions = driver.tell(TrialAsked(1, config_items({"lr": 0.2}), 5))
     assert of(RunUnit, actions)[0].values.at(0.0) == {"lr": 0.2}  # the longer one, though it came last
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import hoptree as ht
-from hoptree import explanation
+from hoptree import explanation, group
 from tests.system.plain import Plain, dataset, study
 from tests.system.test_commands import PROGRAM, hoptree
 from tests.system.test_study import tiny_study
@@ -66,6 +66,27 @@ def test_what_is_left_is_counted_from_where_a_study_stands(tmp_path: Path) -> No
     assert study.explain(workers=1).epochs_trained == 2.0
     longer = tiny_study(tmp_path, model, name="longer", search=ht.Grid(epochs=3))
     assert longer.explain(workers=1).epochs_trained == 6.0  # who shares nothing leaves nothing to others
+
+
+def test_what_users_wished_for_was_to_be_expected(tmp_path: Path) -> None:
+    mine = study(tmp_path, "a", "b")
+    mine.run(workers=1, quiet=True)
+    mine.extend(0, 5)
+    mine.add({"lr": 0.3, "act": "c", "nap": 0.0, "where": ""}, epochs=3)
+    mine.run(workers=1, quiet=True)
+    told = mine.explain(workers=1)
+    assert told.whole is not None
+    assert told.happened is not None
+    for account in (told.whole, told.happened):
+        assert (account.trials, account.epochs_asked, account.epochs_trained) == (3, 10.0, 10.0)
+
+
+def test_a_long_journal_of_its_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "_READ", 1)  # of others, only what is short is read
+    mine = study(tmp_path, "a", "b", share=False)
+    mine.run(workers=1, quiet=True)
+    told = mine.explain(workers=1)
+    assert (told.epochs_trained, told.happened is not None) == (0.0, True)
 
 
 @pytest.mark.parametrize("units", [explanation._SIMULATED, 1])  # a study too large to be simulated often

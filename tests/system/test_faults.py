@@ -162,7 +162,7 @@ def test_code_that_changed_is_refused_unless_the_user_says_to_go_on(tmp_path: Pa
     after = study(tmp_path, trainer=Other()).run(workers=1, accept_changes=True)
     assert after.savings.epochs_trained == 0
     assert after.trials[0].fingerprint == before.trials[0].fingerprint
-    changed = r"begun \(search: was Grid\(epochs=\d, every=\d\), is Grid\(epochs=3, every=\d\)\); give it"
+    changed = r"begun \(search: was Grid\(epochs=2, every=\d\), is Grid\(epochs=3, every=\d\)\); give it"
     with pytest.raises(ht.StudyChangedError, match=f"another than the one that was {changed}"):
         study(tmp_path, epochs=3).run(workers=1, accept_changes=True)
 

@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+import hoptree as ht
 from hoptree import HoptreeError
 from hoptree.backends.local import slots_of
 from hoptree.store import Store
+from tests.system.plain import study
 from tests.system.processes import alive, descendants, units_done_twice
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +63,21 @@ def leftovers(folder: Path) -> list[Path]:
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return finish(start(tmp_path_factory.mktemp("reference"), nap=0.1))
+
+
+def test_what_a_killed_driver_left_in_memory_is_not_expected_to_be_trained_again(tmp_path: Path) -> None:
+    process = start(tmp_path, nap=0.1)
+    wait_for(tmp_path, "UnitFinished", 8)
+    workers = descendants(process.pid)
+    process.kill()
+    process.communicate()
+    assert alive(workers) == []
+    space = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[2], gamma=0.5)), "nap": 0.1}
+    mine = study(tmp_path, space=space, epochs=4)
+    told = mine.explain(workers=2)
+    assert told.happened is not None
+    assert told.happened.units >= 8
+    assert told.epochs_trained == mine.run(workers=2, quiet=True).savings.epochs_trained
 
 
 def test_killed_at_ten_random_moments_and_resumed(tmp_path: Path, reference: dict[str, Any]) -> None:

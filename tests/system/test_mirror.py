@@ -200,3 +200,10 @@ def test_a_wrong_storage_is_refused_before_anything_runs(tmp_path: Path) -> None
         mine.run(workers=1, mirror="optuna")
     with pytest.raises(ht.HoptreeError, match="nothing of it is in"):
         mine.results()
+    mine.run(workers=1, quiet=True)
+    with pytest.raises(ht.WorkloadError, match="mirror: 'optuna'"):
+        mine.run(workers=1, mirror="optuna")
+    with mine.open_store() as store:
+        known = store.catalog.find("plain")
+    assert known is not None
+    assert known.status == "finished"  # what was refused has changed nothing

@@ -101,6 +101,11 @@ def test_unneeded_states_are_kept_within_the_budget(tmp_path: Path) -> None:
         assert store.ledger.all() == []
 
 
-def test_sizes_that_are_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ht.HoptreeError, match="keep: 'much'; expected a size such as '10 GB'"):
-        study(tmp_path, keep="much")
+@pytest.mark.parametrize("keep", ["much", None, True, "10 XB", "nan", "-1 GB", -1.0])
+def test_sizes_that_are_none_are_refused(tmp_path: Path, keep: object) -> None:
+    with pytest.raises(ht.HoptreeError, match=f"keep: {keep!r}; expected (a size such as '10 GB'|0 or more)"):
+        study(tmp_path, keep=keep)
+
+
+def test_a_size_may_be_a_number(tmp_path: Path) -> None:
+    assert study(tmp_path, keep=1e9).keep == study(tmp_path, keep="1 GB").keep == 10**9

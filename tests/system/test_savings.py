@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hoptree as ht
-from tests.system.plain import Plain, study
+from tests.system.plain import Plain, dataset, study
 
 
 def adds_up(results: ht.Results) -> bool:
@@ -56,3 +58,35 @@ def test_others_are_counted_with_the_batches_that_there_were(tmp_path: Path, siz
     assert results.traffic is not None
     assert results.traffic.all_reduce == 2 * 2 * results.savings.state_bytes  # 24 rows are one batch
     assert "all-reduce" in str(results.traffic)
+
+
+class Grown(Plain):
+    """Has as many numbers as its config says."""
+
+    fingerprint = "grown"
+
+    def build(self, values: Mapping[str, Any], seed: int) -> Any:
+        self.size = int(values["size"])
+        return super().build(values, seed)
+
+
+def test_others_are_counted_with_the_models_that_there_were(tmp_path: Path) -> None:
+    data = dataset(tmp_path)
+    a, b = (
+        study(
+            tmp_path,
+            name=name,
+            trainer=Grown(),
+            data=data,
+            space={"lr": rate, "size": ht.choice(10, 1000), "batch_size": ht.choice(8, 24)},
+        )
+        for name, rate in (("a", 0.1), ("b", 0.2))
+    )
+    found = ht.run([a, b], workers=1, quiet=True)
+    each = (10 * 8 + 1000 * 8) / 2
+    for results in found:  # of both together: 8 models of 2 epochs on 2 partitions of 24 rows
+        assert results.savings.state_bytes == each
+        assert results.traffic is not None
+        assert results.traffic.model_hopper == 8 * 2 * 2 * each + 8 * each
+        assert results.traffic.bulk_synchronous == 2 * 8 * 2 * 2 * each
+        assert results.traffic.all_reduce == 8 * 2 * 2 * each * (3 + 1) / 2  # batches of 8 and of 24

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,3 +54,31 @@ def test_studies_that_have_nothing_to_share_are_refused(
         ht.run([study(tmp_path, "x", name="a", data=data), other])
     with pytest.raises(ht.WorkloadError, match="none given"):
         ht.run([])
+    for wrong in (other, [other, None], None):
+        with pytest.raises(ht.WorkloadError, match=r"studies: .*; expected a list of studies, as run\(\[a, b\]\)"):
+            ht.run(wrong)  # type: ignore[arg-type]
+
+
+def test_a_study_is_the_same_one_alone_and_in_a_group(tmp_path: Path) -> None:
+    data = dataset(tmp_path)
+
+    def make(name: str, *acts: str, **options: Any) -> ht.Study:
+        return study(tmp_path, *acts, name=name, data=data, **options)
+
+    ht.run([make("a", "x"), make("b", "y")], workers=1, quiet=True)
+    make("b", "y").run(workers=1, quiet=True)
+    for wrong, message in (
+        (make("a", "z"), r"study 'a' is another .* \(act\[0\]: was 'x', is 'z'\)"),
+        (make("a", "x", epochs=3), r"study 'a' is another .* \(search: was a: Grid\(epochs=2.*is Grid\(epochs=3"),
+        (make("a", "x", trainer=Other()), "study 'a': trainer changed since it was begun"),
+    ):
+        for begin in (wrong.run, wrong.explain):
+            with pytest.raises(ht.StudyChangedError, match=message):
+                begin(workers=1)
+    with pytest.raises(ht.StudyChangedError, match=r"study 'b' is another .* \(act\[0\]: was 'y', is 'z'\)"):
+        ht.run([make("c", "x"), make("b", "z")], workers=1)
+    assert len(make("a", "x").results().trials) == 1
+
+
+class Other(Plain):
+    fingerprint = "other"

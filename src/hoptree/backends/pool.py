@@ -149,7 +149,7 @@ class PoolBackend:
         self._left = pool.left()
         self.bytes_hopped = 0
         self.bytes_between_nodes = 0
-        self.state_bytes = 0
+        self._made_bytes = 0
         self.units = 0
         self.made: dict[int, int] = {}  # by node, a bit for each unit that was trained
 
@@ -182,6 +182,8 @@ class PoolBackend:
             case Evaluate():
                 stored = self._shelf.find((action.node, action.unit))
                 slot = stored.slot if stored is not None else ""
+                if stored is not None:
+                    self._hop(stored, action.worker)
                 self._give(action, Judge(action, self._origin(action.node), Source(action.key, slot)))
             case CancelUnit(run, worker):
                 if worker in self._members:
@@ -226,6 +228,11 @@ class PoolBackend:
             if self._old_handler is not None:
                 signal.signal(signal.SIGINT, self._old_handler)
                 self._old_handler = None
+
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of a state, on average over the units that were trained."""
+        return round(self._made_bytes / self.units) if self.units else 0
 
     # --- states -----------------------------------------------------------------------------------------
 
@@ -294,13 +301,17 @@ class PoolBackend:
                 source = Source(self._plan.nodes[action.source].state_key(action.unit))
             else:
                 source = Source(stored.key, stored.slot)
-                if stored.owner != action.worker:
-                    self.bytes_hopped += stored.size
-                if self._node_of.get(stored.owner) != self._node_of.get(action.worker):
-                    self.bytes_between_nodes += stored.size
+                self._hop(stored, action.worker)
         target = self._plan.nodes[action.node].state_key(action.unit + 1)
         shuffle = shuffle_seed(self._seed, action.epoch, action.partition)
         return Train(action, self._origin(action.node), source, target, shuffle)
+
+    def _hop(self, stored: Stored, worker: str) -> None:
+        """Count what moves to a worker that goes on from a state, or evaluates it."""
+        if stored.owner != worker:
+            self.bytes_hopped += stored.size
+        if self._node_of.get(stored.owner) != self._node_of.get(worker):
+            self.bytes_between_nodes += stored.size
 
     def _origin(self, number: int) -> Origin:
         found = self._origins.get(number)
@@ -407,7 +418,7 @@ class PoolBackend:
         self._shelf.put((action.node, action.unit + 1), stored)
         self.units += 1
         self.made[action.node] = self.made.get(action.node, 0) | 1 << action.unit
-        self.state_bytes = max(self.state_bytes, stored.size)
+        self._made_bytes += stored.size
         member.since = time.monotonic()
         if not action.evaluate:
             self._over(member, run)

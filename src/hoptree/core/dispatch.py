@@ -7,7 +7,6 @@ never waits for the driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import final
 
@@ -24,7 +23,7 @@ from hoptree.core.workers import Worker, Workers
 
 @final
 class Dispatcher:
-    """Hands out work; ``fresh`` and ``freed`` are what came since the last time."""
+    """Hands out work; ``fresh`` and ``freed`` are the cursors and workers that came since the last time."""
 
     def __init__(
         self,
@@ -50,6 +49,16 @@ class Dispatcher:
         self.issued = 0
         self.fresh: list[Cursor] = []
         self.freed: list[Worker] = []
+        self._offered: dict[int, None] = {}  # partitions for which something has come
+
+    def take_in(self) -> None:
+        """Line up what has come: with every event, so that no decision is long when thousands of trials begin."""
+        if self.fresh:
+            fresh, self.fresh = self.fresh, []
+            for cursor in fresh:
+                if cursor.available:
+                    for partition in self.ready.push(cursor):
+                        self._offered[partition] = None
 
     def dispatch(self) -> None:
         """Give work to all who have room."""
@@ -57,10 +66,8 @@ class Dispatcher:
         for state in [state for state in evaluations if state.unit not in state.node.requests]:
             evaluations.remove(state)  # nobody waits for it any more
             self._states.release(state)
-        offered: list[Iterable[int]] = []
-        if self.fresh:
-            fresh, self.fresh = self.fresh, []
-            offered = [self.ready.push(cursor) for cursor in fresh if cursor.available]
+        self.take_in()
+        offered, self._offered = self._offered, {}
         if self._free:
             self._match()
         elif self.freed:
@@ -69,11 +76,10 @@ class Dispatcher:
                 self._fill(worker)
         if self._workers.idle_count:
             if not self._free:
-                for partitions in offered:
-                    for partition in partitions:
-                        idle = self._workers.idle[partition]
-                        while idle and self._fill(next(iter(idle.values()))):
-                            pass
+                for partition in offered:
+                    idle = self._workers.idle[partition]
+                    while idle and self._fill(next(iter(idle.values()))):
+                        pass
             while evaluations and self._workers.idle_count:
                 self._fill(self._workers.any_idle())
 

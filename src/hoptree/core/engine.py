@@ -134,7 +134,9 @@ class Engine:
         if self._repricing.under_way:
             self._repricing.go_on()
         self._settle()
-        if not more:
+        if more:
+            self._dispatcher.take_in()
+        else:
             self._dispatcher.dispatch()
         actions = self._actions.copy()
         self._log.append((now, event, actions))

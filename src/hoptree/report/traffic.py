@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from hoptree.report.tables import size
@@ -28,7 +26,10 @@ class Traffic(msgspec.Struct, frozen=True):
     def count(
         cls, hopped: int, *, epochs: float, models: int, partitions: int, state: int, data: int, batches: float
     ) -> Traffic:
-        """Return the bytes for ``epochs`` of all models together; ``batches`` are those of one partition."""
+        """Return the bytes for ``epochs`` of all models together.
+
+        ``state`` and ``batches``, those of one partition, are averages where models differ.
+        """
         synchronous = 2 * epochs * partitions * state
         return cls(
             hopped=hopped,
@@ -36,8 +37,8 @@ class Traffic(msgspec.Struct, frozen=True):
             task_parallelism=round(partitions * data + models * state),
             remote_reads=round(epochs * data + models * state),
             bulk_synchronous=round(synchronous),
-            parameter_server=round(synchronous * math.ceil(batches)),
-            all_reduce=round(synchronous * math.ceil(batches) / 2),
+            parameter_server=round(synchronous * batches),
+            all_reduce=round(synchronous * batches / 2),
         )
 
     def __str__(self) -> str:

@@ -104,38 +104,41 @@ class Ledger:
         return [_record(row, studies.get(row.key, ())) for row in rows if row.key in there]
 
     def evict(self, budget: int) -> list[StateRecord]:
-        """Remove what has the least benefit until the rest fits; what is held stays in any case."""
-        from sqlalchemy import delete
+        """Remove what has the least benefit until the rest fits; what is held stays in any case.
 
-        from hoptree.store.tables import STATES
+        Only what is not held is looked at: with little room and thousands of trials, this comes with every state.
+        """
+        from sqlalchemy import delete, exists, func, select
 
-        books, now = self.all(), self._clock()
-        excess = sum(record.size for record in books) - budget
+        from hoptree.store.tables import HOLDS, STATES
+
+        loose = select(STATES).where(~exists().where(HOLDS.c.key == STATES.c.key))
+        with self._database.reading() as connection:
+            records = [_record(row, ()) for row in connection.execute(loose.order_by(STATES.c.made, STATES.c.key))]
+            excess = int(connection.execute(select(func.sum(STATES.c.size))).scalar() or 0) - budget
+        now, entries = self._clock(), []
         gone: list[StateRecord] = []
-        for record in sorted(books, key=lambda record: record.benefit(now)):
+        for record in sorted(records, key=lambda record: record.benefit(now)):
             if excess <= 0:
                 break
-            if not record.held_by:
-                self._states.delete(record.key)
-                excess -= record.size  # as it was counted above; a file is somewhat larger than its arrays
+            excess -= record.size  # as it was counted above; a file is somewhat larger than its arrays
+            entries.append(record.key)
+            if self._states.delete(record.key):
                 gone.append(record)
-        if gone:
+        if entries:
             with self._database.writing(durable=False) as connection:
-                connection.execute(delete(STATES).where(STATES.c.key.in_([record.key for record in gone])))
+                connection.execute(delete(STATES).where(STATES.c.key.in_(entries)))
         return gone
 
 
-def parse_size(text: str | int) -> int:
+def parse_size(text: str | float) -> int:
     """Return a number of bytes from what a user writes.
 
     >>> parse_size("10 GB")
     10000000000
     """
-    if isinstance(text, int):
-        number, unit = str(text), "B"
-    else:
-        number = text.strip().rstrip("BKMGTbkmgt").strip()
-        unit = text.strip()[len(number) :].strip().upper() or "B"
+    number = str(text).strip().rstrip("BKMGTbkmgt").strip()
+    unit = str(text).strip()[len(number) :].strip().upper() or "B"
     try:
         size = int(float(number) * _UNITS[unit])
     except (ValueError, KeyError, OverflowError):

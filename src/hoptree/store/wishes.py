@@ -91,6 +91,7 @@ class Wishes:
                 f"config: {error}; expected numbers, truth values and text that UTF-8 can encode"
             ) from None
         with self._database.writing() as connection:
+            self._database.lock(connection, WISHES.name)
             last = connection.execute(select(func.max(WISHES.c.number))).scalar() or 0
             connection.execute(insert(WISHES).values({"number": last + 1, "study": study, "wish": text}))
         return last + 1

@@ -91,7 +91,10 @@ def _told_outcome(outcome: dict[str, Any], results: Results) -> str:
     lines = [f"{name}: {counted(outcome['trials'])}"]
     if outcome["best"] is not None:
         lines += [f"Best: {results.best}", f"Its fingerprint: {outcome['best']['fingerprint']}"]
-    lines += [f"Work: {results.savings}", f"States and journal: {store}"]
+    lines += [f"Work: {results.savings}"]
+    if results.traffic is not None:
+        lines += [f"Traffic: {results.traffic}"]
+    lines += [f"States and journal: {store}"]
     if outcome["trials"]["failed"]:
         where = "" if Path(store) == Path(".hoptree").absolute() else f" --store {shlex.quote(store)}"
         lines.append(f"What failed, and why: hoptree show {shlex.quote(name)}{where}")

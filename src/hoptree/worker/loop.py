@@ -116,8 +116,11 @@ class Loop:
 
     def _say(self, news: News) -> None:
         data = encode(news)
-        with self._speaking:
-            self._channel.send_bytes(data)
+        try:
+            with self._speaking:
+                self._channel.send_bytes(data)
+        except ConnectionError:
+            os._exit(0)  # the driver is gone, as above
 
     # --- the thread that works ----------------------------------------------------------------------------
 

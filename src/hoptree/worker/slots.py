@@ -175,11 +175,14 @@ class SlotReader:
 
 
 def find_states(folders: Sequence[Path]) -> dict[str, str]:
-    """Return the slots that hold a whole state, by the state's key; half-written ones are left out."""
+    """Return the slots that hold a whole state, by the state's key; half-written ones are left out.
+
+    Those of a driver that runs may go meanwhile.
+    """
     found: dict[str, str] = {}
     for folder in folders:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            with path.open("rb") as file:
+            with suppress(FileNotFoundError), path.open("rb") as file:
                 length = int.from_bytes(file.read(_HEADER), "little")
                 if length:
                     found[_DECODE.decode(file.read(length)).key] = str(path)

@@ -1,0 +1,28 @@
+"""Wishes in both databases."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from hoptree.store import Store
+from hoptree.store.wishes import GiveUp
+
+
+def test_wishes_that_are_made_at_the_same_moment_are_all_heard(open_store: Callable[..., Store]) -> None:
+    users = {name: open_store() for name in "abcd"}
+    begin = threading.Barrier(len(users), timeout=60)  # who fails leaves the others alone
+    numbers: list[int] = []
+
+    def wish(name: str) -> None:
+        for trial in range(10):
+            begin.wait()
+            numbers.append(users[name].wishes.make("study", GiveUp(trial)))
+
+    threads = [threading.Thread(target=wish, args=name) for name in users]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(numbers) == list(range(1, 41))
+    assert [number for number, _ in users["a"].wishes.after("study", 0)] == sorted(numbers)
