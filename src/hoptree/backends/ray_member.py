@@ -170,7 +170,8 @@ class RayMember(Member):
         if isinstance(self._error, ActorUnschedulableError | NodeDiedError) or "its node has died" in text:
             return Death("was on a node that is gone", None)
         if isinstance(self._error, OutOfMemoryError):
-            return Death(f"was ended by Ray, since its node ran out of memory: {text}", "user")
+            first = text.strip().partition("\n")[0]  # what follows is what Ray counts
+            return Death(f"was ended by Ray, since its node ran out of memory: {first}", "user")
         return Death("died unexpectedly", None, known=False)  # its code or its machine: Ray does not tell
 
     @property
