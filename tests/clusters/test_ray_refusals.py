@@ -93,8 +93,18 @@ def answers_anyone() -> Iterator[str]:
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"workers": 3}, "workers: 3 asked for, each with 1 CPU, but the cluster has room for 2"),
-    ({"resources_per_worker": {"GPU": 1}}, "1 asked for, each with 1 GPU, but the cluster has room for 0"),
-    ({"resources_per_worker": {"CPU": 2}}, "each with 2 CPU, but the cluster has room for 0"),
+    (
+        {"resources_per_worker": {"GPU": 1}},
+        "1 asked for, each with 1 GPU, but the cluster has room for 0.*has 1 GPU",
+    ),
+    (
+        {"resources_per_worker": {"CPU": 2}},
+        "each with 2 CPU, but the cluster has room for 0.*; no node has 2 CPU; add",
+    ),
+    (
+        {"resources_per_worker": {"CPU": 1, "x": 1}},
+        "no node has 1 x; add such nodes, or let resources_per_worker be",
+    ),
     ({"replicas": 3}, "replicas: 3 on 2 nodes with workers"),
     ({"resources_per_worker": {"memory": 1e18}}, r"1.0 EB memory, but .* room for 0: .*\(1 CPU, .*B memory\)"),
     ({"runtime_env": {"env_vars": {"A": 1}}}, "runtime_env: .*Dict.str, str.*; expected what ray.init takes"),

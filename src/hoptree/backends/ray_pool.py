@@ -250,15 +250,23 @@ class RayPool:
         total, asked = sum(room.values()), self._settings.workers
         grows = self._settings.autoscale and self._cluster.can_grow
         if not grows and (not total or (asked is not None and asked > total)):
+            less = "resources_per_worker" if self._settings.resources_per_worker else "the trainer's threads"
+            fewer = "ask for fewer, add nodes" if total else f"{self._missing(nodes)}; add such nodes"
             raise RefusedError(
                 f"workers: {asked or 1} asked for, each with {self._takes}, but the cluster has room for {total}: "
-                f"{has}; ask for fewer, add nodes, or let resources_per_worker be less"
+                f"{has}; {fewer}, or let {less} be less"
             )
         holders = sum(count > 0 for count in share(asked, room).values())
         if not grows and self._settings.replicas > holders:
             raise RefusedError(
                 f"replicas: {self._settings.replicas} on {holders} nodes with workers; expected at most one on each"
             )
+
+    def _missing(self, nodes: Sequence[RayNode]) -> str:
+        """Say what of a worker's needs no node has."""
+        most = {name: max((node.resources.get(name, 0.0) for node in nodes), default=0.0) for name in self._worker}
+        lacking = [amount_of(name, amount) for name, amount in self._worker.items() if most[name] < amount]
+        return f"no node has {' or '.join(lacking)}" if lacking else "no node has all of it"
 
     def _spawn(self, node: str) -> RayMember:
         name = f"{self._session}-{node[:6]}-{self._spawned}"
