@@ -16,6 +16,7 @@ from hoptree.core.events import Event, StateLost, WorkerJoined
 from hoptree.record import Record
 from hoptree.spec import StudySpec
 from hoptree.store import Store
+from hoptree.ui.studies_view import find_study
 from tests.clusters.conftest import Nodes
 from tests.system.plain import Plain, dataset, study
 from tests.system.processes import units_done_twice
@@ -107,6 +108,9 @@ def test_nodes_of_different_size_are_all_used(tmp_path: Path, nodes: Nodes, expe
     assert 0 < results.savings.bytes_between_nodes <= results.savings.bytes_hopped
     held = sorted(len(event.partitions) for event in joined(tmp_path / "s"))
     assert held == [1, 3, 3, 3]
+    with Store(tmp_path / "s" / "store", create=False) as store:
+        shown = find_study(store, "plain").nodes.values()
+    assert sorted((count, len(partitions)) for count, partitions in shown) == [(1, 1), (3, 3)]
 
 
 def test_a_node_that_is_removed_costs_no_result(
