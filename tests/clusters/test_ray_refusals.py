@@ -50,12 +50,16 @@ def test_a_cluster_that_wants_to_see_a_token(
     tmp_path: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, ours: dict[str, str | None], why: str
 ) -> None:
     """Ray would try for half a minute, complain every second, and then say that there is no cluster."""
-    monkeypatch.setenv("HOME", str(tmp_path))  # there may be a token in the folder of who runs this
     before = {name: os.environ.get(name) for name in ours}
-    set_authentication(ours)
+    forgotten = dict.fromkeys(ours, "0")  # a token that a file holds is read again only after a change
     try:
-        with pytest.raises(ht.RefusedError, match=f"asks for a token, and {why}; set RAY_AUTH_MODE=token"):
-            study(tmp_path).run(backend=nodes.where())
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setenv("HOME", str(tmp_path))  # there may be a token in the folder of who runs this
+            set_authentication(forgotten)
+            set_authentication(ours)
+            with pytest.raises(ht.RefusedError, match=f"asks for a token, and {why}; set RAY_AUTH_MODE=token"):
+                study(tmp_path).run(backend=nodes.where())
+            set_authentication(forgotten)
     finally:
         set_authentication(before)
     assert nothing_was_trained(tmp_path)

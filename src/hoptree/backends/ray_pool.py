@@ -259,7 +259,8 @@ class RayPool:
         holders = sum(count > 0 for count in share(asked, room).values())
         if not grows and self._settings.replicas > holders:
             raise RefusedError(
-                f"replicas: {self._settings.replicas} on {holders} nodes with workers; expected at most one on each"
+                f"replicas: {self._settings.replicas} on {holders} nodes with workers; expected at most {holders}, "
+                "one on each: ask for fewer, or add nodes"
             )
 
     def _missing(self, nodes: Sequence[RayNode]) -> str:
