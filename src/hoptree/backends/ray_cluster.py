@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -115,16 +116,21 @@ class RayCluster:
         cores = max(os.cpu_count() or 1, (settings.workers or 1) * threads)
         self._started = True
         usual = get_default_system_temp_dir()
-        folder = mkdtemp(prefix="ht-ray-", dir=usual if len(usual) <= _LONGEST else "/tmp")  # noqa: S108 a new one
-        _init(
-            settings,
-            address="local",
-            num_cpus=cores,
-            include_dashboard=settings.dashboard,
-            _temp_dir=folder,
-            _system_config=_FREE_AT_ONCE,
-        )
-        self._folder = folder  # of one that does not start it stays: Ray's message names the logs in there
+        self._folder = mkdtemp(prefix="ht-ray-", dir=usual if len(usual) <= _LONGEST else "/tmp")  # noqa: S108 a new one
+        try:
+            _init(
+                settings,
+                address="local",
+                num_cpus=cores,
+                include_dashboard=settings.dashboard,
+                _temp_dir=self._folder,
+                _system_config=_FREE_AT_ONCE,
+            )
+        except Exception as error:
+            if not isinstance(error, RefusedError):
+                self._folder = ""  # it stays: Ray's message names the logs in there
+            raise
+        Path(self._folder).chmod(0o700)  # Ray lets everyone in
 
     def _join(self, address: str, settings: Ray) -> None:
         if address != "auto":
