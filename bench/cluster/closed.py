@@ -57,7 +57,9 @@ class Store(NamedTuple):
     """What a node's object store says of itself, in bytes."""
 
     used: int
+    referred: int  # by somebody: the rest is thrown out when room is needed
     created: int  # since it began: made there, or brought from elsewhere
+    spilled: int  # since it began: written to a disk for want of room
 
 
 class Worker(NamedTuple):
@@ -96,7 +98,12 @@ class Observer:
                     node["NodeManagerAddress"], node["NodeManagerPort"], include_memory_info=False
                 )
                 stats = asked.store_stats
-                found[node["NodeID"]] = Store(stats.object_store_bytes_used, stats.cumulative_created_bytes)
+                found[node["NodeID"]] = Store(
+                    stats.object_store_bytes_used,
+                    stats.object_store_bytes_primary_copy,
+                    stats.cumulative_created_bytes,
+                    stats.spilled_bytes_total,
+                )
         return found
 
     def workers(self) -> list[Worker]:

@@ -1,8 +1,9 @@
 """What lies in the object stores over a run of many hops, and after it.
 
-Ray gathers what nobody refers to any more, and frees it once a second or a hundred objects at a time. So a run is
-seen on a cluster as it comes, with units that take no time and with units that take some, and on one that frees at
-once, which shows what we still refer to.
+Ray lets go at once of what nobody refers to any more, but removes it later: once a second, a hundred objects at a
+time, or when room is needed. So two figures are seen: what is referred to, which is our doing, and all that lies
+there, which is up to a second of states more. They are seen on a cluster as it comes, with units that take no time
+and with units that take some, with stores that are too small for that second, and on a cluster that frees at once.
 """
 
 from __future__ import annotations
@@ -20,14 +21,27 @@ from bench.cluster.contestants.passes import Passes
 from bench.cluster.programs import run
 from bench.speed.workspace import workspace
 
-SHAPE = Shape(2, memory=512 << 20)
-MODELS = Passes(configs=4, epochs=28, state=4 << 20)  # neighbouring partitions lie on one node: two hops an epoch
+MODELS = Passes(configs=4, epochs=126, state=4 << 20)  # neighbouring partitions lie on one node: two hops an epoch
+FEWER = replace(MODELS, epochs=28, nap=0.1)
 QUICK = Passes(configs=2, epochs=2, state=4 << 20)
 PARTITIONS = 4
-WAYS: dict[str, tuple[dict[str, int], float]] = {  # settings of the cluster, and how long a unit takes at least
-    "as Ray comes": ({}, 0.0),
-    "as Ray comes, units of 0.1 s": ({}, 0.1),
-    "freed at once": ({"free_objects_batch_size": 1}, 0.0),
+SMALL = 96 << 20
+LARGE = 512 << 20
+
+
+class Way(NamedTuple):
+    """What is trained, the bytes of a node's object store, and how many objects Ray gathers to free them."""
+
+    models: Passes
+    memory: int = LARGE
+    batch: int = 100
+
+
+WAYS = {
+    "as Ray comes": Way(MODELS),
+    "as Ray comes, units of 0.1 s": Way(FEWER),
+    f"as Ray comes, stores of {SMALL >> 20} MiB": Way(MODELS, SMALL),
+    "freed at once": Way(MODELS, batch=1),
 }
 
 
@@ -36,6 +50,7 @@ class Sample(NamedTuple):
 
     seconds: float
     used: int
+    referred: int
     created: int
 
 
@@ -45,6 +60,7 @@ class Figures(NamedTuple):
     models: Passes
     samples: list[Sample]
     savings: dict[str, Any]
+    spilled: int
     left_bytes: int
     left_actors: int
     left_references: int
@@ -55,45 +71,48 @@ class Figures(NamedTuple):
         hopped: int = self.savings["bytes_hopped"] // self.savings["state_bytes"]
         return hopped
 
-    def busy(self) -> list[Sample]:
-        """Return the samples between the first states and the last."""
+    def quarters(self) -> list[list[Sample]]:
+        """Return the samples between the first states and the last, by quarters of what was made."""
         last = self.samples[-1].created
-        return [sample for sample in self.samples if 0.05 * last < sample.created < 0.95 * last]
-
-    def halves(self) -> tuple[list[int], list[int]]:
-        """Return the bytes held in the first half of the run, and in the second."""
-        used = [sample.used for sample in self.busy()]
-        return used[: len(used) // 2], used[len(used) // 2 :]
+        begun, ended = 0.05 * last, 0.95 * last
+        found: list[list[Sample]] = [[], [], [], []]
+        for sample in self.samples:
+            if begun < sample.created < ended:
+                found[int(4 * (sample.created - begun) / (ended - begun))].append(sample)
+        return found
 
 
 def measure(folder: Path, quick: bool) -> dict[str, Figures]:
-    """Train with many hops in both ways, looking at the stores all the time."""
+    """Train with many hops in all ways, looking at the stores all the time."""
     import hoptree as ht
 
     rows = np.random.default_rng(0).random((1 << 15, 64), dtype=np.float32)
     data = folder / "small"
     ht.Dataset.from_arrays(x=rows, partitions=PARTITIONS, valid={"x": rows[:256]}, to=data)
-    models = QUICK if quick else MODELS
-    return {way: _measure(replace(models, nap=nap), data, folder, system) for way, (system, nap) in WAYS.items()}
+    return {
+        name: _measure(way._replace(models=QUICK) if quick else way, data, folder) for name, way in WAYS.items()
+    }
 
 
-def _measure(models: Passes, data: Path, folder: Path, system: dict[str, int]) -> Figures:
+def _measure(way: Way, data: Path, folder: Path) -> Figures:
     samples: list[Sample] = []
     began = time.monotonic()
-    with cluster(SHAPE, folder, **system) as address, Observer(address) as observer, workspace(folder) as out:
+    shape = Shape(2, memory=way.memory)
+    system = {"free_objects_batch_size": way.batch}
+    with cluster(shape, folder, **system) as address, Observer(address) as observer, workspace(folder) as out:
 
         def look() -> None:
             stores = observer.stores().values()
-            used, created = sum(store.used for store in stores), sum(store.created for store in stores)
-            samples.append(Sample(time.monotonic() - began, used, created))
+            used, referred, created, _ = map(sum, zip(*stores, strict=True))
+            samples.append(Sample(time.monotonic() - began, used, referred, created))
 
-        arguments = (data, out, address, models.as_json())
+        arguments = (data, out, address, way.models.as_json())
         _, result = run(
             "bench.cluster.contestants.passes", out, *arguments, log=folder / "log", meanwhile=look, period=0.05
         )
         left = observer.settled()
         look()
         actors, references = len(observer.workers()), observer.references()
-    print(f"{system}: {len(samples)} samples, {result['savings']}", file=sys.stderr, flush=True)
-    used = sum(store.used for store in left.values())
-    return Figures(models, samples, result["savings"], used, actors, references)
+    print(f"{way}: {len(samples)} samples, {result['savings']}", file=sys.stderr, flush=True)
+    used, spilled = sum(store.used for store in left.values()), sum(store.spilled for store in left.values())
+    return Figures(way.models, samples, result["savings"], spilled, used, actors, references)

@@ -39,7 +39,9 @@ def main(folder: Path, backend: str, workers: int, last: int = 0) -> None:
     space = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[1], gamma=0.5))}
     data = dataset(folder, partitions=4)
     job = study(folder, data=data, search=search, space=space, trainer=Slow(0.05), save_every=1)
+    before = dict(os.environ)
     results = job.run(workers=workers, backend=backend)
+    after = dict(os.environ)
     import ray
 
     print(
@@ -50,6 +52,8 @@ def main(folder: Path, backend: str, workers: int, last: int = 0) -> None:
                 "mode": mode[0] if mode else "",
                 "after": os.environ.get("RAY_AUTH_MODE", ""),
                 "left": ray.is_initialized(),
+                "changed": sorted(name for name in {*before, *after} if before.get(name) != after.get(name)),
+                "handler": signal.getsignal(signal.SIGTERM) is signal.SIG_DFL,
             }
         )
     )

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -61,8 +62,12 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_a_cluster_is_started_and_stopped(tmp_path: Path, expected: list[str]) -> None:
     home = tmp_path / "home"  # of a machine on which Ray was never used
     home.mkdir()
-    found = outcome(program(tmp_path, "ray", 2, RAY_AUTH_MODE="disabled", HOME=str(home)))
+    room = Path(mkdtemp(dir="/tmp"))  # sockets want short names
+    found = outcome(program(tmp_path, "ray", 2, RAY_AUTH_MODE="disabled", HOME=str(home), RAY_TMPDIR=str(room)))
     assert not (home / ".ray").exists()  # the token is nowhere to be read
+    room.rmdir()  # nor do its logs stay
+    assert set(found["changed"]) <= {"RAY_CLIENT_MODE"}  # which Ray sets when it is imported
+    assert found["handler"]
     assert found["fingerprints"] == expected
     assert found["mode"] == "token"  # while it ran
     assert found["left"] is False

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hoptree as ht
+from hoptree.backends.ray_cluster import set_authentication
+from hoptree.backends.ray_door import look_at_door
 from hoptree.store import Store
 from tests.clusters.conftest import Nodes
 from tests.object_store import object_store, surroundings
@@ -32,10 +37,78 @@ def test_no_cluster_at_the_address(tmp_path: Path) -> None:
     assert nothing_was_trained(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("ours", "why"),
+    [
+        ({"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": None}, "there is none here"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": None}, "there is none here"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}, "the one that is given here is another"),
+        ({"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "0" * 64}, "RAY_AUTH_MODE is not token here"),
+    ],
+)
+def test_a_cluster_that_wants_to_see_a_token(
+    tmp_path: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, ours: dict[str, str | None], why: str
+) -> None:
+    """Ray would try for half a minute, complain every second, and then say that there is no cluster."""
+    before = {name: os.environ.get(name) for name in ours}
+    forgotten = dict.fromkeys(ours, "0")  # a token that a file holds is read again only after a change
+    try:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setenv("HOME", str(tmp_path))  # there may be a token in the folder of who runs this
+            set_authentication(forgotten)
+            set_authentication(ours)
+            with pytest.raises(ht.RefusedError, match=f"asks for a token, and {why}; set RAY_AUTH_MODE=token"):
+                study(tmp_path).run(backend=nodes.where())
+            set_authentication(forgotten)
+    finally:
+        set_authentication(before)
+    assert nothing_was_trained(tmp_path)
+
+
+def test_a_cluster_that_lets_anyone_in_is_told_of(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+    """Also to a driver that shows a token: a cluster without authentication takes no notice of it."""
+    look_at_door(nodes.address)
+    assert not caplog.records
+    with answers_anyone() as address:
+        look_at_door(address)
+    assert (
+        f"the Ray cluster at {address} lets anyone in who reaches it; start it with RAY_AUTH_MODE=token"
+        in caplog.text
+    )
+
+
+@contextmanager
+def answers_anyone() -> Iterator[str]:
+    """Answer like the head of a cluster without authentication, for we start none that is open."""
+    import grpc
+    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+
+    class Head(gcs_service_pb2_grpc.NodeInfoGcsServiceServicer):
+        def GetClusterId(self, request: Any, context: Any) -> Any:
+            return gcs_service_pb2.GetClusterIdReply()  # type: ignore[attr-defined]
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    gcs_service_pb2_grpc.add_NodeInfoGcsServiceServicer_to_server(Head(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"workers": 3}, "workers: 3 asked for, each with 1 CPU, but the cluster has room for 2"),
-    ({"resources_per_worker": {"GPU": 1}}, "1 asked for, each with 1 GPU, but the cluster has room for 0"),
-    ({"resources_per_worker": {"CPU": 2}}, "each with 2 CPU, but the cluster has room for 0"),
+    (
+        {"resources_per_worker": {"GPU": 1}},
+        "1 asked for, each with 1 GPU, but the cluster has room for 0.*has 1 GPU",
+    ),
+    (
+        {"resources_per_worker": {"CPU": 2}},
+        "each with 2 CPU, but the cluster has room for 0.*; no node has 2 CPU; add",
+    ),
+    (
+        {"resources_per_worker": {"CPU": 1, "x": 1}},
+        "no node has 1 x; add such nodes, or let resources_per_worker be",
+    ),
     ({"replicas": 3}, "replicas: 3 on 2 nodes with workers"),
     ({"resources_per_worker": {"memory": 1e18}}, r"1.0 EB memory, but .* room for 0: .*\(1 CPU, .*B memory\)"),
     ({"runtime_env": {"env_vars": {"A": 1}}}, "runtime_env: .*Dict.str, str.*; expected what ray.init takes"),

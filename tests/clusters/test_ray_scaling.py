@@ -18,11 +18,8 @@ import pytest
 
 import hoptree as ht
 from hoptree.core.events import StateLost, WorkerDrained
-from hoptree.record import Record
-from hoptree.spec import StudySpec
-from hoptree.store import Store
 from tests.clusters.conftest import closed_door
-from tests.clusters.test_ray import Slow, joined, prints
+from tests.clusters.test_ray import Patient, events, joined, prints
 from tests.system.plain import dataset, study
 
 
@@ -125,16 +122,14 @@ def test_nodes_come_when_there_is_work_and_go_when_there_is_not(tmp_path: Path, 
     expected = prints(uneven(tmp_path / "l").run(workers=1))
     (tmp_path / "s").mkdir()
     where = ht.Ray(address=scaling, workers=2, autoscale=True)
-    results = uneven(tmp_path / "s", trainer=Slow(1.0, size=16)).run(backend=where)
+    (tmp_path / "here").mkdir()
+    patient = Patient(1.0, tmp_path / "here", workers=2, patience=300.0)  # the long trial waits for the second node
+    results = uneven(tmp_path / "s", trainer=patient).run(backend=where)
     assert prints(results) == expected
     assert len({event.worker for event in joined(tmp_path / "s")}) >= 2
-    with Store(tmp_path / "s" / "store", create=False) as store:
-        known = store.catalog.find("plain")
-        assert known is not None
-        record = Record(StudySpec.read(known.spec).settings)
-        events = [event for event, _ in record.replay(store.journal.read("plain"))]
-    assert [type(event) for event in events].count(WorkerDrained) >= 1  # the long trial needs one worker only
-    assert not [event for event in events if isinstance(event, StateLost)]
+    seen = events(tmp_path / "s")
+    assert [type(event) for event in seen].count(WorkerDrained) >= 1  # the long trial needs one worker only
+    assert not [event for event in seen if isinstance(event, StateLost)]
     ray.init(address=scaling, log_to_driver=False, logging_level="ERROR")
     try:
         wait_for(lambda: sum(node["Alive"] for node in ray.nodes()) == 1, "nodes are not given back")

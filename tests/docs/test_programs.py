@@ -1,6 +1,7 @@
 """What the guide shows as Python runs: all blocks of a page, in order, as one program."""
 
 import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +17,9 @@ MIGRATION = pages("migrate")
 def run(folder: Path, program: str, **around: str) -> str:
     (folder / "program.py").write_text(program)
     command = [sys.executable, "program.py"]
-    closed = {
-        **os.environ,
-        **around,
-        "RAY_AUTH_MODE": "token",
-    }  # for Ray Tune: our own clusters ask for a token anyway
+    # For Ray Tune: our own clusters ask for a token anyway. Without one, Ray would write it to the home folder.
+    door = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    closed = {**os.environ, **around, **door}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=closed, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

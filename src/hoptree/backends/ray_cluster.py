@@ -5,11 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from hoptree.backends.ray_door import knock, look_at_door, no_entry, nobody
 from hoptree.core.errors import MissingExtraError, RefusedError
 from hoptree.report.tables import size
 
@@ -19,7 +25,8 @@ if TYPE_CHECKING:
 _MODE = "RAY_AUTH_MODE"
 _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 the name of a variable
 _ADDRESS = "RAY_ADDRESS"
-_HEARTBEAT = 3.0  # seconds in which a cluster's door has to open
+_LONGEST = 27  # letters of a folder in which sockets of Ray's may lie: their names have 107 at most
+_TOUCHED = ("PYTHONBREAKPOINT", "RAY_USAGE_STATS_ENABLED")  # variables that Ray sets
 # Else Ray gathers for a second what nobody refers to any more: a second of hops would lie in its object store.
 _FREE_AT_ONCE = {"free_objects_batch_size": 1}
 
@@ -56,18 +63,19 @@ class RayCluster:
     def __init__(self, settings: Ray, threads: int) -> None:
         self._started = False
         self._joined = False
+        self._folder = ""  # of a cluster that we started: logs and sockets of its processes
         self._found = {name: os.environ.get(name) for name in (_MODE, _TOKEN)}
+        self._surroundings = _Surroundings()
         ray = _import()
-        self._level = logging.getLogger("ray").level
         self.quiet = not ray.is_initialized()  # else whoever connected has said what is printed
         try:
             if not self.quiet:
                 agree(settings.address, str(ray.get_runtime_context().gcs_address))
+                look_at_door(str(ray.get_runtime_context().gcs_address))
             elif (address := settings.address or os.environ.get(_ADDRESS) or "local") == "local":
                 self._start(settings, threads)
             else:
                 self._join(address, settings)
-            self.address = str(ray.get_runtime_context().gcs_address)
         except BaseException:
             self.close()
             raise
@@ -93,39 +101,51 @@ class RayCluster:
             if self._joined or self._started:
                 self._joined = self._started = False
                 ray.shutdown()
+                if self._folder:
+                    rmtree(self._folder, ignore_errors=True)
         finally:
             if self.quiet:
-                logging.getLogger("ray").setLevel(self._level)
+                self._surroundings.restore()
             set_authentication(self._found)
 
     def _start(self, settings: Ray, threads: int) -> None:
         """Start a cluster on this machine that asks everyone for a token: Ray may listen on the network."""
+        from ray._common.utils import get_default_system_temp_dir
+
         close_door(own_token=not settings.dashboard)
         cores = max(os.cpu_count() or 1, (settings.workers or 1) * threads)
         self._started = True
-        _init(
-            settings,
-            address="local",
-            num_cpus=cores,
-            include_dashboard=settings.dashboard,
-            _system_config=_FREE_AT_ONCE,
-        )
+        usual = get_default_system_temp_dir()
+        self._folder = mkdtemp(prefix="ht-ray-", dir=usual if len(usual) <= _LONGEST else "/tmp")  # noqa: S108 a new one
+        try:
+            _init(
+                settings,
+                address="local",
+                num_cpus=cores,
+                include_dashboard=settings.dashboard,
+                _temp_dir=self._folder,
+                _system_config=_FREE_AT_ONCE,
+            )
+        except Exception as error:
+            if not isinstance(error, RefusedError):
+                self._folder = ""  # it stays: Ray's message names the logs in there
+            raise
+        Path(self._folder).chmod(0o700)  # Ray lets everyone in
 
     def _join(self, address: str, settings: Ray) -> None:
         if address != "auto":
-            _knock(address)
+            knock(address)
         import ray
 
         self._joined = True
         try:
             _init(settings, address=address)
         except ray.exceptions.AuthenticationError as error:
-            raise RefusedError(
-                f"address: the cluster at {address} does not let us in ({_first_line(error)}); set "
-                "RAY_AUTH_MODE=token and give its token in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH"
-            ) from error
+            raise no_entry(address) from error
         except ConnectionError as error:
-            raise _nobody(address, _first_line(error)) from error
+            if "unauthenticated" in str(error.__cause__).lower():
+                raise no_entry(address) from error
+            raise nobody(address, _first_line(error)) from error
         except RuntimeError as error:
             if "version" not in str(error).lower():
                 raise
@@ -133,10 +153,27 @@ class RayCluster:
                 f"address: the cluster at {address} runs other versions than this program: {error}\n"
                 "install the same Ray and Python on all machines"
             ) from error
-        if not _has_authentication():
-            log.warning(
-                "the Ray cluster at %s lets anyone in who reaches it; start it with RAY_AUTH_MODE=token", address
-            )
+        look_at_door(str(ray.get_runtime_context().gcs_address))
+
+
+class _Surroundings:
+    """What Ray changes in a process that connects, and leaves so: variables, a signal's handler, a log's level."""
+
+    def __init__(self) -> None:
+        self._variables = dict(os.environ)
+        self._level = logging.getLogger("ray").level
+        self._handler = signal.getsignal(signal.SIGTERM)
+
+    def restore(self) -> None:
+        """Put it back as it was."""
+        logging.getLogger("ray").setLevel(self._level)
+        for name in _TOUCHED:
+            if name in self._variables:
+                os.environ[name] = self._variables[name]
+            else:
+                os.environ.pop(name, None)
+        if threading.current_thread() is threading.main_thread() and self._handler is not None:
+            signal.signal(signal.SIGTERM, self._handler)
 
 
 def _import() -> Any:
@@ -183,13 +220,6 @@ def _without_notices() -> Iterator[None]:
         yield
     finally:
         setattr(module, name, printing)
-
-
-def _has_authentication() -> bool:
-    from ray import _raylet
-
-    module: Any = _raylet  # compiled: it has no types
-    return bool(module.get_authentication_mode() == module.AuthenticationMode.TOKEN)
 
 
 def close_door(own_token: bool = True) -> None:
@@ -248,27 +278,6 @@ def _same(one: str, other: str) -> bool:
 
     (ours, our_port), (theirs, their_port) = door(one), door(other)
     return our_port == their_port and bool(ours & theirs)
-
-
-def _knock(address: str) -> None:
-    """Refuse an address behind which nobody listens, at once: Ray would try for a minute."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
-        raise RefusedError(
-            f"address: {address!r}; expected HOST:PORT of a running cluster, for example 10.0.0.1:6379"
-        )
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=_HEARTBEAT):
-            pass
-    except OSError as error:
-        raise _nobody(address, str(error)) from None
-
-
-def _nobody(address: str, why: str) -> RefusedError:
-    return RefusedError(
-        f"address: no Ray cluster at {address} ({why}); start one there with `ray start --head`, or leave the "
-        "address out: then one is started on this machine"
-    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -18,7 +18,9 @@ from ray.exceptions import (
     ActorDiedError,
     ActorUnavailableError,
     ActorUnschedulableError,
+    NodeDiedError,
     ObjectLostError,
+    OutOfMemoryError,
     RayError,
 )
 
@@ -47,6 +49,8 @@ log = logging.getLogger("hoptree")
 
 References: TypeAlias = MutableMapping[str, Any]  # states on the way: names to references, which the driver owns
 
+_DEATHS = (ActorDiedError, ActorUnavailableError, ActorUnschedulableError, NodeDiedError, OutOfMemoryError)
+
 
 class _Call(NamedTuple):
     """A call under way: the run that it is for (-1: none), and the state that it will give, under a name."""
@@ -55,18 +59,35 @@ class _Call(NamedTuple):
     run: int = -1
     slot: str = ""
     state: Any = None
+    copy: Future[Any] | None = None  # of that state, on the driver's node
+
+    @property
+    def done(self) -> bool:
+        return self.answer.done() and (self.copy is None or self.copy.done())
 
 
 @final
 class RayMember(Member):
-    """One actor; ``ring`` is called, from Ray's threads, whenever there may be news."""
+    """One actor; ``ring`` is called, from Ray's threads, whenever there may be news.
+
+    With ``copies`` a unit has ended when the driver's node has its state as well: it outlives all others.
+    """
 
     def __init__(
-        self, name: str, node: str, actor: Any, states: References, ring: Callable[[str], None], *, echo: bool
+        self,
+        name: str,
+        node: str,
+        actor: Any,
+        states: References,
+        ring: Callable[[str], None],
+        *,
+        echo: bool,
+        copies: References | None = None,
     ) -> None:
         super().__init__(name, node)
         self.actor = actor
         self._states = states
+        self._copies = copies
         self._ring = ring
         self._echo = echo
         self._calls: deque[_Call] = deque()
@@ -128,7 +149,7 @@ class RayMember(Member):
         """Return what has come since this was asked last; None, once, when it is gone."""
         found: list[News | None] = []
         self._hear()
-        while self._calls and self._calls[0].answer.done():
+        while self._calls and self._calls[0].done:
             news = self._read(self._calls.popleft())
             if news is not None:
                 found.append(news)
@@ -146,10 +167,11 @@ class RayMember(Member):
         text = str(self._error)
         if self._dismissed:
             return Death("cannot work on its node", None)
-        if isinstance(self._error, ActorUnschedulableError) or "its node has died" in text:
+        if isinstance(self._error, ActorUnschedulableError | NodeDiedError) or "its node has died" in text:
             return Death("was on a node that is gone", None)
-        if "memory monitor" in text.lower() or "out-of-memory" in text.lower():
-            return Death("ran out of memory and was ended by Ray", "user")
+        if isinstance(self._error, OutOfMemoryError):
+            first = text.strip().partition("\n")[0]  # what follows is what Ray counts
+            return Death(f"was ended by Ray, since its node ran out of memory: {first}", "user")
         return Death("died unexpectedly", None, known=False)  # its code or its machine: Ray does not tell
 
     @property
@@ -161,7 +183,8 @@ class RayMember(Member):
     # --- calls ------------------------------------------------------------------------------------------
 
     def _expect(self, reference: Any, run: int = -1, slot: str = "", state: Any = None) -> None:
-        self._calls.append(_Call(self._watch(reference), run, slot, state))
+        copy = self._watch(state) if self._copies is not None and state is not None else None
+        self._calls.append(_Call(self._watch(reference), run, slot, state, copy))
 
     def _watch(self, reference: Any) -> Future[Any]:
         answer: Future[Any] = reference.future()
@@ -199,7 +222,7 @@ class RayMember(Member):
         if call.state is not None:
             with suppress(RayError):  # an error that nobody looks at is printed by Ray
                 ray.get(call.state, timeout=0)
-        if isinstance(error, ActorDiedError | ActorUnavailableError | ActorUnschedulableError):
+        if isinstance(error, _DEATHS):
             self._error = self._error or error
             return None
         if not isinstance(error, RayError):
@@ -216,7 +239,11 @@ class RayMember(Member):
             return None
         news: News = decode_news(data)
         if isinstance(news, Trained):
+            if call.copy is not None and (error := call.copy.exception()) is not None and is_lost(error):
+                return Failed(call.run, f"its state went with its node: {error}", "system")
             self._states[call.slot] = call.state
+            if self._copies is not None:
+                self._copies[call.slot] = call.copy  # as long as somebody holds it, it is not thrown out
             return msgspec.structs.replace(news, slot=call.slot)
         return news
 

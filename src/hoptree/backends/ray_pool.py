@@ -72,6 +72,7 @@ class RayPool:
         self._held: dict[str, tuple[int, ...]] = {}  # by node: what its workers have, or were told to have
         self._giving_up: set[str] = set()  # nodes whose workers know that they hold less, but have not let go yet
         self._references: dict[str, Any] = {}
+        self._second: dict[str, Any] | None = {} if settings.replicas > 1 else None  # copies of states, on our node
         self._early: list[tuple[Member, News | None]] = []  # news from before everybody has said hello
         self._silent: set[str] = set()
         self._deadline = 0.0
@@ -208,14 +209,23 @@ class RayPool:
     def free(self, stored: Stored) -> None:
         """Let a reference go; the object store frees its memory when the last one is gone."""
         self._references.pop(stored.slot, None)
+        if self._second is not None:
+            self._second.pop(stored.slot, None)
 
     # --- inside -----------------------------------------------------------------------------------------
 
     def _usual_worker(self) -> dict[str, float]:
-        """Return what a worker takes by default: a GPU if the cluster has any, and the trainer's threads."""
+        """Return what a worker takes by default: a GPU if the cluster has any, and the trainer's threads.
+
+        Every GPU gets its worker, also where nodes have fewer CPUs than that takes.
+        """
         threads = float(self._trainer.threads)
-        has_gpu = any(node.resources.get("GPU") for node in self._cluster.nodes())
-        return {"GPU": 1.0, "CPU": threads} if has_gpu else {"CPU": threads}
+        having = [node.resources for node in self._cluster.nodes() if node.resources.get("GPU", 0.0) >= 1]
+        if not having:
+            return {"CPU": threads}
+        cores = min(threads, *(has.get("CPU", 0.0) / int(has["GPU"]) for has in having))
+        cores = int(cores * 1e4) / 1e4  # Ray counts in such steps
+        return {"GPU": 1.0, "CPU": cores} if cores else {"GPU": 1.0}
 
     @property
     def _takes(self) -> str:
@@ -240,21 +250,32 @@ class RayPool:
         total, asked = sum(room.values()), self._settings.workers
         grows = self._settings.autoscale and self._cluster.can_grow
         if not grows and (not total or (asked is not None and asked > total)):
+            less = "resources_per_worker" if self._settings.resources_per_worker else "the trainer's threads"
+            fewer = "ask for fewer, add nodes" if total else f"{self._missing(nodes)}; add such nodes"
             raise RefusedError(
                 f"workers: {asked or 1} asked for, each with {self._takes}, but the cluster has room for {total}: "
-                f"{has}; ask for fewer, add nodes, or let resources_per_worker be less"
+                f"{has}; {fewer}, or let {less} be less"
             )
         holders = sum(count > 0 for count in share(asked, room).values())
         if not grows and self._settings.replicas > holders:
             raise RefusedError(
-                f"replicas: {self._settings.replicas} on {holders} nodes with workers; expected at most one on each"
+                f"replicas: {self._settings.replicas} on {holders} nodes with workers; expected at most {holders}, "
+                "one on each: ask for fewer, or add nodes"
             )
+
+    def _missing(self, nodes: Sequence[RayNode]) -> str:
+        """Say what of a worker's needs no node has."""
+        most = {name: max((node.resources.get(name, 0.0) for node in nodes), default=0.0) for name in self._worker}
+        lacking = [amount_of(name, amount) for name, amount in self._worker.items() if most[name] < amount]
+        return f"no node has {' or '.join(lacking)}" if lacking else "no node has all of it"
 
     def _spawn(self, node: str) -> RayMember:
         name = f"{self._session}-{node[:6]}-{self._spawned}"
         self._spawned += 1
         actor = self._actor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote()
-        member = RayMember(name, node, actor, self._references, self._rings, echo=self._cluster.quiet)
+        member = RayMember(
+            name, node, actor, self._references, self._rings, echo=self._cluster.quiet, copies=self._second
+        )
         setup = ActorSetUp(
             node=node,
             threads=self._trainer.threads,
@@ -274,8 +295,9 @@ class RayPool:
     def _copies(self, node: str) -> bool:
         if self._settings.copy is not None:
             return self._settings.copy
-        ours = {self._cluster.address.rpartition(":")[0], ray.util.get_node_ip_address(), "127.0.0.1"}
-        return all(known.address not in ours for known in self._cluster.nodes() if known.id == node)
+        here = ray.get_runtime_context().get_node_id()
+        addresses = {known.id: known.address for known in self._cluster.nodes()}
+        return addresses.get(node) != addresses.get(here)
 
     def _hold(self, target: Mapping[str, tuple[int, ...]]) -> None:
         """Tell nodes to hold what they lack at once, and to give up the rest when others have it for certain."""
@@ -368,6 +390,7 @@ class RayPool:
     def _leave(self) -> None:
         """Leave everything as it was; what fails on the way keeps nothing else from being put in order."""
         self._references.clear()
+        self._second = None
         self._pickled = None
         with ExitStack() as stack:
             stack.callback(self._cluster.close)

@@ -145,6 +145,19 @@ class StudyView:
         """How many trials are in which state."""
         return count_states(self.trials)
 
+    @property
+    def nodes(self) -> dict[str, tuple[int, tuple[int, ...]]]:
+        """By node of a cluster: how many workers it has, and what it holds; after a run, as that was last.
+
+        A worker of a cluster has its node's name in the middle of its own; on one machine there are no nodes.
+        """
+        found: dict[str, tuple[int, tuple[int, ...]]] = {}
+        for name, worker in sorted(self.record.engine.workers.by_name.items()):
+            for node in name.split("-")[1:-1]:
+                count, held = found.get(node, (0, ()))
+                found[node] = (count + 1, tuple(sorted({*held, *worker.partitions})))
+        return found
+
     def summary(self) -> dict[str, Any]:
         """Return a line of the catalog, for programs."""
         best, metric = self.best, self.spec.goal.metric
@@ -159,6 +172,7 @@ class StudyView:
             **self.summary(),
             "spec": msgspec.to_builtins(self.spec),
             "savings": {name: getattr(self.savings, name) for name in asked},
+            "nodes": {node: {"workers": count, "partitions": held} for node, (count, held) in self.nodes.items()},
             "trials": [trial_to_dict(trial) for trial in self.trials],
         }
 

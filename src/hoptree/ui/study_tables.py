@@ -58,6 +58,7 @@ def study_tables(view: StudyView) -> str:
         "seed": str(spec.seed),
         "order": f"{spec.settings.order}, with {'shared' if spec.share else 'no shared'} beginnings",
         "data": f"{short(spec.data)}, in {spec.settings.partitions} partitions",
+        **_nodes(view),
         "trainer": short(spec.trainer),
         "program": spec.program or "none: a notebook or a prompt",
         "trials": counted(view.counts, view.head),
@@ -183,6 +184,15 @@ def _stored(view: StudyView, trial: TrialResult) -> dict[str, str]:
         "fingerprint": fingerprint or "its state is damaged; study.results() trains it again",
         "state file": f"{file} ({size(view.state_size(trial))})",
     }
+
+
+def _nodes(view: StudyView) -> dict[str, str]:
+    """Say what every node of a cluster holds."""
+    lines = [
+        f"{node}: {count} worker{'s' * (count > 1)}, partitions {', '.join(map(str, held))}"
+        for node, (count, held) in view.nodes.items()
+    ]
+    return {"nodes": "\n".join(lines)} if lines else {}
 
 
 def _config(trial: TrialResult) -> dict[str, str]:
