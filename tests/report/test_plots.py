@@ -272,6 +272,25 @@ def test_values_that_are_no_numbers_are_left_out(studies: Callable[[str], Chroni
         ht.plot.save(ht.plot.KINDS[kind](broken), tmp_path / f"{kind}.png")
 
 
+def test_the_best_is_the_one_that_results_name() -> None:
+    """Complete trials that diverged are not better than one that was stopped."""
+    told = chronicle(ht.Grid(epochs=2), {"lr": ht.choice(0.1, 0.01, 0.02, 0.03)})
+    nothing = {"accuracy": math.nan, "loss": math.inf}
+    courses = [
+        msgspec.structs.replace(c, reports=tuple(msgspec.structs.replace(r, metrics=nothing) for r in c.reports))
+        for c in told.courses
+    ]
+    courses[1] = msgspec.structs.replace(told.courses[1], state="stopped")
+    for place in (2, 3):
+        courses[place] = msgspec.structs.replace(told.courses[place], state="failed")
+    broken = msgspec.structs.replace(told, courses=tuple(courses))
+    assert broken.best is broken.courses[1]
+    assert "trial 1 is the best" in _title(ht.plot.parallel(broken))
+    courses[1] = courses[0]
+    lost = msgspec.structs.replace(told, courses=tuple(courses))
+    assert "is the best" not in _title(ht.plot.parallel(lost))  # it diverged, as all did that have not failed
+
+
 def test_names_of_users_are_text_not_markup(tmp_path: Path) -> None:
     space = {"lr": ht.choice(0.01, 0.02), "a$b^{": ht.choice("<&>", "$x$", "_\\frac")}
     told = chronicle(ht.Grid(epochs=2), space)

@@ -98,7 +98,7 @@ def test_a_study_and_its_results_can_be_plotted(tmp_path: Path) -> None:
     results = study.run(workers=2)
     for subject in (study, results, study.results()):
         figure = ht.plot.curves(subject)
-        assert "loss of 1 trial over their epochs" in str(figure.get_suptitle())
+        assert "loss of 1 trial over its epochs" in str(figure.get_suptitle())
     told = study.chronicle()
     assert [course.state for course in told.courses] == ["complete", "failed"]
     assert told.moments[-1].trained == 3 == results.savings.epochs_trained

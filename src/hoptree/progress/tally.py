@@ -27,6 +27,7 @@ from hoptree.core.events import (
 )
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Value
+from hoptree.report.chronicle import standing
 from hoptree.report.timeline import short_name
 from hoptree.search.protocol import Goal
 
@@ -61,6 +62,10 @@ class Followed:
     def loss(self) -> float:
         """How bad its last report is; infinite before the first."""
         return self.goal.loss({self.goal.metric: self.values[-1]}) if self.values else float("inf")
+
+
+def _rank(followed: Followed) -> tuple[int, float, int]:
+    return standing(followed.ending, followed.loss), followed.loss, followed.number
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -190,6 +195,17 @@ class Tally:
             self.best.pop(study, None)
         else:
             self.best[study] = best
+
+    def final(self) -> list[Followed]:
+        """Return the best trial of every study when it is over: the one that its results name.
+
+        Where no trial has ended it is the best so far.
+        """
+        ended: dict[str, list[Followed]] = {}
+        for each in self.followed.values():
+            if each.values and each.ending in ("complete", "stopped"):
+                ended.setdefault(each.study, []).append(each)
+        return [min(ended.get(study, ()), key=_rank, default=best) for study, best in self.best.items()]
 
     def _go_on(self, number: int) -> None:
         followed = self.followed[number]

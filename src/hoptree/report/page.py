@@ -173,7 +173,8 @@ def value_limits(values: Sequence[float], keep: Sequence[float] = ()) -> tuple[f
     if len(finite) >= 10:  # Tukey's fences, wide
         quarter, three_quarters = np.quantile(finite, [0.25, 0.75])
         fence = 3 * (three_quarters - quarter) or math.inf
-        low, high = max(low, float(quarter - fence)), min(high, float(three_quarters + fence))
+        within = finite[(finite >= quarter - fence) & (finite <= three_quarters + fence)]
+        low, high = float(within.min()), float(within.max())
     kept = [value for value in keep if math.isfinite(value)]
     low, high = min([low, *kept]), max([high, *kept])
     margin = 0.05 * (high - low) or 0.05 * abs(high) or 0.05
