@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from tests.report.chronicles import CONDITIONAL, MIXED, STEPPED, WIDE, chronicle
 
 import hoptree as ht
@@ -156,7 +157,8 @@ def test_a_tree_counts_what_it_draws_and_says_what_it_does_not(studies: Callable
     lost = msgspec.structs.replace(told.courses[0], number=len(told.courses), state="failed", reports=())
     figure = ht.plot.tree(msgspec.structs.replace(told, courses=(*told.courses, lost)))
     assert "12 trials ask for 144 epochs" in _title(figure)
-    assert any("Not drawn: 1 that failed before the first report." in text.get_text() for text in figure.texts)
+    said = [" ".join(text.get_text().split()) for text in figure.texts]  # in however many lines
+    assert any("Not drawn: 1 that failed before the first report." in text for text in said)
 
 
 def test_nodes_of_the_same_trials_have_one_name_and_one_colour(studies: Callable[[str], Chronicle]) -> None:
@@ -333,3 +335,16 @@ def test_limits_leave_odd_ones_out_but_never_what_must_be_seen() -> None:
     assert value_limits(values, keep=[1e9])[1] > 1e9
     assert value_limits([math.nan]) == value_limits([])
     assert apart([3.0, 3.0, 3.0], 1.0, 0.0, 4.0) == [2.0, 3.0, 4.0]
+
+
+def test_what_is_written_on_a_page_fits(studies: Callable[[str], Chronicle]) -> None:
+    """Long names and notes are wrapped, and cut at no edge."""
+    told = msgspec.structs.replace(studies("halving"), name="a study whose name goes on and on " * 4)
+    for kind, draw in ht.plot.KINDS.items():
+        figure = draw(told)
+        figure.draw_without_rendering()
+        edge = figure.get_window_extent().x1
+        words = [part for axes in figure.axes for part in axes.get_children() if isinstance(part, Text)]
+        shown = [text for text in (*figure.texts, *words) if text.get_text()]
+        beyond = [text.get_text() for text in shown if text.get_window_extent().x1 > edge]
+        assert not beyond, kind
