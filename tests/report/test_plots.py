@@ -264,6 +264,13 @@ def test_nothing_reported_is_said() -> None:
         assert kind
 
 
+def test_that_all_failed_is_said(studies: Callable[[str], Chronicle]) -> None:
+    told = studies("few")
+    failed = tuple(msgspec.structs.replace(course, state="failed", reports=()) for course in told.courses)
+    with pytest.raises(ReportError, match="all of them failed, and `hoptree trials` says of what"):
+        ht.plot.curves(msgspec.structs.replace(told, courses=failed))
+
+
 def test_values_that_are_no_numbers_are_left_out(studies: Callable[[str], Chronicle], tmp_path: Path) -> None:
     told = studies("few")
     course = told.courses[0]

@@ -137,6 +137,25 @@ def test_tables(folder: Path, tmp_path: Path) -> None:
     }
 
 
+def test_columns_stand_beside_their_like(tmp_path: Path) -> None:
+    told = chronicle(ht.Grid(epochs=1), {"lr": ht.choice(0.1, 0.01)})
+    lost = msgspec.structs.replace(told.courses[0], state="failed", reports=())  # the first has no metrics
+    export(msgspec.structs.replace(told, courses=(lost, *told.courses[1:])), "csv", tmp_path / "t.csv")
+    names = pyarrow.csv.read_csv(tmp_path / "t.csv").column_names
+    expected = [
+        "trial",
+        "state",
+        "epochs",
+        "config.lr",
+        "metric.accuracy",
+        "metric.loss",
+        "begun",
+        "ended",
+        "error",
+    ]
+    assert names == expected
+
+
 def test_tensorboard_reads_curves_and_hyper_parameters(folder: Path, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.plugins.hparams import metadata

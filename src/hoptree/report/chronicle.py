@@ -157,9 +157,10 @@ class Chronicle(msgspec.Struct, frozen=True):
         """Return the trials that have reported something, or say that there is nothing to draw yet."""
         told = [course for course in self.courses if course.reports]
         if not told:
+            failed = bool(self.courses) and all(course.state == "failed" for course in self.courses)
+            why = "all of them failed, and `hoptree trials` says of what" if failed else "run the study first"
             raise ReportError(
-                f"{what}: no trial of {self.name!r} has reported anything yet; expected at least one report: "
-                "run the study first"
+                f"{what}: no trial of {self.name!r} has reported anything yet; expected at least one report: {why}"
             )
         return told
 
