@@ -264,6 +264,12 @@ def test_nothing_reported_is_said() -> None:
         assert kind
 
 
+def test_the_axis_of_a_single_epoch_has_that_epoch_alone() -> None:
+    axes = ht.plot.curves(chronicle(ht.Random(9, epochs=1), WIDE)).axes[0]
+    low, high = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1.0]
+
+
 def test_that_all_failed_is_said(studies: Callable[[str], Chronicle]) -> None:
     told = studies("few")
     failed = tuple(msgspec.structs.replace(course, state="failed", reports=()) for course in told.courses)

@@ -145,9 +145,9 @@ def _limits(axes: Axes, chronicle: Chronicle, courses: Sequence[Course], metric:
     axes.set_ylim(*limits)
     first = min(course.reports[0].epoch for course in courses)
     last = max(course.epochs for course in courses)
-    room = 0.04 * (last - first) or 0.5  # a single epoch stands in the middle
+    room = 0.04 * (last - first) or 0.4  # a single epoch stands in the middle
     axes.set_xlim(first - room, last + (2.2 if len(courses) > _NAMED else 1.0) * room)
-    axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(12, integer=True, min_n_ticks=1))
     return pages.off_the_page(values, limits)
 
 
