@@ -30,7 +30,7 @@ _FORMATS: dict[str, dict[str, Any]] = {
 }
 
 
-_TITLE, _SMALLER = 9.2, 13.6  # letters that fit into an inch of a title, and of what is written beneath it
+_TITLE, _SMALLER = 8.6, 13.6  # letters that fit into an inch of a title, and of what is written beneath it
 
 
 class Theme(msgspec.Struct, frozen=True):
