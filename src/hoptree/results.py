@@ -16,6 +16,7 @@ from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.record import Record
+from hoptree.report.chronicle import standing
 from hoptree.report.failures import told
 from hoptree.report.spark import sparkline
 from hoptree.report.tables import size
@@ -240,15 +241,21 @@ class Results:
 
         Reports that are no numbers come last: a trial that diverged is never better than one that was stopped.
         """
-        complete = [trial for trial in self.trials if trial.state == "complete"]
-        stopped = [trial for trial in self.trials if trial.state == "stopped" and trial.curve]
-        found = self._sound(complete) or self._sound(stopped) or complete or stopped
-        if not found:
-            raise NoStateError("no trial is complete; see trials[…].error for what went wrong")
-        return min(found, key=lambda trial: (self._goal.loss(trial.metrics), trial.number))
+        best = self._best()
+        if best is None:
+            failed = any(trial.state == "failed" for trial in self.trials)
+            how = "see trials[…].error for what went wrong" if failed else "run the study: it goes on where it was"
+            raise NoStateError(f"no trial is complete; {how}")
+        return best
 
-    def _sound(self, trials: Sequence[TrialResult]) -> list[TrialResult]:
-        return [trial for trial in trials if math.isfinite(self._goal.loss(trial.metrics))]
+    def _best(self) -> TrialResult | None:
+        stopped = [trial for trial in self.trials if trial.state == "stopped" and trial.curve]
+        complete = [trial for trial in self.trials if trial.state == "complete"]
+        return min(complete + stopped, key=self._rank, default=None)
+
+    def _rank(self, trial: TrialResult) -> tuple[int, float, int]:
+        loss = self._goal.loss(trial.metrics)
+        return standing(trial.state, loss), loss, trial.number
 
     def chronicle(self) -> Chronicle:
         """Return what happened and when, as the journal tells it: what plots and exports are drawn from."""
@@ -296,10 +303,8 @@ class Results:
         """Return them as a notebook shows them: a table of the trials, the best in bold and first."""
         from hoptree.report.html import html_table, html_text
 
-        def rank(trial: TrialResult) -> tuple[bool, float, int]:
-            return trial.state != "complete", self._goal.loss(trial.metrics), trial.number
-
-        shown = sorted(self.trials, key=rank)[:_SHOWN]
+        first = self._best()
+        shown = sorted(self.trials, key=lambda trial: (trial is not first, *self._rank(trial)))[:_SHOWN]
         values = list(dict.fromkeys(name for trial in shown for name in trial.config))
         searched = [name for name in values if len({str(trial.config.get(name)) for trial in self.trials}) > 1]
         metrics = list(dict.fromkeys(name for trial in shown for name in trial.metrics))
@@ -316,6 +321,6 @@ class Results:
             for trial in shown
         ]
         columns = ["trial", "state", "epochs", *(searched or values), *metrics, self._goal.metric + " by epoch", ""]
-        best = 0 if shown and shown[0].state == "complete" else None
+        best = None if first is None else 0
         more = f"<div>and {len(self.trials) - len(shown):,} more</div>" if len(self.trials) > len(shown) else ""
         return f"{html_table(columns, rows, best)}{more}{html_text(str(self.savings))}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 import hoptree as ht
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import Action, RunUnit
 from hoptree.core.engine import Engine
-from hoptree.core.events import Event, TrialAsked, UnitFinished, WorkerJoined, WorkerLost
+from hoptree.core.events import Event, StateEvaluated, TrialAsked, UnitFinished, WorkerJoined, WorkerLost
 from hoptree.core.lineage import Values, config_items, seed_of
 from hoptree.core.schedules import Config
 from hoptree.core.settings import Settings
@@ -42,15 +43,25 @@ LANDSCAPE = Landscape(seconds_of, metrics_of, lambda values: 5.0)
 
 
 class Telling:
-    """A simulated backend that tells now and then what was learned about costs, as the real one does."""
+    """A simulated backend that tells now and then what was learned about costs, as the real one does.
 
-    def __init__(self, cluster: Cluster, estimator: Estimator) -> None:
+    Its workers say that things took them ``says`` times as long as they did.
+    """
+
+    def __init__(self, cluster: Cluster, estimator: Estimator, says: float = 1.0) -> None:
+        self.says = says
         self.inner = SimulatedBackend(cluster, PARTITIONS, LANDSCAPE, state_bytes=0.0)
         self.estimator = estimator
         self.start, self.submit, self.stop = self.inner.start, self.inner.submit, self.inner.stop
 
     def wait(self) -> tuple[float, list[Event]]:
         now, events = self.inner.wait()
+        events = [
+            msgspec.structs.replace(event, seconds=self.says * event.seconds)
+            if isinstance(event, UnitFinished | StateEvaluated)
+            else event
+            for event in events
+        ]
         news = self.estimator.news()
         return now, [news, *events] if news is not None and events else events
 
@@ -58,7 +69,7 @@ class Telling:
 class Followed:
     """A run in whose every moment the time left is asked for."""
 
-    def __init__(self, tuners: Tuners, cluster: Cluster, asking: Asking | None = None) -> None:
+    def __init__(self, tuners: Tuners, cluster: Cluster, asking: Asking | None = None, says: float = 1.0) -> None:
         self.now = 0.0
         self.estimator = Estimator()
         self.engine = Engine(Settings(PARTITIONS))
@@ -67,7 +78,7 @@ class Followed:
         self.remaining = Remaining(self.tally, self.estimator, asking, cpu=lambda: 0.0)
         self.said: list[tuple[float, TimeLeft]] = []
         self.fractions: list[float | None] = []
-        self.end = drive(self.engine, Telling(cluster, self.estimator), tuners, [self.watch])
+        self.end = drive(self.engine, Telling(cluster, self.estimator, says), tuners, [self.watch])
 
     def watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
         self.now = now
@@ -110,6 +121,13 @@ def test_it_is_right_for_units_that_differ_and_says_how_sure_it_is(workers: int,
     assert run.held() > 0.9
     first, last = run.said[0][1], run.said[-1][1]
     assert first.most / first.least > 3 > last.most / max(last.least, 1e-9) or not last.most
+
+
+def test_what_comes_on_top_of_training_counts() -> None:
+    """Of tiny units half of the time goes into moving states and deciding what comes next."""
+    run = Followed(asks(("", widths(*[8, 64, 16, 128, 32] * 4), 6)), Cluster(workers=2, replicas=2), says=0.5)
+    assert run.off(0.3) < 0.05
+    assert run.held() > 0.9
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

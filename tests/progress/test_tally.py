@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoptree.core.actions import Report
+from hoptree.core.actions import EndTrial, Report
 from hoptree.core.engine import Engine
-from hoptree.core.events import Metrics, TrialAsked
+from hoptree.core.events import Metrics, TrialAsked, TrialStopped
 from hoptree.core.lineage import config_items
 from hoptree.core.schedules import multistep
 from hoptree.core.settings import Settings
@@ -103,3 +103,19 @@ def test_what_tells_trials_apart_comes_first_and_numbers_are_short() -> None:
     rows = scenes.scene().rows
     assert rows[0].config == "lr=multistep(0.01235, [3], 0.1), batch=32"
     assert len({row.config[:20] for row in rows}) == 6
+
+
+def test_the_end_is_counted_anew_and_names_the_best_that_results_name() -> None:
+    engine = Engine(Settings(1))
+    tally = Tally(engine, {}, {"": GOAL})
+    scenes = Scenes(tally, 1, Estimator(), cpu=iter(range(10_000)).__next__)  # every count takes too long
+    for number in (0, 1):
+        event = TrialAsked(number, config_items({"lr": float(number)}), 2, every=1)
+        tally.see(event, 0.0, False, list(engine.step(event, 0.0)))
+        scenes.scene()
+    tally.see(stop := TrialStopped(1), 0.0, False, list(engine.step(stop, 0.0)))
+    tally.see(stop, 0.0, False, [Report(0, 2, {"loss": 0.5}), Report(1, 1, {"loss": 0.1})])
+    tally.see(stop, 0.0, False, [EndTrial(0, "complete", "")])
+    assert [leader.number for leader in scenes.scene().leaders] == [1]
+    assert [leader.number for leader in scenes.scene(over=True).leaders] == [0]
+    assert scenes.scene(over=True).epochs_asked == engine.plan.work(engine.trials.values()).asked

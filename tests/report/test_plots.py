@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from tests.report.chronicles import CONDITIONAL, MIXED, STEPPED, WIDE, chronicle
 
 import hoptree as ht
@@ -156,7 +157,8 @@ def test_a_tree_counts_what_it_draws_and_says_what_it_does_not(studies: Callable
     lost = msgspec.structs.replace(told.courses[0], number=len(told.courses), state="failed", reports=())
     figure = ht.plot.tree(msgspec.structs.replace(told, courses=(*told.courses, lost)))
     assert "12 trials ask for 144 epochs" in _title(figure)
-    assert any("Not drawn: 1 that failed before the first report." in text.get_text() for text in figure.texts)
+    said = [" ".join(text.get_text().split()) for text in figure.texts]  # in however many lines
+    assert any("Not drawn: 1 that failed before the first report." in text for text in said)
 
 
 def test_nodes_of_the_same_trials_have_one_name_and_one_colour(studies: Callable[[str], Chronicle]) -> None:
@@ -262,6 +264,19 @@ def test_nothing_reported_is_said() -> None:
         assert kind
 
 
+def test_the_axis_of_a_single_epoch_has_that_epoch_alone() -> None:
+    axes = ht.plot.curves(chronicle(ht.Random(9, epochs=1), WIDE)).axes[0]
+    low, high = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1.0]
+
+
+def test_that_all_failed_is_said(studies: Callable[[str], Chronicle]) -> None:
+    told = studies("few")
+    failed = tuple(msgspec.structs.replace(course, state="failed", reports=()) for course in told.courses)
+    with pytest.raises(ReportError, match="all of them failed, and `hoptree trials` says of what"):
+        ht.plot.curves(msgspec.structs.replace(told, courses=failed))
+
+
 def test_values_that_are_no_numbers_are_left_out(studies: Callable[[str], Chronicle], tmp_path: Path) -> None:
     told = studies("few")
     course = told.courses[0]
@@ -270,6 +285,25 @@ def test_values_that_are_no_numbers_are_left_out(studies: Callable[[str], Chroni
     broken = msgspec.structs.replace(told, courses=(bad, *told.courses[1:]))
     for kind in ("curves", "best", "parallel", "slices", "tree", "savings", "gantt"):
         ht.plot.save(ht.plot.KINDS[kind](broken), tmp_path / f"{kind}.png")
+
+
+def test_the_best_is_the_one_that_results_name() -> None:
+    """Complete trials that diverged are not better than one that was stopped."""
+    told = chronicle(ht.Grid(epochs=2), {"lr": ht.choice(0.1, 0.01, 0.02, 0.03)})
+    nothing = {"accuracy": math.nan, "loss": math.inf}
+    courses = [
+        msgspec.structs.replace(c, reports=tuple(msgspec.structs.replace(r, metrics=nothing) for r in c.reports))
+        for c in told.courses
+    ]
+    courses[1] = msgspec.structs.replace(told.courses[1], state="stopped")
+    for place in (2, 3):
+        courses[place] = msgspec.structs.replace(told.courses[place], state="failed")
+    broken = msgspec.structs.replace(told, courses=tuple(courses))
+    assert broken.best is broken.courses[1]
+    assert "trial 1 is the best" in _title(ht.plot.parallel(broken))
+    courses[1] = courses[0]
+    lost = msgspec.structs.replace(told, courses=tuple(courses))
+    assert "is the best" not in _title(ht.plot.parallel(lost))  # it diverged, as all did that have not failed
 
 
 def test_names_of_users_are_text_not_markup(tmp_path: Path) -> None:
@@ -314,3 +348,16 @@ def test_limits_leave_odd_ones_out_but_never_what_must_be_seen() -> None:
     assert value_limits(values, keep=[1e9])[1] > 1e9
     assert value_limits([math.nan]) == value_limits([])
     assert apart([3.0, 3.0, 3.0], 1.0, 0.0, 4.0) == [2.0, 3.0, 4.0]
+
+
+def test_what_is_written_on_a_page_fits(studies: Callable[[str], Chronicle]) -> None:
+    """Long names and notes are wrapped, and cut at no edge."""
+    told = msgspec.structs.replace(studies("halving"), name="a study whose name goes on and on " * 4)
+    for kind, draw in ht.plot.KINDS.items():
+        figure = draw(told)
+        figure.draw_without_rendering()
+        edge = figure.get_window_extent().x1
+        words = [part for axes in figure.axes for part in axes.get_children() if isinstance(part, Text)]
+        shown = [text for text in (*figure.texts, *words) if text.get_text()]
+        beyond = [text.get_text() for text in shown if text.get_window_extent().x1 > edge]
+        assert not beyond, kind

@@ -16,7 +16,7 @@ class Talkative(Plain):
     """Prints in the worker, which would tear a picture in a terminal."""
 
     def build(self, values: Any, seed: int) -> Any:
-        print(f"builds number {values['number']}", flush=True)
+        print(f"builds: 10 %\rbuilds number {values['number']}", flush=True)
         if values["number"] == values["last"] and Path(str(values["where"])).exists():
             Path(str(values["where"])).read_bytes()
         return super().build(values, seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -22,11 +23,13 @@ from click.testing import CliRunner, Result
 import hoptree as ht
 from hoptree.bundle import BundleError, read_bundle
 from hoptree.bundle_check import differences
+from hoptree.exports import export
 from hoptree.report import ReportError
 from hoptree.trainers import TrainerError
 from hoptree.ui import export_commands, plot_commands
 from hoptree.ui.cli import cli
 from hoptree.ui.programs import ProgramError, program
+from tests.report.chronicles import chronicle
 from tests.system.plain import study as plain_study
 
 PROGRAM = Path(__file__).with_name("tiny_study.py")
@@ -98,7 +101,7 @@ def test_a_study_and_its_results_can_be_plotted(tmp_path: Path) -> None:
     results = study.run(workers=2)
     for subject in (study, results, study.results()):
         figure = ht.plot.curves(subject)
-        assert "loss of 1 trial over their epochs" in str(figure.get_suptitle())
+        assert "loss of 1 trial over its epochs" in str(figure.get_suptitle())
     told = study.chronicle()
     assert [course.state for course in told.courses] == ["complete", "failed"]
     assert told.moments[-1].trained == 3 == results.savings.epochs_trained
@@ -132,6 +135,25 @@ def test_tables(folder: Path, tmp_path: Path) -> None:
     assert {str(row["epoch"]): row["metric.loss"] for row in of_four} == {
         epoch: metrics["loss"] for epoch, metrics in shown["curve"].items()
     }
+
+
+def test_columns_stand_beside_their_like(tmp_path: Path) -> None:
+    told = chronicle(ht.Grid(epochs=1), {"lr": ht.choice(0.1, 0.01)})
+    lost = msgspec.structs.replace(told.courses[0], state="failed", reports=())  # the first has no metrics
+    export(msgspec.structs.replace(told, courses=(lost, *told.courses[1:])), "csv", tmp_path / "t.csv")
+    names = pyarrow.csv.read_csv(tmp_path / "t.csv").column_names
+    expected = [
+        "trial",
+        "state",
+        "epochs",
+        "config.lr",
+        "metric.accuracy",
+        "metric.loss",
+        "begun",
+        "ended",
+        "error",
+    ]
+    assert names == expected
 
 
 def test_tensorboard_reads_curves_and_hyper_parameters(folder: Path, tmp_path: Path) -> None:
@@ -174,6 +196,31 @@ def test_mlflow_reads_runs(folder: Path, tmp_path: Path) -> None:
         steps = [metric.step for metric in client.get_metric_history(runs["5"].info.run_id, "loss")]
         assert sorted(steps) == [1, 2]
         assert [number for number, run in runs.items() if "best" in run.data.tags] == ["0"]
+        client._tracking_client.store.engine.dispose()
+
+
+def test_mlflow_takes_any_name_and_every_value(tmp_path: Path) -> None:
+    many = {f"p{i}": i for i in range(150)}
+    told = chronicle(ht.Grid(epochs=2), {"lr": ht.choice(0.1, 0.01), "f1 (50%)": "<b>", "../up": None, **many})
+    course = told.courses[0]
+    reports = [
+        msgspec.structs.replace(report, metrics={"accuracy": math.nan, "top@5": 0.5, "top#5": 0.7})
+        for report in course.reports
+    ]
+    first = msgspec.structs.replace(course, reports=tuple(reports))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its own dependencies
+        from mlflow import MlflowClient
+
+        export(msgspec.structs.replace(told, courses=(first, *told.courses[1:])), "mlflow", tmp_path / "ml")
+        client: Any = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/ml/mlflow.db")
+        experiment = client.get_experiment_by_name("made-up")
+        runs = {run.data.tags["trial"]: run for run in client.search_runs([experiment.experiment_id])}
+        assert len(runs["0"].data.params) == 153
+        assert runs["0"].data.params.items() >= {"f1 _50__": "<b>", "up": "None", "p149": "149"}.items()
+        metrics = runs["0"].data.metrics
+        assert math.isnan(metrics["accuracy"])
+        assert {metrics["top_5"], metrics["top_5 2"]} == {0.5, 0.7}
         client._tracking_client.store.engine.dispose()
 
 

@@ -124,14 +124,26 @@ def test_nothing_wraps_or_flickers(tmp_path: Path, columns: int, lines: int, tri
         for screen in terminal.pictures():
             check(screen, columns)
             seen += 1
-        assert terminal.process.wait(timeout=60) == 0
+        assert terminal.process.wait(timeout=60) == 0, terminal.everything
     assert seen >= 2
     text = terminal.everything
     assert sum(line.startswith("many  ") for line in text) == 1  # the last picture stays, and no other
     assert f"trials   {trials} complete" in text
     printed = re.findall(r"builds number (\d+?)(?=builds|$)", "\n".join(text), re.MULTILINE)
     assert {int(number) for number in printed} == set(range(trials))  # two workers may share a line
+    assert not any("10 %\r" in line or line == "builds: 10 %" for line in text)  # a bar of progress is one line
     assert any(line.startswith("the best: trial ") for line in text)
+
+
+def test_a_small_window_is_not_torn(tmp_path: Path) -> None:
+    with on_a_terminal(tmp_path, 2, 12, 4) as terminal:
+        for screen in terminal.pictures():
+            assert sum(line.startswith("many") for line in screen) <= 1
+        assert terminal.process.wait(timeout=60) == 0
+    text = terminal.everything
+    at = next(i for i, line in enumerate(text) if line.startswith("many"))
+    assert [line[:6] for line in text[at : at + 4]] == ["many  ", "trials", "best  ", "epochs"]
+    assert sum(line.startswith("many") for line in text) == 1
 
 
 def test_a_trial_that_runs_is_seen_with_its_worker(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12p
 dl div{background:var(--tint);border:1px solid var(--line);border-radius:8px;padding:12px 14px}
 dt{color:var(--muted);font-size:13px}dd{margin:2px 0 0;font-size:22px;font-weight:600}
 dd small{display:block;font-size:12px;font-weight:400;color:var(--muted)}
-figure{margin:0;border:1px solid var(--line);border-radius:8px;padding:8px;overflow:hidden}
-figure svg,figure img{display:block;width:100%%;height:auto}
+figure{margin:0;border:1px solid var(--line);border-radius:8px;padding:8px;overflow-x:auto}
+figure svg,figure img{display:block;width:100%%;min-width:700px;height:auto}
 .scroll{max-height:560px;overflow:auto;border:1px solid var(--line);border-radius:8px}
 table{border-collapse:collapse;width:100%%;font-size:13.5px;font-variant-numeric:tabular-nums}
 th,td{padding:6px 12px;text-align:left;border-bottom:1px solid var(--line);vertical-align:top}

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_LAST = ("begun", "ended", "error")
+
+
 def to_csv(chronicle: Chronicle, path: Path, reports: bool = False) -> Path:
     """Write a row per trial, or per report."""
     import pyarrow.csv as csv
@@ -39,9 +42,14 @@ def table(chronicle: Chronicle, reports: bool = False) -> pa.Table:
     import pyarrow as pa
 
     rows = list(_reports(chronicle) if reports else map(_trial, chronicle.courses))
-    names = dict.fromkeys(name for row in rows for name in row)
+    names = sorted(dict.fromkeys(name for row in rows for name in row), key=_place)
     columns = {name: [row.get(name) for row in rows] for name in names}
     return pa.table({name: _column(values) for name, values in columns.items()})
+
+
+def _place(name: str) -> int:
+    """Return where a column stands: what a trial has may come late, but stands beside its like."""
+    return 1 if name.startswith("config.") else 2 if name.startswith("metric.") else 3 * (name in _LAST)
 
 
 def _column(values: list[Any]) -> pa.Array:

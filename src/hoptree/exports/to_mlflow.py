@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from hoptree.report.chronicle import Chronicle, Course
 from hoptree.report.timeline import ReportError
 
 _BATCH = 1000  # metrics that MLflow takes at once
+_PARAMS = 100  # … and params
+_LONGEST = 250  # letters of a name
 _STATES = {"complete": "FINISHED", "stopped": "FINISHED", "failed": "FAILED", "running": "RUNNING"}
 
 
@@ -31,13 +34,18 @@ def to_mlflow(chronicle: Chronicle, path: Path) -> Path:
             raise ReportError(f"{file}: it has an experiment {chronicle.name!r} already; choose another file")
         folder = (file.parent / "artifacts").absolute().as_uri()
         experiment = client.create_experiment(chronicle.name, artifact_location=folder, tags=chronicle.facts)
+        names = [name for course in chronicle.courses for name in course.config]
+        names += [name for course in chronicle.courses for told in course.reports for name in told.metrics]
+        keys = _keys(names)
         for course in chronicle.courses:
-            _run(mlflow, client, experiment, chronicle, course)
+            _run(mlflow, client, experiment, chronicle, course, keys)
         _forget(client)
     return file
 
 
-def _run(mlflow: Any, client: Any, experiment: str, chronicle: Chronicle, course: Course) -> None:
+def _run(
+    mlflow: Any, client: Any, experiment: str, chronicle: Chronicle, course: Course, keys: dict[str, str]
+) -> None:
     entities = mlflow.entities
     best = chronicle.best
     tags = {"state": course.state, "trial": str(course.number)}
@@ -48,17 +56,33 @@ def _run(mlflow: Any, client: Any, experiment: str, chronicle: Chronicle, course
     run = client.create_run(experiment, _millis(chronicle, course.begun), tags, f"trial {course.number}")
     number = run.info.run_id
     metrics = [
-        entities.Metric(name, value, _millis(chronicle, told.now), told.epoch)
+        entities.Metric(keys[name], value, _millis(chronicle, told.now), told.epoch)
         for told in course.reports
         for name, value in told.metrics.items()
-        if math.isfinite(value)
     ]
-    params = [entities.Param(name, str(value)[:6000]) for name, value in course.config.items()]
-    client.log_batch(number, metrics=metrics[:_BATCH], params=params[:100])
-    for start in range(_BATCH, len(metrics), _BATCH):
+    params = [entities.Param(keys[name], str(value)[:6000]) for name, value in course.config.items()]
+    for start in range(0, len(params), _PARAMS):
+        client.log_batch(number, params=params[start : start + _PARAMS])
+    for start in range(0, len(metrics), _BATCH):
         client.log_batch(number, metrics=metrics[start : start + _BATCH])
     if course.state != "running":
         client.set_terminated(number, _STATES[course.state], _millis(chronicle, course.ended or course.begun))
+
+
+def _keys(names: Iterable[str]) -> dict[str, str]:
+    """Return names as MLflow takes them: as they are, or without the letters that it refuses; no two become one.
+
+    >>> _keys(["lr", "f1 (macro)", "top@5", "top#5", "../x"])
+    {'lr': 'lr', 'f1 (macro)': 'f1 _macro_', 'top@5': 'top_5', 'top#5': 'top_5 2', '../x': 'x'}
+    """
+    keys: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        parts = re.sub(r"[^/\w.\- ]", "_", name).split("/")
+        fit = "/".join(part for part in parts if part not in ("", ".", ".."))[:_LONGEST].rstrip("/") or "_"
+        others = (f"{fit[: _LONGEST - 8]} {number}" for number in count(2))
+        taken = set(keys.values())
+        keys[name] = next(key for key in chain([fit], others) if key not in taken)
+    return keys
 
 
 def _millis(chronicle: Chronicle, seconds: float) -> int:

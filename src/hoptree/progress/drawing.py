@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Group, RenderableType
 from rich.text import Text
 
 from hoptree.progress.scene import STARTS, Row, Scene
@@ -15,43 +14,50 @@ from hoptree.report.tables import NOTHING, duration, percent, printable
 _HAND = 35  # columns for a worker and what it does
 _CURVE = 12
 _LABEL = 9
+_NAME = 12  # columns at least for the names of studies
 _TIME = 56  # columns for the percent and the time that is gone and left, in all but the longest runs
 
 
-def draw(scene: Scene, width: int, height: int) -> Group:
+def draw(scene: Scene, width: int, height: int) -> list[Text]:
     """Return at most ``height`` lines of at most ``width`` columns."""
     lines = [*_head(scene, width), *_hands(scene, width, most=max(1, height // 4))]
     room = height - len(lines)
     if scene.rows and room >= 3:
         lines += _trials(scene, width, room)
-    return Group(*(_fit(line, width) for line in lines[:height]))
+    return [_fit(line, width) for line in lines[:height]]
 
 
-def draw_end(scene: Scene, width: int) -> Group:
+def draw_end(scene: Scene, width: int) -> list[Text]:
     """Return the few lines that stay when a run is over; none of one that was refused."""
     lines = _head(scene, width, over=True) if any(scene.counts.values()) else []
-    return Group(*(_fit(line, width) for line in lines))
+    return [_fit(line, width) for line in lines]
 
 
 # --- the head ---------------------------------------------------------------------------------------------
 
 
 def _head(scene: Scene, width: int, over: bool = False) -> list[Text]:
-    lines = [Text.assemble((f"{study_names(scene)}  ", "bold"), *_bar(scene, width, over))]
+    lines = [_title(scene, width, over)]
     lines.append(_labelled("trials", told_counts(scene)))
     lines += [_labelled("best", told_leader(scene, i)) for i in range(min(3, len(scene.leaders)))]
     lines.append(_labelled("epochs", told_work(scene)))
     return lines
 
 
-def _bar(scene: Scene, width: int, over: bool) -> list[tuple[str, str]]:
-    """Draw a bar that does not jump when the text beside it changes: the terminal alone decides its width."""
-    if scene.fraction is None:
-        return [(told_time(scene, over), "")]
-    told = f" {percent(scene.fraction):>5}  {told_time(scene, over)}"
-    columns = max(0, min(40, width - _TIME - cell_len(study_names(scene)) - 2))
-    full = min(columns, round(scene.fraction * columns))
-    return [("━" * full, "green"), ("─" * (columns - full), "bright_black"), (told, "")]
+def _title(scene: Scene, width: int, over: bool) -> Text:
+    """Say how far it is, after the names of the studies and a bar, as far as these leave room for it.
+
+    The bar does not jump when the text beside it changes: the terminal alone decides its width.
+    """
+    names, told, bar = study_names(scene), told_time(scene, over), []
+    if scene.fraction is not None:
+        told = f" {percent(scene.fraction):>5}  {told}"
+        columns = max(0, min(40, width - _TIME - cell_len(names) - 2))
+        full = min(columns, round(scene.fraction * columns))
+        bar = [("━" * full, "green"), ("─" * (columns - full), "bright_black")]
+    name = Text(names, "bold")
+    name.truncate(max(_NAME, width - cell_len(told) - 2), overflow="ellipsis")
+    return Text.assemble(name, "  ", *bar, told)
 
 
 def _labelled(label: str, text: str) -> Text:
@@ -179,9 +185,8 @@ def _right(text: str, width: int) -> str:
     return " " * (width - cell_len(text)) + text
 
 
-def _fit(line: Text, width: int) -> RenderableType:
+def _fit(line: Text, width: int) -> Text:
     """Cut a line to the width: nothing wraps."""
-    line.no_wrap = True
-    line.overflow = "crop"
+    line.rstrip()
     line.truncate(width, overflow="ellipsis")
     return line

@@ -34,8 +34,8 @@ class Remaining:
 
     It is that of all open units and evaluations over all workers; or of those that only some workers can train, or
     of the lineage with the longest way to go, if that takes longer. What searches may still ask for is expected to
-    take what trials took so far. Where looking at all of the plan takes long it is done
-    less often, and time passes meanwhile.
+    take what trials took so far, and what comes on top of training to stay in proportion. Where looking at all of
+    the plan takes long it is done less often, and time passes meanwhile.
     """
 
     def __init__(
@@ -76,12 +76,13 @@ class Remaining:
             evaluations += len(node.requests) * estimator.evaluation(node.values)
             shares[node.values] = shares.get(node.values, 0.0) + seconds
         done = self._done(now, (worker.queue[0] for worker in staff if worker.queue))
-        pace = 1 / sum(1 / estimator.units.factor(worker.name) for worker in staff)
+        toll = self._tally.toll
+        pace = toll / sum(1 / estimator.units.factor(worker.name) for worker in staff)
         expected = max(0.0, units + evaluations - sum(done.values())) * pace
         if units > 0 and engine.demand.backlog > 0:
-            expected = max(expected, self._busiest(staff) * (units + evaluations) / engine.demand.backlog)
+            expected = max(expected, self._busiest(staff) * toll * (units + evaluations) / engine.demand.backlog)
             longest = (self._way(cursor, done) for node in open_nodes for cursor in node.cursors)
-            expected = max(expected, max(longest, default=0.0) * (units + evaluations) / units)
+            expected = max(expected, max(longest, default=0.0) * toll * (units + evaluations) / units)
         return self._ranged(expected, shares, sum(node.todo for node in open_nodes), pace)
 
     def _way(self, cursor: Cursor, done: dict[int, float]) -> float:

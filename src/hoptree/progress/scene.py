@@ -115,7 +115,7 @@ class Scenes:
             tally.live.values(),
             key=lambda each: (each.trial.number not in trained_by, not each.values, each.study, each.number),
         )
-        work = self._counted()
+        work = self._counted(over)
         running = sum(bool(each.values) or each.trial.number in trained_by for each in tally.live.values())
         return Scene(
             studies=tuple(tally.goals),
@@ -128,7 +128,7 @@ class Scenes:
                 "running": running,
                 "waiting": len(tally.live) - running,
             },
-            leaders=tuple(_leader(each, tally) for each in tally.best.values()),
+            leaders=tuple(_leader(each, tally) for each in (tally.final() if over else tally.best.values())),
             hands=self._hands(),
             rows=tuple(_row(each, tally, trained_by.get(each.trial.number, ())) for each in rows[:_ROWS]),
             hidden=max(0, len(rows) - _ROWS),
@@ -197,9 +197,9 @@ class Scenes:
         partitions = self.tally.engine.settings.partitions
         return f"{whom}{others}: epoch {action.epoch + 1}, {action.unit % partitions + 1} of {partitions}"
 
-    def _counted(self) -> Work:
+    def _counted(self, over: bool) -> Work:
         """Count the work of all trials; with many of them that takes a while, so it is done less often."""
-        if self._pace.is_due:
+        if over or self._pace.is_due:
             with self._pace:
                 engine = self.tally.engine
                 self._work = engine.plan.work(engine.trials.values())

@@ -27,6 +27,7 @@ from hoptree.core.events import (
 )
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Value
+from hoptree.report.chronicle import standing
 from hoptree.report.timeline import short_name
 from hoptree.search.protocol import Goal
 
@@ -63,6 +64,10 @@ class Followed:
         return self.goal.loss({self.goal.metric: self.values[-1]}) if self.values else float("inf")
 
 
+def _rank(followed: Followed) -> tuple[int, float, int]:
+    return standing(followed.ending, followed.loss), followed.loss, followed.number
+
+
 class Failure(msgspec.Struct, frozen=True):
     """A trial that failed since the driver began."""
 
@@ -97,6 +102,7 @@ class Tally:
         self.queues: dict[str, list[RunUnit | Evaluate]] = {}
         self.units = 0
         self.since: dict[str, float] = {}  # by worker, when it began what it does
+        self._took = self._said = 0.0  # seconds, by this clock and by the workers'
         self.searched: dict[str, None] = {}  # names whose values differ from trial to trial, in order
         self._different: dict[str, set[str]] = {}  # by name, the first few of its values
         self._common: dict[str, Value] | None = None
@@ -111,14 +117,12 @@ class Tally:
     def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
         """Take in what happened and what came of it; a watch of the drive loop."""
         match event:
-            case UnitFinished(run, worker):
+            case UnitFinished(run, worker, seconds):
                 self.units += 1
-                self._over(worker, run)
-            case (
-                StateEvaluated(run=run, worker=worker)
-                | UnitFailed(run=run, worker=worker)
-                | UnitCancelled(run=run, worker=worker)
-            ):
+                self._over(worker, run, seconds)
+            case StateEvaluated(run=run, worker=worker, seconds=seconds):
+                self._over(worker, run, seconds)
+            case UnitFailed(run=run, worker=worker) | UnitCancelled(run=run, worker=worker):
                 self._over(worker, run)
             case TrialAsked(trial=number) | TrialBranched(trial=number):
                 self._follow(self.engine.trials[number])
@@ -191,6 +195,17 @@ class Tally:
         else:
             self.best[study] = best
 
+    def final(self) -> list[Followed]:
+        """Return the best trial of every study when it is over: the one that its results name.
+
+        Where no trial has ended it is the best so far.
+        """
+        ended: dict[str, list[Followed]] = {}
+        for each in self.followed.values():
+            if each.values and each.ending in ("complete", "stopped"):
+                ended.setdefault(each.study, []).append(each)
+        return [min(ended.get(study, ()), key=_rank, default=best) for study, best in self.best.items()]
+
     def _go_on(self, number: int) -> None:
         followed = self.followed[number]
         if followed.ending and followed.trial.ending is None:
@@ -223,11 +238,20 @@ class Tally:
             self.since[action.worker] = self.clock()
         queue.append(action)
 
-    def _over(self, worker: str, run: int) -> None:
+    @property
+    def toll(self) -> float:
+        """How much longer things take, seen from here, than workers say: states move, and drivers decide."""
+        return max(1.0, self._took / self._said) if self._said else 1.0
+
+    def _over(self, worker: str, run: int, seconds: float = 0.0) -> None:
         """Note that a worker is done with something: what is left is what the engine still expects of it."""
         known = self.engine.workers.by_name.get(worker)
         if known is not None and (queue := self.queues.get(worker)):
             if queue[0].run == run:
-                self.since[worker] = self.clock()
+                now = self.clock()
+                if seconds > 0:  # of the last hundred or so
+                    self._took = 0.99 * self._took + now - self.since.get(worker, now)
+                    self._said = 0.99 * self._said + seconds
+                self.since[worker] = now
             left = {run.number for run in known.queue}
             self.queues[worker] = [action for action in queue if action.run in left]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 import threading
 from collections import deque
 from typing import TextIO, final
 
-from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
+from hoptree.progress.canvas import Canvas
 from hoptree.progress.drawing import draw, draw_end
 from hoptree.progress.pace import Pace
 from hoptree.progress.scene import Scenes
@@ -23,7 +21,6 @@ from hoptree.store.logs import Logs
 _PAUSE = 0.25  # seconds between two pictures
 _SHARE = 0.02  # of the driver's time at most goes into pictures
 _FAILURES = 5
-_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # between them a terminal shows nothing half drawn
 
 
 @final
@@ -36,9 +33,8 @@ class TerminalDisplay:
 
     def __init__(self) -> None:
         self._pipe: _Streams | None = None
-        self._live: Live | None = None
+        self._canvas: Canvas | None = None
         self._terminal: TextIO | None = None
-        self._picture = io.StringIO()
         self._pace = Pace(_SHARE, shortest=_PAUSE)
         self._told = 0
         self._logs: Logs | None = None
@@ -47,17 +43,8 @@ class TerminalDisplay:
         """Take the terminal."""
         self._logs = logs
         self._terminal = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
-        console = Console(file=self._picture, force_terminal=True, legacy_windows=False, highlight=False)
-        self._live = Live(
-            console=console,
-            auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            vertical_overflow="crop",
-        )
         self._pipe = _Streams()
-        self._resize(console)
-        self._live.start()
+        self._canvas = Canvas(self._terminal)
         self._draw(scenes)
 
     def look(self, scenes: Scenes) -> None:
@@ -67,58 +54,38 @@ class TerminalDisplay:
 
     def end(self, scenes: Scenes) -> None:
         """Leave the last few lines, and give the terminal back."""
-        assert self._live is not None
+        assert self._canvas is not None
         assert self._pipe is not None
         assert self._terminal is not None
+        above: list[Text] = []
+        last: list[Text] = []
         try:
             self._pipe.give_back()
-            self._print_above(scenes)
-            width, _ = self._resize(self._live.console)
-            self._live.update(draw_end(scenes.scene(over=True), width), refresh=True)
+            above = self._above(scenes)
+            last = draw_end(scenes.scene(over=True), self._canvas.size()[0])
         finally:
-            self._live.stop()
-            self._put()
+            self._canvas.end(above, last)
             self._pipe.pass_on(self._terminal)
 
     def _draw(self, scenes: Scenes) -> None:
-        assert self._live is not None
+        assert self._canvas is not None
         with self._pace:
-            self._print_above(scenes)
-            width, height = self._resize(self._live.console)
-            self._live.update(draw(scenes.scene(), width, height - 1), refresh=True)
-            self._put()
+            above = self._above(scenes)
+            self._canvas.draw(above, draw(scenes.scene(), *self._canvas.size()))
 
-    def _put(self) -> None:
-        """Give the terminal a whole picture in one piece, so that it never shows half of one."""
-        assert self._terminal is not None
-        text = self._picture.getvalue()
-        self._picture.seek(0)
-        self._picture.truncate()
-        self._terminal.write(f"{_BEGIN}{text}{_END}")
-        self._terminal.flush()
-
-    def _resize(self, console: Console) -> tuple[int, int]:
-        assert self._terminal is not None
-        try:
-            width, height = os.get_terminal_size(self._terminal.fileno())
-        except OSError:
-            width, height = 80, 24
-        console.size = (max(20, width), max(4, height))
-        return console.width, console.height
-
-    def _print_above(self, scenes: Scenes) -> None:
+    def _above(self, scenes: Scenes) -> list[Text]:
+        """Return what is new to be told above the picture."""
         assert self._pipe is not None
-        assert self._live is not None
-        lines = self._pipe.lines
-        while lines:
-            self._live.console.print(Text.from_ansi(lines.popleft()))
-        failures = list(scenes.tally.failures)
-        for failure in failures[self._told : _FAILURES]:
-            assert self._logs is not None
+        assert self._logs is not None
+        found: list[Text] = []
+        while self._pipe.lines:
+            found.append(Text.from_ansi(self._pipe.lines.popleft()))
+        for failure in list(scenes.tally.failures)[self._told : _FAILURES]:
             file = self._logs.of_trial(failure.study, failure.number)
             text = f"trial {failure.number} failed: {told(failure.reason)}; see {file}"
-            self._live.console.print(Text(printable(text), "red"))
+            found.append(Text(printable(text), "red"))
             self._told += 1
+        return found
 
 
 @final
@@ -156,10 +123,11 @@ class _Streams:
         output.flush()
 
     def _read(self, descriptor: int) -> None:
-        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as pipe:
+        # A return without a new line begins a line anew, as bars of progress do: the last of it is what counts.
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace", newline="\n") as pipe:
             for line in pipe:
                 if self._output is None:
-                    self.lines.append(line.rstrip("\n"))
+                    self.lines.append(line.rstrip("\r\n"))
                 else:
                     self._output.write(line)
                     self._output.flush()

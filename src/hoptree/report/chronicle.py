@@ -122,10 +122,13 @@ class Chronicle(msgspec.Struct, frozen=True):
 
     @property
     def best(self) -> Course | None:
-        """The best complete trial by its last report, else the best of those that were stopped or still run."""
+        """The best by its last report: complete, else stopped or running; one that diverged only if all have."""
         told = [course for course in self.courses if course.reports and course.state != "failed"]
-        found = [course for course in told if course.state == "complete"] or told
-        return min(found, key=lambda c: (self.loss(self.value(c.last)), c.number), default=None)
+        return min(told, key=self._rank, default=None)
+
+    def _rank(self, course: Course) -> tuple[int, float, int]:
+        loss = self.loss(self.value(course.last))
+        return standing(course.state, loss), loss, course.number
 
     @property
     def metrics(self) -> list[str]:
@@ -154,9 +157,10 @@ class Chronicle(msgspec.Struct, frozen=True):
         """Return the trials that have reported something, or say that there is nothing to draw yet."""
         told = [course for course in self.courses if course.reports]
         if not told:
+            failed = bool(self.courses) and all(course.state == "failed" for course in self.courses)
+            why = "all of them failed, and `hoptree trials` says of what" if failed else "run the study first"
             raise ReportError(
-                f"{what}: no trial of {self.name!r} has reported anything yet; expected at least one report: "
-                "run the study first"
+                f"{what}: no trial of {self.name!r} has reported anything yet; expected at least one report: {why}"
             )
         return told
 
@@ -165,6 +169,17 @@ class Chronicle(msgspec.Struct, frozen=True):
         if metric is not None and metric not in self.metrics:
             raise ReportError(f"metric: {metric!r}; expected one of {', '.join(self.metrics)}")
         return metric or self.metric
+
+
+def standing(state: str, loss: float) -> int:
+    """Return before whom a trial comes when the best is looked for, whatever their losses: 0 comes first.
+
+    Complete trials do, then others; but one that diverged is never better than one that did not.
+
+    >>> standing("complete", 0.5), standing("stopped", 0.1), standing("complete", math.inf)
+    (0, 1, 2)
+    """
+    return 2 * (not math.isfinite(loss)) + (state != "complete")
 
 
 def described(config: Config, names: Sequence[str]) -> str:

@@ -63,7 +63,7 @@ def _column(facet: Facet, longest: int) -> Column:
     options = list(dict.fromkeys(map(short, sorted(given, key=_order))))
     place = {option: float(index) for index, option in enumerate(options)}
     places = [math.nan if absent else place[short(value)] for value, absent in zip(values, missing, strict=True)]
-    labels = tuple(_cut(option, longest) for option in options)
+    labels = _labels(options, longest)
     return Column(name, "options", tuple(places), tuple(map(float, range(len(options)))), labels)
 
 
@@ -110,6 +110,22 @@ def _order(value: object) -> tuple[int, float, str]:
     if isinstance(value, int | float) and not math.isnan(value):
         return int(not isinstance(value, bool)), float(value), ""
     return 2, 0.0, short(value)
+
+
+def _labels(options: Sequence[str], longest: int) -> tuple[str, ...]:
+    """Return options cut to a length: where they would look alike, what they begin with in common is left out.
+
+    >>> _labels(["multistep([4], 0.1)", "multistep([12], 0.1)", "constant"], 12)
+    ('…4], 0.1)', '…12], 0.1)', 'constant')
+    """
+    cut = [_cut(option, longest) for option in options]
+    found = []
+    for option, label in zip(options, cut, strict=True):
+        alike = [other for other, cut_too in zip(options, cut, strict=True) if cut_too == label]
+        differ = (at for at, letters in enumerate(zip(*alike, strict=False)) if len(set(letters)) > 1)
+        same = next(differ, 0)
+        found.append(_cut(f"…{option[same:]}", longest) if same else label)
+    return tuple(found)
 
 
 def _cut(text: str, longest: int) -> str:

@@ -25,7 +25,10 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]], best: i
 
 def html_facts(title: str, facts: Mapping[str, object]) -> str:
     """Return names and what they stand for, under a title."""
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{_cell(value)}</td></tr>" for name, value in facts.items())
+    left = ' style="text-align:left"'  # notebooks have numbers in mind
+    rows = "".join(
+        f"<tr><th{left}>{escape(name)}</th><td{left}>{_cell(value)}</td></tr>" for name, value in facts.items()
+    )
     return f"<div><b>{escape(title)}</b><table>{rows}</table></div>"
 
 

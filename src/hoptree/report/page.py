@@ -7,11 +7,13 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from hoptree.core.errors import MissingExtraError
+from hoptree.report.tables import printable
 from hoptree.report.timeline import ReportError
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ _FORMATS: dict[str, dict[str, Any]] = {
     ".png": {"Software": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
+
+
+_TITLE, _SMALLER = 8.6, 13.6  # letters that fit into an inch of a title, and of what is written beneath it
 
 
 class Theme(msgspec.Struct, frozen=True):
@@ -91,22 +96,29 @@ def drawing(dark: bool, width: float = 10.0, height: float = 5.6) -> Iterator[tu
 
 
 def title(page: Figure, theme: Theme, text: str, beneath: str = "") -> None:
-    """Write what a plot says at the top left, and in what way, smaller, beneath it."""
-    # A figure's own title is centred and does not know of a second line in another size.
-    lines = f"{text}\n" if beneath else text
-    page.suptitle(lines, x=0.012, ha="left", fontsize=13, weight="bold", color=theme.ink, parse_math=False)
-    if beneath:
-        height = page.get_figheight()
-        page.text(
-            0.012,
-            1 - 0.40 / height,
-            beneath,
-            ha="left",
-            va="top",
-            fontsize=9.5,
-            color=theme.muted,
-            parse_math=False,
-        )
+    """Write what a plot says at the top left, and in what way, smaller, beneath it; both in lines that fit."""
+    # A figure's own title is centred and does not know of other lines in another size: it gets empty ones for them.
+    width, height = page.get_figwidth(), page.get_figheight()
+    said, smaller = headline(text, width), wrap(printable(beneath), int(width * _SMALLER))
+    room = "\n" * -(-len(smaller) * 3 // 4)  # four of the smaller lines are as high as three
+    page.suptitle(
+        "\n".join(said) + room, x=0.012, ha="left", fontsize=13, weight="bold", color=theme.ink, parse_math=False
+    )
+    page.text(
+        0.012,
+        1 - (0.40 + 0.22 * (len(said) - 1)) / height,
+        "\n".join(smaller),
+        ha="left",
+        va="top",
+        fontsize=9.5,
+        color=theme.muted,
+        parse_math=False,
+    )
+
+
+def headline(text: str, width: float) -> list[str]:
+    """Return the lines of a title that fit into so many inches."""
+    return wrap(printable(text), int(width * _TITLE))
 
 
 def frame(axes: Axes, theme: Theme, *, x: str = "", y: str = "", grid: Literal["x", "y"] = "y") -> None:
@@ -173,7 +185,8 @@ def value_limits(values: Sequence[float], keep: Sequence[float] = ()) -> tuple[f
     if len(finite) >= 10:  # Tukey's fences, wide
         quarter, three_quarters = np.quantile(finite, [0.25, 0.75])
         fence = 3 * (three_quarters - quarter) or math.inf
-        low, high = max(low, float(quarter - fence)), min(high, float(three_quarters + fence))
+        within = finite[(finite >= quarter - fence) & (finite <= three_quarters + fence)]
+        low, high = float(within.min()), float(within.max())
     kept = [value for value in keep if math.isfinite(value)]
     low, high = min([low, *kept]), max([high, *kept])
     margin = 0.05 * (high - low) or 0.05 * abs(high) or 0.05

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hoptree.report import page as pages
 from hoptree.report.axis import time_axis
 from hoptree.report.chronicle import Chronicle
 from hoptree.report.page import Theme
-from hoptree.report.tables import count, duration
+from hoptree.report.tables import count, counted, duration
 from hoptree.report.timeline import ReportError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class _Point(NamedTuple):
     trained: float
     value: float
     trial: int
+    failed: bool
 
 
 def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
@@ -48,25 +50,37 @@ def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
         last = stairs[-1]
         said = (
             f"{chronicle.name}: {chronicle.metric} {last.value:.4g} was found after {duration(last.now)} "
-            f"and {_number(last.trained)} epoch{'' if last.trained == 1 else 's'} of training"
+            f"and {_epochs(last.trained)} of training"
         )
-        times = f"{count(len(stairs))} time{'s' if len(stairs) > 1 else ''}"
+        whole = max(trained, *(moment.trained for moment in chronicle.moments[-1:]), 0.0)
         beneath = (
-            f"The best improved {times}; the study took {duration(end)} and trained {_number(trained)} epochs. "
-            f"Dots are the {count(len(points))} reports. {pages.off_the_page(values, limits)}"
+            f"The best improved {counted(len(stairs), 'time')}; the study took {duration(end)} and trained "
+            f"{_epochs(whole)}. {_dots(points)} {_in_the_end(chronicle, last)}{pages.off_the_page(values, limits)}"
         )
         pages.title(page, theme, said, beneath.rstrip())
     return page
 
 
-def _number(epochs: float) -> str:
+def _epochs(epochs: float) -> str:
     """Return epochs as people count them: parts of one matter while there are few."""
-    return f"{epochs:,.0f}" if epochs >= 100 else f"{epochs:.3g}"
+    return counted(round(epochs) if epochs >= 100 else float(f"{epochs:.3g}"), "epoch")
+
+
+def _dots(points: Sequence[_Point]) -> str:
+    return f"Dots are the {count(len(points))} reports." if len(points) > 1 else "The dot is the only report."
+
+
+def _in_the_end(chronicle: Chronicle, last: _Point) -> str:
+    """Name the best trial, where another one had reported something better on its way."""
+    best = chronicle.best
+    if best is None or best.number == last.trial or not math.isfinite(value := chronicle.value(best.last)):
+        return ""
+    return f"By its last report trial {best.number} is the best ({value:.4g}). "
 
 
 def _points(chronicle: Chronicle) -> list[_Point]:
     told = [
-        _Point(each.now, each.trained, chronicle.value(each), course.number)
+        _Point(each.now, each.trained, chronicle.value(each), course.number, course.state == "failed")
         for course in chronicle.with_reports("best")
         for each in course.reports
     ]
@@ -79,9 +93,9 @@ def _points(chronicle: Chronicle) -> list[_Point]:
 
 
 def _stairs(chronicle: Chronicle, points: list[_Point]) -> list[_Point]:
-    """Return the reports that were better than all before them."""
+    """Return the reports that were better than all before them, of trials that have not failed if there are any."""
     stairs: list[_Point] = []
-    for point in points:
+    for point in [point for point in points if not point.failed] or points:
         if not stairs or chronicle.loss(point.value) < chronicle.loss(stairs[-1].value):
             stairs.append(point)
     return stairs

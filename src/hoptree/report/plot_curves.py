@@ -38,7 +38,8 @@ def figure(chronicle: Chronicle, metric: str | None = None, dark: bool = False) 
 
 
 def _headline(chronicle: Chronicle, courses: Sequence[Course], metric: str, best: Course | None) -> str:
-    what = f"{metric} of {count(len(courses))} trial{'s' if len(courses) > 1 else ''} over their epochs"
+    whose = f"{count(len(courses))} trials over their" if len(courses) > 1 else "1 trial over its"
+    what = f"{metric} of {whose} epochs"
     if best is None or not math.isfinite(chronicle.value(best.last, metric)):
         return f"{chronicle.name}: {what}"
     return f"{chronicle.name}: {what}; trial {best.number} ends best at {chronicle.value(best.last, metric):.4g}"
@@ -144,9 +145,9 @@ def _limits(axes: Axes, chronicle: Chronicle, courses: Sequence[Course], metric:
     axes.set_ylim(*limits)
     first = min(course.reports[0].epoch for course in courses)
     last = max(course.epochs for course in courses)
-    room = 0.04 * max(1, last - first)
+    room = 0.04 * (last - first) or 0.4  # a single epoch stands in the middle
     axes.set_xlim(first - room, last + (2.2 if len(courses) > _NAMED else 1.0) * room)
-    axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(12, integer=True, min_n_ticks=1))
     return pages.off_the_page(values, limits)
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from hoptree.report import gantt_figure
 from hoptree.report.chronicle import Chronicle
-from hoptree.report.page import theme_of
-from hoptree.report.tables import count, duration, percent
+from hoptree.report.page import headline, theme_of
+from hoptree.report.tables import counted, duration, percent
 from hoptree.report.timeline import ReportError, mean
 
 if TYPE_CHECKING:
@@ -38,9 +38,12 @@ def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
         )
     busy = mean(timeline.utilisation().values())
     workers = len(timeline.workers)
+    said = (
+        f"{chronicle.name}: {counted(workers, 'worker')} busy {percent(busy)} of "
+        f"{duration(timeline.makespan)}, {counted(len(chronicle.hops), 'hop')}"
+    )
     axes.set_title(
-        f"{chronicle.name}: {count(workers)} worker{'s' if workers != 1 else ''} busy {percent(busy)} of "
-        f"{duration(timeline.makespan)}, {count(len(chronicle.hops))} hops",
+        "\n".join(headline(said, page.get_figwidth() - 1)),
         loc="left",
         fontsize=13,
         color=theme.ink,

@@ -35,7 +35,7 @@ def figure(chronicle: Chronicle, names: Sequence[str] | None = None, dark: bool 
         if len(courses) > 1:
             pages.bar(page, theme, axes, losses, chronicle.metric, chronicle.maximize)
         best = chronicle.best
-        found = "" if best is None else f"; trial {best.number} is the best"
+        found = "".join(f"; trial {course.number} is the best" for course in courses if course is best)
         beneath = f"{_explained(columns)} {drawn.left_out(len(columns))}".rstrip()
         pages.title(page, theme, f"{chronicle.name}: the values of {count(len(courses))} trials{found}", beneath)
     return page
@@ -121,7 +121,7 @@ def _lines(
             zorder=2,
         )
     )
-    if chronicle.best is not None:
+    if chronicle.best is not None and chronicle.best.number in numbers:
         number = numbers.index(chronicle.best.number)
         for colour, width, above in ((theme.page, 4.6, 3), (theme.best, 2.4, 4)):
             axes.plot(*_smooth(heights[number]).T, color=colour, linewidth=width, zorder=above)

@@ -9,7 +9,7 @@ from hoptree.report import page as pages
 from hoptree.report.chronicle import Chronicle, Course
 from hoptree.report.columns import spread
 from hoptree.report.page import Theme
-from hoptree.report.tables import count
+from hoptree.report.tables import count, counted
 from hoptree.report.timeline import ReportError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
         places = _dots(axes, rungs, theme)
         _lines(axes, rungs, places, theme)
         _best(axes, chronicle, places, theme)
-        names = [f"{count(epoch)}\n{count(len(stands))} trials" for epoch, stands in rungs.items()]
+        names = [f"{count(epoch)}\n{counted(len(stands), 'trial')}" for epoch, stands in rungs.items()]
         axes.set_xticks(range(len(rungs)), labels=names)
         axes.set_xlim(-0.6, len(rungs) - 0.3)
         values = [stand.value for stands in rungs.values() for stand in stands]
@@ -43,7 +43,7 @@ def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
         axes.set_ylim(*limits)
         _legend(axes, theme)
         first, last = (len(stands) for stands in (next(iter(rungs.values())), list(rungs.values())[-1]))
-        said = f"{chronicle.name}: of {count(first)} trials at the first rung, {count(last)} reached the last"
+        said = f"{chronicle.name}: of {counted(first, 'trial')} at the first rung, {count(last)} reached the last"
         spent = math.fsum(course.epochs for course in chronicle.courses)
         whole = len(chronicle.courses) * max(rungs)
         beneath = f"Trials got {spent:,.6g} epochs; all of them up to the last rung would have been {whole:,.6g}. "

@@ -9,7 +9,7 @@ from hoptree.report import page as pages
 from hoptree.report.axis import time_axis
 from hoptree.report.chronicle import Chronicle
 from hoptree.report.page import Theme
-from hoptree.report.tables import duration, percent
+from hoptree.report.tables import counted, duration, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,8 +51,8 @@ def _headline(chronicle: Chronicle) -> str:
     last = chronicle.moments[-1]
     saved = 1 - last.trained / last.got if last.got else 0.0
     if saved <= 0:
-        return f"{chronicle.name}: {last.got:,.6g} epochs, and nothing to share among them"
-    return f"{chronicle.name}: {percent(saved)} of {last.got:,.6g} epochs did not have to be trained"
+        return f"{chronicle.name}: {counted(last.got, 'epoch')}, and nothing to share among them"
+    return f"{chronicle.name}: {percent(saved)} of {counted(last.got, 'epoch')} did not have to be trained"
 
 
 def _gap(

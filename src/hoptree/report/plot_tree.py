@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hoptree.report import page as pages
 from hoptree.report.chronicle import Chronicle, Twig, short
 from hoptree.report.page import Theme
-from hoptree.report.tables import count, percent, printable
+from hoptree.report.tables import count, counted, percent, printable
 from hoptree.report.timeline import ReportError
 
 if TYPE_CHECKING:
@@ -56,11 +56,12 @@ def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
 def _headline(chronicle: Chronicle) -> str:
     asked = math.fsum((twig.end - twig.start) * len(twig.trials) for twig in _whole(chronicle))
     unique = math.fsum(twig.end - twig.start for twig in chronicle.twigs)
-    trials = count(len({trial for twig in chronicle.twigs for trial in twig.trials}))
+    number = len({trial for twig in chronicle.twigs for trial in twig.trials})
+    trials = counted(number, "trial")
     if asked <= unique:
-        return f"{chronicle.name}: {trials} trials that share nothing"
+        return f"{chronicle.name}: {trials}{' that share nothing' if number > 1 else ', which shares nothing'}"
     return (
-        f"{chronicle.name}: {trials} trials ask for {asked:,.6g} epochs; {unique:,.6g} are "
+        f"{chronicle.name}: {trials} ask for {asked:,.6g} epochs; {unique:,.6g} are "
         f"left after sharing ({percent(1 - unique / asked)} less)"
     )
 
@@ -97,7 +98,7 @@ def _beneath(chronicle: Chronicle, leaves: int) -> str:
     states = " and ".join(f"{count(left.count(state))} that {_ENDINGS[state]}" for state in dict.fromkeys(left))
     silent = f" Not drawn: {states} before the first report." if left else ""
     return (
-        f"{count(len(chronicle.twigs))} nodes, {count(shared)} of them shared; bars are as thick as trials "
+        f"{counted(len(chronicle.twigs), 'node')}, {count(shared)} of them shared; bars are as thick as trials "
         f"pass them. {written}"
     ).rstrip() + silent
 

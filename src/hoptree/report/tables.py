@@ -59,6 +59,15 @@ def count(n: int) -> str:
     return f"{n:,}"
 
 
+def counted(n: float, thing: str) -> str:
+    """Say how many there are of something.
+
+    >>> counted(12345, "trial"), counted(1, "trial"), counted(2.5, "epoch")
+    ('12,345 trials', '1 trial', '2.5 epochs')
+    """
+    return f"{n:,.6g} {thing}{'' if n == 1 else 's'}"
+
+
 def size(n: float) -> str:
     """Say a number of bytes, in powers of 1000 as disks and networks are sold.
 

@@ -79,7 +79,7 @@ def plot_command(
         try:
             click.echo(f"wrote {plot.save(draw(chronicle, dark=dark), path / f'{each}.svg')}")
         except (ReportError, ImportError) as error:
-            click.echo(f"left out {each}: {error}", err=True)
+            click.echo(f"left out {each}: {str(error).removeprefix(f'{each}: ')}", err=True)
 
 
 def _options(kind: str, metric: str | None, names: str | None, evaluator: str | None) -> dict[str, Any]:
