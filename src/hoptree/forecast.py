@@ -7,6 +7,7 @@ from typing import Any, final
 import msgspec
 
 from hoptree.report import gantt
+from hoptree.report.stage_tree import cut
 from hoptree.report.tables import NOTHING, count, duration, size, text_table
 from hoptree.report.timeline import Timeline
 
@@ -169,7 +170,7 @@ class Forecast(msgspec.Struct, frozen=True):
         if self.left.units:
             parts += [self.workers_table(width)]
         if self.tree:
-            parts += [f"What trials share:\n{self.tree}"]
+            parts += [f"What trials share:\n{cut(self.tree, width)}"]
         if self.timeline.spans:
             parts += [f"Expected on {count(self.workers)} workers:\n{self.gantt(width, colour=colour)}"]
         return "\n\n".join(parts)

@@ -112,7 +112,7 @@ def test_the_command_tells_people_and_programs(tmp_path: Path) -> None:
     assert (told["study"], told["left"]["workers"], told["happened"]) == ("tiny", 3, None)
     text = hoptree(tmp_path, "explain", "tiny.py")
     assert "epochs to train" in text
-    assert "├─ epochs 0 to 2: width=8, 2 trials share 0 to 1" in text
+    assert "├─ epochs 0 to 2, 2 trials share 0 to 1: width=8" in text
 
 
 def test_a_study_that_is_another_one_now_is_not_explained(tmp_path: Path) -> None:
