@@ -5,6 +5,7 @@ The command line prints errors so, and so does python when it runs a program of 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -19,6 +20,10 @@ from hoptree.report.failures import own_place, without_traces
 
 _OURS: Final = str(Path(__file__).resolve().parent)
 _LINES: Final = 30  # of a message that are shown
+_REFUSED: Final = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EISDIR, errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+)  # fmt: skip
 _STORE: Final = Path(".hoptree")  # where the whole trace goes, if nothing better is known and it is there
 
 
@@ -50,6 +55,13 @@ def told_bug(error: Exception) -> str:
         where = f" ({Path(ours[-1].filename).relative_to(_OURS)}, line {ours[-1].lineno})" if ours else ""
         lines.append(f"  Hoptree did not expect this{where}: it is a bug; please report it with the whole trace.")
     return "\n".join([*lines, *_whole(error, _STORE)])
+
+
+def told_place(error: OSError) -> str | None:
+    """Return what is known of a file or folder that the system refuses to us; None if that may be a bug."""
+    if error.errno not in _REFUSED or not error.filename or _own_line(error):
+        return None
+    return f"{type(error).__name__}: {error.filename}: {error.strerror}; expected a place that can be written"
 
 
 def _own_line(error: BaseException, text: str = "") -> list[str]:

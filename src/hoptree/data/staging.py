@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from hoptree.data.errors import DataError
+
 PREFIX: Final = ".building-"
 LOCK: Final = "lock"
 
@@ -22,9 +24,14 @@ LOCK: Final = "lock"
 @contextmanager
 def staging(parent: Path) -> Iterator[Path]:
     """Give an empty folder below ``parent``, removed at the end with all that was not moved away."""
-    parent.mkdir(parents=True, exist_ok=True)
-    _sweep(parent)
-    folder, lock = _locked_folder(parent)
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        _sweep(parent)
+        folder, lock = _locked_folder(parent)
+    except OSError as error:
+        raise DataError(
+            f"to: no dataset can be built in {parent}: {error.strerror}; expected a folder that can be written"
+        ) from None
     try:
         yield folder
     finally:

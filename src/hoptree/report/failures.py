@@ -8,7 +8,10 @@ from pathlib import Path
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?', re.MULTILINE)
 _OURS = f"{Path(__file__).resolve().parents[1]}/"
-_LIBRARIES = ("site-packages", "dist-packages", f"{Path(re.__file__).parent.parent}/", "<frozen ", _OURS)
+_COMPILED = (".pyx", ".pxi")  # of extensions, whose traces name files that are not there
+_LIBRARIES = (
+    "site-packages", "dist-packages", f"{Path(re.__file__).parent.parent}/", "<frozen ", _OURS, *_COMPILED,
+)  # fmt: skip
 _HEADING = "Traceback (most recent call last):"
 _BETWEEN = (
     "During handling of the above exception, another exception occurred:",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from hoptree.store import Store
 
 _WEIGHTS = (".safetensors", ".pt")
+_FOLDERS = ("tensorboard", "mlflow")  # what these become
 KINDS = ("csv", "parquet", "tensorboard", "mlflow", "html", "optuna")
 
 
@@ -47,13 +49,13 @@ def export_command(
     """Write a study for other programs, or what another machine needs to reproduce it.
 
     \b
-    --to trials.csv, trials.parquet   a row per trial
-    --to report.html                  plots, trials, environment, how to reproduce it, in one file
-    --to FOLDER --as tensorboard      curves and the table of hyper-parameters
-    --to FOLDER --as mlflow           an experiment with a run per trial, in SQLite
-    --to sqlite:///optuna.db          an Optuna storage, for optuna-dashboard; any URL that Optuna takes
-    --to best.safetensors, best.pt    the weights of the best model, or of --trial
-    --bundle FILE.zip                 configs, fingerprints, seeds, versions, visit orders
+    --to trials.csv, trials.parquet  a row per trial
+    --to report.html                 plots, trials, how to reproduce it: one file
+    --to FOLDER --as tensorboard     curves and the table of hyper-parameters
+    --to FOLDER --as mlflow          an experiment, a run per trial, in SQLite
+    --to sqlite:///optuna.db         an Optuna storage; any URL that Optuna takes
+    --to best.safetensors, best.pt   the weights of the best model, or of --trial
+    --bundle FILE.zip                what another machine needs to compare bits
 
     \b
     Examples:
@@ -76,6 +78,7 @@ def export_command(
             return
         path = Path(to)
         if kind is None and path.suffix in _WEIGHTS:
+            _refuse_unwritable(path)
             click.echo(f"wrote {_weights(store, name, path, trial)}")
             return
         kind = kind or kind_of(path)
@@ -84,7 +87,18 @@ def export_command(
                 f"--to: {path} does not say what it becomes; expected .csv, .parquet, .html, .safetensors or .pt, "
                 "an Optuna storage such as sqlite:///optuna.db, or a folder with --as tensorboard or --as mlflow"
             )
+        if kind not in _FOLDERS:
+            _refuse_unwritable(path)
         click.echo(f"wrote {_written(store, name, path, kind, reports, dark)}")
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Refuse a file that cannot be written, since libraries that write say so in ways of their own."""
+    if path.is_dir():
+        raise WorkloadError(f"--to: {path} is a folder; expected a file")
+    there = path if path.exists() else path.absolute().parent
+    if there.exists() and not os.access(there, os.W_OK):
+        raise WorkloadError(f"--to: {there} cannot be written; name another place")
 
 
 def _written(store: Store, name: str, path: Path, kind: str, reports: bool, dark: bool) -> Path:
