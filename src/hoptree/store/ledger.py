@@ -9,7 +9,7 @@ Nectar, a cache of computations).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, final
 
 import msgspec
@@ -103,22 +103,26 @@ class Ledger:
         there = set(self._states.keys())
         return [_record(row, studies.get(row.key, ())) for row in rows if row.key in there]
 
+    def to_evict(self, budget: int, forgotten: Collection[str] = ()) -> list[StateRecord]:
+        """Return what would be removed; with ``forgotten``, as if these studies were there no longer."""
+        books, now = self.all(), self._clock()
+        excess = sum(record.size for record in books) - budget
+        going: list[StateRecord] = []
+        for record in sorted(books, key=lambda record: record.benefit(now)):
+            if excess > 0 and set(record.held_by) <= set(forgotten):
+                excess -= record.size  # as it was counted above; a file is somewhat larger than its arrays
+                going.append(record)
+        return going
+
     def evict(self, budget: int) -> list[StateRecord]:
         """Remove what has the least benefit until the rest fits; what is held stays in any case."""
         from sqlalchemy import delete
 
         from hoptree.store.tables import STATES
 
-        books, now = self.all(), self._clock()
-        excess = sum(record.size for record in books) - budget
-        gone: list[StateRecord] = []
-        for record in sorted(books, key=lambda record: record.benefit(now)):
-            if excess <= 0:
-                break
-            if not record.held_by:
-                self._states.delete(record.key)
-                excess -= record.size  # as it was counted above; a file is somewhat larger than its arrays
-                gone.append(record)
+        gone = self.to_evict(budget)
+        for record in gone:
+            self._states.delete(record.key)
         if gone:
             with self._database.writing(durable=False) as connection:
                 connection.execute(delete(STATES).where(STATES.c.key.in_([record.key for record in gone])))
