@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import msgspec
@@ -33,7 +33,7 @@ from hoptree.core.events import (
 )
 from hoptree.core.lineage import History, Values, seed_of
 from hoptree.core.settings import Settings
-from hoptree.desk import Desk
+from hoptree.desk import Desk, Repeated, wished
 from hoptree.drive import Asks, drive
 from hoptree.estimate import WIDE
 from hoptree.forecast import Account, Expectation, Forecast
@@ -159,7 +159,8 @@ class Explainer:
         spread = self._measured.doubt(chosen.shares)
         spans = [run.makespan for run in runs]
         low, high = min(spans) * math.exp(-WIDE * spread), max(spans) * math.exp(WIDE * spread)
-        left = msgspec.structs.replace(self._account(chosen, workers), least=low, most=high)
+        stored = frozenset() if self._told.store is None else frozenset(self._told.store.states.keys())
+        left = msgspec.structs.replace(self._account(chosen, workers, stored), least=low, most=high)
         whole, happened = self._past(workers)
         return Forecast(
             study=self._told.name,
@@ -169,6 +170,7 @@ class Explainer:
             exact=_is_exact(runs),
             cores=os.cpu_count() or 1,
             tree=stage_tree(chosen.engine.plan, list(chosen.engine.trials.values())),
+            sessions=self._measured.sessions,
             timeline=_timeline(chosen),
             whole=whole,
             happened=happened,
@@ -207,14 +209,19 @@ class Explainer:
                     yield StateLost(node.id, state.unit)
 
     def _whole(self, workers: int) -> Rerun:
-        """Simulate the study from its beginning, with the reports it got and what the store had for it then."""
+        """Simulate the study from its beginning, with the reports it got and what the store had for it then.
+
+        What users wished for in between is asked for, too.
+        """
         known = {
             entry.event.trial: entry.event.known
             for entry in self._told.journal
             if isinstance(entry.event, TrialAsked | TrialBranched) and entry.event.known is not None
         }
         run = Rerun(Engine(self._told.settings), None, self._measured, self._threads)
-        run.run(self._asks(), workers, self._metrics(0), lambda event: _with(event, known), crowded=True)
+        besides = wished(self._asks(), self._told.journal, self._told.settings)
+        asks = Repeated(self._asks(), besides, self._reached)
+        run.run(asks, workers, self._metrics(0), lambda event: _with(event, known), crowded=True)
         return run
 
     def _metrics(self, salt: int) -> Callable[[Values, int, str], Metrics]:
@@ -229,6 +236,7 @@ class Explainer:
         record = Record(self._told.settings)
         for _ in record.replay(self._told.journal):
             pass
+        self._reached = {trial.number: trial.done for trial in record.trials if trial.ending == "stopped"}
         partitions = self._told.settings.partitions
         return {
             (node.key, unit // partitions): metrics
@@ -238,11 +246,13 @@ class Explainer:
 
     # --- figures ----------------------------------------------------------------------------------------
 
-    def _account(self, run: Rerun, workers: int) -> Account:
+    def _account(self, run: Rerun, workers: int, stored: Set[str] = frozenset()) -> Account:
+        """Return the figures of a run; what is ``stored`` already takes no more of the disk."""
         engine = run.engine
         work = Savings.count(engine, run.units, 0)
         finals = {trial.final for trial in engine.trials.values() if trial.final is not None}
-        sizes = [self._measured.state_bytes(place.node.values) for place in finals]
+        new = [place for place in finals if place.node.state_key(place.unit) not in stored]
+        sizes = [self._measured.state_bytes(place.node.values) for place in new]
         models = 2 * workers * max((self._measured.state_bytes(values) for values in run.shares), default=0.0)
         return Account(
             trials=len(engine.trials),
@@ -278,10 +288,12 @@ class Explainer:
         used = happened.workers or workers
         whole = self._whole(used)
         spread = self._measured.doubt(whole.shares)
+        seconds = whole.makespan + (self._measured.sessions - 1) * self._measured.start
         account = msgspec.structs.replace(
             self._account(whole, used),
-            least=whole.makespan * math.exp(-WIDE * spread),
-            most=whole.makespan * math.exp(WIDE * spread),
+            seconds=seconds,
+            least=seconds * math.exp(-WIDE * spread),
+            most=seconds * math.exp(WIDE * spread),
         )
         return account, happened
 
@@ -320,4 +332,4 @@ def _timeline(run: Rerun) -> Timeline:
         )
         for did in run.backend.did
     )
-    return Timeline.of(spans)
+    return Timeline.of(spans, sorted(run.engine.workers.by_name, key=lambda name: (len(name), name)))

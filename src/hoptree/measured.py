@@ -40,6 +40,7 @@ class Measured:
         self._pilots = 0
         self._studies = 0
         self._sizes = Samples()
+        self.sessions = 0  # of the study itself
         self.happened: Account | None = None
 
     # --- learning ---------------------------------------------------------------------------------------
@@ -49,7 +50,7 @@ class Measured:
         estimator = Estimator(self._estimator.units, self._estimator.evaluations)
         record = Record(settings)
         here: set[str] = set()
-        workers, units, seconds, last = 0, 0, 0.0, 0.0
+        workers, sessions, units, seconds, last = 0, 0, 0, 0.0, 0.0
         for entry, (event, actions) in zip(journal, record.replay(journal), strict=True):
             estimator.watch(event, entry.now, entry.more, actions)
             last = max(last, entry.now)
@@ -57,6 +58,7 @@ class Measured:
                 case WorkerJoined(name):
                     if not here and not units:
                         self._starts.append(entry.now)
+                    sessions += not here
                     here.add(name)
                     workers = max(workers, len(here))
                 case WorkerLost(name):
@@ -75,6 +77,7 @@ class Measured:
             stored += size
             self._sizes.add(place.node.values, "", size)
         if own and journal:
+            self.sessions = sessions
             work = Savings.count(record.engine, units, 0)
             self.happened = Account(
                 trials=len(record.trials),

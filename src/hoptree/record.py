@@ -51,7 +51,7 @@ class Record:
         for event, actions in self.replay(entries):
             for watch in watches:
                 watch(event, self.now, False, actions)
-            if owed and _request(event) == owed[0]:
+            if owed and request(event) == owed[0]:
                 owed.pop(0)
             for action in actions:
                 if isinstance(action, Report | EndTrial):
@@ -104,7 +104,7 @@ class Record:
                 unit += 1
 
 
-def _request(event: Event) -> Event:
+def request(event: Event) -> Event:
     """Return an event as the search asked for it, without what the library knew."""
     if isinstance(event, TrialAsked | TrialBranched | TrialExtended) and event.known is not None:
         return msgspec.structs.replace(event, known=None)

@@ -10,6 +10,10 @@ import pytest
 
 import hoptree as ht
 from hoptree import explanation
+from hoptree.core.actions import EndTrial, Report
+from hoptree.core.events import Event, TrialAsked, TrialStopped
+from hoptree.core.lineage import config_items
+from hoptree.desk import Repeated
 from tests.system.plain import Plain, dataset, study
 from tests.system.test_commands import PROGRAM, hoptree
 from tests.system.test_study import tiny_study
@@ -49,7 +53,8 @@ def test_before_during_and_after(tmp_path: Path) -> None:
     assert after.whole is not None
     assert after.happened.epochs_trained == results.savings.epochs_trained == after.whole.epochs_trained == 4.0
     assert after.happened.cpu_seconds > 0
-    assert after.happened.disk == after.left.disk or after.happened.disk
+    assert after.happened.disk
+    assert after.left.disk == 0  # all of it is there
     assert "happened" in after.table()
 
     another = tiny_study(tmp_path, model, name="another", space={"width": ht.choice(8, 16, 24), "lr": 0.1})
@@ -66,6 +71,50 @@ def test_what_is_left_is_counted_from_where_a_study_stands(tmp_path: Path) -> No
     assert study.explain(workers=1).epochs_trained == 2.0
     longer = tiny_study(tmp_path, model, name="longer", search=ht.Grid(epochs=3))
     assert longer.explain(workers=1).epochs_trained == 6.0  # who shares nothing leaves nothing to others
+
+
+def test_what_was_wished_for_is_expected_too(tmp_path: Path) -> None:
+    mind = study(tmp_path, "a", "b", epochs=3)
+    mind.run(workers=1)
+    mind.extend(0, epochs=5)
+    mind.clone(1, at=3, config={"lr": 0.7}, epochs=5)
+    mind.add({"lr": 0.9}, epochs=2, like=0)
+    before = mind.explain(workers=1)
+    assert before.happened is not None
+    assert before.whole is not None
+    assert before.whole.epochs_trained == before.happened.epochs_trained  # nothing of it was done yet
+    assert (before.left.epochs_trained, before.sessions) == (6.0, 1)
+    mind.run(workers=1)
+    after = mind.explain(workers=1)
+    assert after.happened is not None
+    assert after.whole is not None
+    for field in ("trials", "epochs_asked", "epochs_trained", "merge_rate", "units", "workers"):
+        assert getattr(after.whole, field) == getattr(after.happened, field), field
+    assert after.sessions == 2
+    assert "It was run in 2 sessions" in str(after)
+
+
+def test_a_trial_that_was_stopped_is_expected_as_far_as_it_got() -> None:
+    asked = TrialAsked(0, config_items({"lr": 0.1}), until=5)
+    stopped = TrialStopped(0, running=True)
+    asks = Repeated(OneTrial(asked), [stopped], {0: 2})
+    assert list(asks.start()) == [asked]
+    assert list(asks.tell(Report(0, 1, {}))) == []
+    assert list(asks.tell(Report(0, 2, {}))) == [stopped]
+    assert list(asks.tell(Report(0, 3, {}))) == []
+
+
+class OneTrial:
+    """Asks for one trial."""
+
+    def __init__(self, asked: TrialAsked) -> None:
+        self._asked = asked
+
+    def start(self) -> list[Event]:
+        return [self._asked]
+
+    def tell(self, news: Report | EndTrial) -> list[Event]:
+        return []
 
 
 @pytest.mark.parametrize("units", [explanation._SIMULATED, 1])  # a study too large to be simulated often
@@ -107,7 +156,7 @@ def test_no_workers_are_refused(tmp_path: Path, workers: int) -> None:
 def test_the_command_tells_people_and_programs(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(PROGRAM.read_text())
     told = json.loads(hoptree(tmp_path, "explain", "tiny.py", "--workers", "3", "--json"))
-    assert set(told) == {"study", "left", "by_workers", "basis", "exact", "cores", "whole", "happened"}
+    assert set(told) == {"study", "left", "by_workers", "basis", "exact", "cores", "sessions", "whole", "happened"}
     assert set(told["left"]) == FIGURES
     assert (told["study"], told["left"]["workers"], told["happened"]) == ("tiny", 3, None)
     text = hoptree(tmp_path, "explain", "tiny.py")
