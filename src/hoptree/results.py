@@ -177,7 +177,8 @@ class TrialResult:
         from hoptree.store import StateDamagedError, StateMissingError
 
         if self._place is None:
-            raise NoStateError(f"trial {self.number} has no state yet: it is {self.state} {self.error}".rstrip())
+            why = f" after this:\n{self.error}" if self.error else ""
+            raise NoStateError(f"trial {self.number}: no state is stored of it; it is {self.state}{why}")
         try:
             return self._states.get(self._place.node.state_key(self._place.unit))
         except (StateDamagedError, StateMissingError) as error:

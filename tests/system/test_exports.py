@@ -242,8 +242,18 @@ def test_exports_refuse(folder: Path, tmp_path: Path) -> None:
     assert "either --to or --bundle" in str(invoke(folder, "export", "tiny").exception)
     for path in ("runs", "what.db"):  # a database of MLflow's, or of Optuna's?
         assert "does not say what it becomes" in str(invoke(folder, "export", "tiny", "--to", path).exception)
-    wrong = invoke(folder, "export", "tiny", "--to", str(tmp_path / "t.csv"), "--dark")
-    assert "--dark: given for csv; expected for html only" in str(wrong.exception)
+    table, weights, bundle = (str(tmp_path / name) for name in ("t.csv", "t.pt", "t.zip"))
+    for options, message in {
+        ("--to", table, "--dark"): "--dark: given for csv; expected for html only",
+        ("--to", table, "--trial", "0"): "--trial: given for csv; expected for weights only",
+        ("--to", table, "--program", "tiny.py"): "--program: given for csv; expected for optuna only",
+        ("--to", table, "--as", "html"): "t.csv says csv; expected one of the two, or both the same",
+        ("--bundle", bundle, "--reports"): "--reports: given for a bundle; expected for csv and parquet only",
+        ("--to", str(tmp_path), "--as", "csv"): "is a folder; expected a file",
+        ("--to", weights, "--trial", "2"): "trial 2: no state is stored of it; it is failed after this:\n",
+    }.items():
+        assert message in str(invoke(folder, "export", "tiny", *options).exception), options
+    assert list(tmp_path.iterdir()) == []
     nowhere = invoke(folder, "export", "tiny", "--to", str(tmp_path / "no" / "t.csv"))
     assert isinstance(nowhere.exception, ReportError)
     study = plain_study(tmp_path)

@@ -181,7 +181,14 @@ def test_completion_is_printed_for_a_shell(shell: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("hoptree show ", "tiny"), ("hoptree tri", "trials"), ("hoptree clean --forget t", "tiny"), ("hoptree x", "")],
+    [
+        ("hoptree show ", "tiny"),
+        ("hoptree plot t", "tiny"),
+        ("hoptree export ", "tiny"),
+        ("hoptree tri", "trials"),
+        ("hoptree clean --forget t", "tiny"),
+        ("hoptree x", ""),
+    ],
 )
 def test_a_shell_completes(words: str, expected: str, folder: Path) -> None:
     done = hoptree(

@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from hoptree.core.errors import WorkloadError
-from hoptree.ui.common import interruptible, print_json, stdout_kept_for_json
+from hoptree.ui.common import in_a_store, interruptible, print_json, stdout_kept_for_json, study_argument
 from hoptree.ui.endings import FAILED
-from hoptree.ui.store_options import in_a_store
 
 if TYPE_CHECKING:
     from hoptree.bundle_check import Compared, Difference
@@ -21,11 +20,12 @@ if TYPE_CHECKING:
 
 _WEIGHTS = (".safetensors", ".pt")
 _FOLDERS = ("tensorboard", "mlflow")  # what these become
+_TAKES = {"reports": ("csv", "parquet"), "dark": ("html",), "trial": ("weights",), "program": ("optuna",)}
 KINDS = ("csv", "parquet", "tensorboard", "mlflow", "html", "optuna")
 
 
 @click.command(name="export", short_help="Write a study for other programs, or as a bundle.")
-@click.argument("name")
+@study_argument
 @click.option("--to", metavar="PATH", help="Where to; the suffix says what it becomes.")
 @click.option("--as", "kind", type=click.Choice(KINDS), help="What it becomes, where the suffix does not say.")
 @click.option("--bundle", type=click.Path(dir_okay=False, path_type=Path), help="A .zip for `hoptree verify`.")
@@ -63,33 +63,51 @@ def export_command(
       hoptree export digits --to runs --as tensorboard
       hoptree export digits --bundle digits.zip
     """  # noqa: D301 click needs the real character
-    from hoptree.exports import kind_of
     from hoptree.ui.studies_view import reading
 
     if (to is None) == (bundle is None):
         raise WorkloadError("export: expected either --to or --bundle; for example --to report.html")
+    becomes = "a bundle" if to is None else _becomes(to, kind)
+    _refuse_ignored(becomes, {"reports": reports, "dark": dark, "trial": trial, "program": program})
     with reading(location, journal) as store:
         if bundle is not None:
             click.echo(_bundled(store, name, bundle))
             return
         assert to is not None
-        if kind == "optuna" or (kind is None and "://" in to):
-            click.echo(f"wrote {_mirrored(store, name, to, program, location, journal)}")
-            return
-        path = Path(to)
-        if kind is None and path.suffix in _WEIGHTS:
-            _refuse_unwritable(path)
-            click.echo(f"wrote {_weights(store, name, path, trial)}")
-            return
-        kind = kind or kind_of(path)
-        if kind is None:
+        match becomes:
+            case "optuna":
+                wrote = _mirrored(store, name, to, program, location, journal)
+            case "weights":
+                wrote = str(_weights(store, name, Path(to), trial))
+            case _:
+                options = {"reports": reports} if reports else {"dark": dark} if dark else {}
+                wrote = str(_written(store, name, Path(to), becomes, options))
+    click.echo(f"wrote {wrote}")
+
+
+def _becomes(to: str, kind: str | None) -> str:
+    """Return what is to be written, by the suffix or by what the user says."""
+    from hoptree.exports import kind_of
+
+    suffix = Path(to).suffix
+    said = "optuna" if "://" in to else "weights" if suffix in _WEIGHTS else kind_of(to)
+    if said is None and kind is None:
+        raise WorkloadError(
+            f"--to: {to} does not say what it becomes; expected .csv, .parquet, .html, .safetensors or .pt, "
+            "an Optuna storage such as sqlite:///optuna.db, or a folder with --as tensorboard or --as mlflow"
+        )
+    if said is not None and kind not in (None, said):
+        raise WorkloadError(f"--as: {kind}, but {to} says {said}; expected one of the two, or both the same")
+    return kind or said or ""
+
+
+def _refuse_ignored(becomes: str, given: dict[str, Any]) -> None:
+    """Refuse options that do not go with what is written."""
+    for option, value in given.items():
+        if value is not None and value is not False and becomes not in _TAKES[option]:
             raise WorkloadError(
-                f"--to: {path} does not say what it becomes; expected .csv, .parquet, .html, .safetensors or .pt, "
-                "an Optuna storage such as sqlite:///optuna.db, or a folder with --as tensorboard or --as mlflow"
+                f"--{option}: given for {becomes}; expected for {' and '.join(_TAKES[option])} only"
             )
-        if kind not in _FOLDERS:
-            _refuse_unwritable(path)
-        click.echo(f"wrote {_written(store, name, path, kind, reports, dark)}")
 
 
 def _refuse_unwritable(path: Path) -> None:
@@ -101,19 +119,12 @@ def _refuse_unwritable(path: Path) -> None:
         raise WorkloadError(f"--to: {there} cannot be written; name another place")
 
 
-def _written(store: Store, name: str, path: Path, kind: str, reports: bool, dark: bool) -> Path:
+def _written(store: Store, name: str, path: Path, kind: str, options: dict[str, Any]) -> Path:
     from hoptree.exports import export
     from hoptree.telling import tell
 
-    options: dict[str, Any] = {}
-    if kind in ("csv", "parquet"):
-        options["reports"] = reports
-    elif reports:
-        raise WorkloadError(f"--reports: given for {kind}; expected for csv and parquet only")
-    if kind == "html":
-        options["dark"] = dark
-    elif dark:
-        raise WorkloadError(f"--dark: given for {kind}; expected for html only")
+    if kind not in _FOLDERS:
+        _refuse_unwritable(path)
     return export(tell(store, name), kind, path, **options)
 
 
@@ -138,6 +149,7 @@ def _mirrored(store: Store, name: str, to: str, target: str | None, location: st
 def _weights(store: Store, name: str, path: Path, trial: int | None) -> Path:
     from hoptree.ui.studies_view import find_study
 
+    _refuse_unwritable(path)
     view = find_study(store, name)
     best = view.results.best if trial is None else view.trial(trial)
     return best.save(path)
