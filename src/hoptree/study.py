@@ -379,5 +379,7 @@ class Study:
             settings=self.settings,
             root=digest(self.trainer.fingerprint, self.data.fingerprint, self.seed),
             program=self._program,
-            environments=[{**environment(), "threads": str(self.trainer.threads)}],
+            environments=[
+                {**environment(), **self.trainer.fingerprint_parts, "threads": str(self.trainer.threads)}
+            ],
         )

@@ -217,11 +217,15 @@ def _row(each: Compared) -> dict[str, Any]:
 
 def _told_differences(found: list[Difference]) -> str:
     from hoptree.report.tables import text_table
+    from hoptree.ui.study_tables import short, terminal_width
 
     if not found:
         return "Code, data, seed and environment: the same as where it was run."
-    rows = [[each.what, each.there[:40], each.here[:40]] for each in found]
-    return text_table(["differs", "there", "here"], rows)
+    hashes = ("trainer", "data")
+    rows = [
+        [each.what, *(short(v) if each.what in hashes else v for v in (each.there, each.here))] for each in found
+    ]
+    return text_table(["differs", "there", "here"], rows, width=terminal_width())
 
 
 def _told_trial(each: Compared) -> str:
@@ -235,7 +239,7 @@ def _told_trial(each: Compared) -> str:
         for name, value in each.metrics_here.items()
         if isinstance(value, float) and isinstance(each.metrics_there.get(name), float)
     ]
-    return f"trial {each.trial}: {prints}: differs{'; ' if pairs else ''}{'; '.join(pairs)}"
+    return "\n  ".join([f"trial {each.trial}: {prints}: differs", *(["; ".join(pairs)] if pairs else [])])
 
 
 def verdict(found: list[Difference], compared: list[Compared]) -> str:
@@ -244,11 +248,14 @@ def verdict(found: list[Difference], compared: list[Compared]) -> str:
     counted = f"{same} of {len(compared)} trials: same bits."
     if same == len(compared):
         return f"{counted} Reproduced{', whatever differs' if found else ''}."
-    if not found:
+    from hoptree.bundle_check import EXPLAIN_NOTHING
+
+    reasons = [each for each in found if each.what not in EXPLAIN_NOTHING]
+    if not reasons:
         return (
-            f"{counted} Nothing that is recorded differs, so look for code that is not deterministic: unseeded "
-            "random numbers, time, the order of sets or files, or a library that is not torch or numpy."
+            f"{counted} Nothing that is recorded {'explains it' if found else 'differs'}, so look for code that is "
+            "not deterministic: unseeded random numbers, time, the order of sets or files."
         )
-    first = found[0]
-    others = f" Also different: {', '.join(each.what for each in found[1:])}." if len(found) > 1 else ""
+    first, *rest = reasons
+    others = f" Also different: {', '.join(each.what for each in rest)}." if rest else ""
     return f"{counted} The likeliest reason is the {first.what}: {first.reason}.{others}"
