@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final, final
 
 from hoptree.core.errors import HoptreeError
-from hoptree.report.failures import own_place, without_traces
+from hoptree.report.failures import has_trace, own_place, without_traces
 
 _OURS: Final = str(Path(__file__).resolve().parent)
 _LINES: Final = 30  # of a message that are shown
@@ -34,11 +34,12 @@ def told(error: HoptreeError, store: Path = _STORE) -> str:
     message is whole.
     """
     text = f"{type(error).__name__}: {error}"
-    lines = without_traces(text).splitlines() if own_place(text) else text.splitlines()
+    traced = has_trace(text)
+    lines = (without_traces(text) if traced else text).splitlines()
     place = _own_line(error, text)
     if len(lines) > _LINES:
         lines = [*lines[: _LINES // 3], "…", *lines[-_LINES * 2 // 3 :]]
-    elif not place:
+    elif not place and not traced:
         return text
     return "\n".join([lines[0], *(f"  {line}" for line in lines[1:]), *place, *_whole(error, store)])
 
@@ -91,7 +92,7 @@ _Hook = Callable[[type[BaseException], BaseException, TracebackType | None], obj
 
 
 @contextmanager
-def in_one_look(store: Path) -> Iterator[None]:
+def in_one_look(store: Path = _STORE) -> Iterator[None]:
     """Have errors of ours that leave here, and that nobody catches, printed as the command line prints them.
 
     Only then is python's hook for them replaced, and never at a prompt; all other errors go to the hook before.

@@ -15,6 +15,7 @@ from hoptree.core.errors import HoptreeError
 from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
+from hoptree.error_look import in_one_look
 from hoptree.record import Record
 from hoptree.report.failures import told
 from hoptree.report.spark import sparkline
@@ -245,8 +246,19 @@ class Results:
         stopped = [trial for trial in self.trials if trial.state == "stopped" and trial.curve]
         found = self._sound(complete) or self._sound(stopped) or complete or stopped
         if not found:
-            raise NoStateError("no trial is complete; see trials[…].error for what went wrong")
+            with in_one_look():
+                raise NoStateError(self._why_none())
         return min(found, key=lambda trial: (self._goal.loss(trial.metrics), trial.number))
+
+    def _why_none(self) -> str:
+        failed = [trial for trial in self.trials if trial.error]
+        if not failed:
+            return "no trial is complete, so there is no best one; run the study again: it goes on"
+        first = failed[0]
+        return (
+            f"no trial is complete, so there is no best one; {len(failed)} of {len(self.trials)} failed, such as "
+            f"trial {first.number}: {told(first.error)}; trials[{first.number}].error has all of it"
+        )
 
     def _sound(self, trials: Sequence[TrialResult]) -> list[TrialResult]:
         return [trial for trial in trials if math.isfinite(self._goal.loss(trial.metrics))]

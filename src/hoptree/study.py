@@ -18,6 +18,7 @@ from hoptree.core.lineage import beginning, digest
 from hoptree.core.schedules import Config
 from hoptree.core.settings import Order, Settings
 from hoptree.environment import environment
+from hoptree.error_look import in_one_look
 from hoptree.record import Record
 from hoptree.report.traffic import Traffic
 from hoptree.results import Results, Savings, TrialResult
@@ -83,12 +84,8 @@ class Study:
         keep: str | int = "10 GB",
         save_every: int = 0,
     ) -> None:
-        if (maximize is None) == (minimize is None):
-            raise WorkloadError(
-                f"maximize={maximize!r}, minimize={minimize!r}; expected exactly one: a direction is never guessed"
-            )
-        if not name or "/" in name:
-            raise WorkloadError(f"name: {name!r}; expected a non-empty name without '/'")
+        with in_one_look(Path(store)):
+            _refuse(name, maximize, minimize, save_every)
         self.name = name
         file = sys._getframe(1).f_code.co_filename  # of whoever defines the study
         self._program = str(Path(file).absolute()) if Path(file).is_file() else ""
@@ -103,14 +100,11 @@ class Study:
         self._states = states
         self.share = share
         self.keep = parse_size(keep)
-        if isinstance(save_every, bool) or not isinstance(save_every, int) or save_every < 0:
-            raise WorkloadError(
-                f"save_every: {save_every!r}; expected a number of epochs, or 0: only when much would be lost"
-            )
         self.save_every = save_every
         self.settings = Settings(data.partitions, order, retries=0)  # units are pure: what raised raises again
-        self.searches()  # refuses what cannot be searched, before anything runs
-        lasting_text(search)  # and what could not be recognised when the study goes on
+        with in_one_look(Path(store)):
+            self.searches()  # refuses what cannot be searched, before anything runs
+            lasting_text(search)  # and what could not be recognised when the study goes on
 
     def run(
         self,
@@ -382,4 +376,17 @@ class Study:
             environments=[
                 {**environment(), **self.trainer.fingerprint_parts, "threads": str(self.trainer.threads)}
             ],
+        )
+
+
+def _refuse(name: str, maximize: str | None, minimize: str | None, save_every: int) -> None:
+    if (maximize is None) == (minimize is None):
+        raise WorkloadError(
+            f"maximize={maximize!r}, minimize={minimize!r}; expected exactly one: a direction is never guessed"
+        )
+    if not name or "/" in name:
+        raise WorkloadError(f"name: {name!r}; expected a non-empty name without '/'")
+    if isinstance(save_every, bool) or not isinstance(save_every, int) or save_every < 0:
+        raise WorkloadError(
+            f"save_every: {save_every!r}; expected a number of epochs, or 0: only when much would be lost"
         )

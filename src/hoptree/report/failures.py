@@ -57,6 +57,15 @@ def own_place(error: str) -> tuple[str, str] | None:
     return f"{Path(frame['file']).name}, line {frame['line']}{function}", source
 
 
+def has_trace(error: str) -> bool:
+    r"""Return whether a message has a traceback in it.
+
+    >>> has_trace('lr: a log range starts at 0'), has_trace('  File "net.py", line 7, in net\n    f()\nKeyError')
+    (False, True)
+    """
+    return _FRAME.search(error) is not None
+
+
 def without_traces(error: str) -> str:
     r"""Return a message without the tracebacks in it: what they lead to is left, and all that is said besides.
 
