@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, assert_never, final
 
@@ -11,15 +11,13 @@ from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialStopped
 from hoptree.core.plan import Trial
-from hoptree.core.settings import Settings
 from hoptree.drive import Asks
-from hoptree.record import Record, request
+from hoptree.record import Record
 from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Unreadable, Wish
 from hoptree.wishing import check, key_of
 
 if TYPE_CHECKING:
     from hoptree.store import Store
-    from hoptree.store.journal import Recorded
 
 WISHED = 1_000_000_000  # trials that users asked for are numbered from here; searches number theirs from 0
 
@@ -169,70 +167,6 @@ class Desk:
                 self._shown[trial.study].append(trial)
                 self._alike.setdefault((trial.study, key_of(trial)), trial)
         self._seen = len(trials)
-
-
-def wished(asks: Asks, journal: Iterable[Recorded], settings: Settings) -> list[Event]:
-    """Return what users have asked for in a journal, and searches have not."""
-    record, owed, found = Record(settings), list(asks.start()), list[Event]()
-    for event, actions in record.replay(journal):
-        if owed and request(event) == owed[0]:
-            owed.pop(0)
-        elif isinstance(event, TrialAsked | TrialBranched | TrialExtended | TrialStopped):
-            found.append(event)
-        for action in actions:
-            if isinstance(action, Report | EndTrial):
-                owed.extend(asks.tell(action))
-    return found
-
-
-@final
-class Repeated:
-    """Who asks for training, with what users wished for in an earlier run besides, each as soon as it can be."""
-
-    def __init__(self, asks: Asks, wished: Sequence[Event], reached: Mapping[int, int]) -> None:
-        self._asks = asks
-        self._waiting = list(wished)
-        self._reached = reached  # by trial, the epochs after which it ended then
-        self._granted: dict[int, int] = {}
-
-    def start(self) -> Sequence[Event]:
-        """Return what is asked for first."""
-        return self._with(self._asks.start(), None)
-
-    def tell(self, news: Report | EndTrial) -> Sequence[Event]:
-        """Take news in and return what is asked for then."""
-        return self._with(self._asks.tell(news), news)
-
-    def _with(self, asked: Sequence[Event], news: Report | EndTrial | None) -> list[Event]:
-        self._note(asked)
-        events, waiting = list(asked), list[Event]()
-        for event in self._waiting:
-            if self._is_due(event, news):
-                self._note([event])
-                events.append(event)
-            else:
-                waiting.append(event)
-        self._waiting = waiting
-        return events
-
-    def _note(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if isinstance(event, TrialAsked | TrialBranched | TrialExtended):
-                self._granted[event.trial] = event.until
-
-    def _is_due(self, event: Event, news: Report | EndTrial | None) -> bool:
-        match event:
-            case TrialBranched(source=source, at=at):
-                return self._granted.get(source, 0) >= at
-            case TrialExtended(trial=trial, until=until):
-                return 0 < self._granted.get(trial, 0) < until
-            case TrialStopped(trial=trial):
-                reached = self._reached.get(trial, 0)
-                return trial in self._granted and (
-                    not reached or (isinstance(news, Report) and news.trial == trial and news.epoch >= reached)
-                )
-            case _:
-                return True
 
 
 @final

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple, final
 import msgspec
 
 from hoptree.backends.simulated import SimulatedBackend
-from hoptree.core.actions import Action, DropState, RunUnit
+from hoptree.core.actions import Action, DropState, Evaluate, RunUnit
 from hoptree.core.engine import Engine
 from hoptree.core.events import (
     CostsLearned,
     Event,
-    Known,
     LineageFreed,
     Metrics,
     StateLost,
@@ -33,13 +32,13 @@ from hoptree.core.events import (
 )
 from hoptree.core.lineage import History, Values, seed_of
 from hoptree.core.settings import Settings
-from hoptree.desk import Desk, Repeated, wished
+from hoptree.desk import Desk
 from hoptree.drive import Asks, drive
 from hoptree.estimate import WIDE
 from hoptree.forecast import Account, Expectation, Forecast
 from hoptree.library import Library
 from hoptree.measured import Measured
-from hoptree.record import Record
+from hoptree.record import Record, Repeated
 from hoptree.report.stage_tree import stage_tree
 from hoptree.report.timeline import Span, Timeline
 from hoptree.results import Savings
@@ -87,6 +86,7 @@ class Rerun:
         self._asking = 0  # events that stand at the beginning and have not been taken in
         self.shares: dict[Values, float] = {}  # seconds of units, by values
         self.makespan = 0.0
+        self.cpu_seconds = 0.0  # of units and evaluations, without what workers do besides
         self.later = 0  # what searches asked for in answer to results
         self.backend: SimulatedBackend | None = None
 
@@ -124,6 +124,8 @@ class Rerun:
         asked = isinstance(event, TrialAsked | TrialBranched | TrialExtended | TrialStopped)
         self.later += asked and self._asking < 0
         for action in actions:
+            if isinstance(action, RunUnit | Evaluate):
+                self.cpu_seconds += self._measured.cpu(action, self.engine.plan)
             if isinstance(action, RunUnit):
                 self._running[action.run] = action.values
                 self.shares[action.values] = self.shares.get(action.values, 0.0) + self._measured.unit(
@@ -209,19 +211,10 @@ class Explainer:
                     yield StateLost(node.id, state.unit)
 
     def _whole(self, workers: int) -> Rerun:
-        """Simulate the study from its beginning, with the reports it got and what the store had for it then.
-
-        What users wished for in between is asked for, too.
-        """
-        known = {
-            entry.event.trial: entry.event.known
-            for entry in self._told.journal
-            if isinstance(entry.event, TrialAsked | TrialBranched) and entry.event.known is not None
-        }
+        """Simulate the study from its beginning: what was asked for, and what the store had for it then."""
         run = Rerun(Engine(self._told.settings), None, self._measured, self._threads)
-        besides = wished(self._asks(), self._told.journal, self._told.settings)
-        asks = Repeated(self._asks(), besides, self._reached)
-        run.run(asks, workers, self._metrics(0), lambda event: _with(event, known), crowded=True)
+        asks = Repeated(self._told.settings, self._told.journal)
+        run.run(asks, workers, self._metrics(0), None, crowded=True)
         return run
 
     def _metrics(self, salt: int) -> Callable[[Values, int, str], Metrics]:
@@ -236,7 +229,6 @@ class Explainer:
         record = Record(self._told.settings)
         for _ in record.replay(self._told.journal):
             pass
-        self._reached = {trial.number: trial.done for trial in record.trials if trial.ending == "stopped"}
         partitions = self._told.settings.partitions
         return {
             (node.key, unit // partitions): metrics
@@ -263,7 +255,7 @@ class Explainer:
             units=run.units,
             workers=workers,
             seconds=run.makespan,
-            cpu_seconds=run.backend.busy_seconds if run.backend is not None else 0.0,
+            cpu_seconds=run.cpu_seconds,
             memory=round(run.peak_bytes + models) if run.units else 0,
             disk=round(math.fsum(sizes)),
         )
@@ -308,12 +300,6 @@ def _is_exact(runs: Sequence[Rerun]) -> bool:
 def _asked(run: Rerun) -> list[tuple[int, History, int]]:
     """Return what was asked for: where that is not always the same, results decide it."""
     return [(trial.number, trial.history, trial.epochs) for trial in run.engine.trials.values()]
-
-
-def _with(event: Event, known: dict[int, Known]) -> Event:
-    if isinstance(event, TrialAsked | TrialBranched) and event.trial in known:
-        return msgspec.structs.replace(event, known=known[event.trial])
-    return event
 
 
 def _timeline(run: Rerun) -> Timeline:

@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, final
 
+from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.costs import CostFormula
 from hoptree.core.errors import RefusedError
 from hoptree.core.events import Event, StateEvaluated, TrialAsked, UnitFinished, WorkerJoined, WorkerLost
 from hoptree.core.lineage import Values, history, segments
+from hoptree.core.plan import Plan
 from hoptree.core.settings import Settings
 from hoptree.estimate import Estimator
 from hoptree.estimate.samples import Samples
@@ -137,6 +139,13 @@ class Measured:
     def evaluation(self, values: Values) -> float:
         """Return the seconds that a worker is busy with an evaluation."""
         return self._estimator.evaluation(values)
+
+    def cpu(self, action: RunUnit | Evaluate, plan: Plan) -> float:
+        """Return the seconds that a run takes by itself, as they are counted when it has ended."""
+        if isinstance(action, Evaluate):
+            return self._estimator.evaluations.expected(plan.nodes[action.node].values)
+        evaluation = self._estimator.evaluations.expected(action.values) if action.evaluate else 0.0
+        return self._estimator.units.expected(action.values) + evaluation
 
     def state_bytes(self, values: Values) -> float:
         """Return the size of a state."""

@@ -10,10 +10,6 @@ import pytest
 
 import hoptree as ht
 from hoptree import explanation
-from hoptree.core.actions import EndTrial, Report
-from hoptree.core.events import Event, TrialAsked, TrialStopped
-from hoptree.core.lineage import config_items
-from hoptree.desk import Repeated
 from tests.system.plain import Plain, dataset, study
 from tests.system.test_commands import PROGRAM, hoptree
 from tests.system.test_study import tiny_study
@@ -94,27 +90,29 @@ def test_what_was_wished_for_is_expected_too(tmp_path: Path) -> None:
     assert "It was run in 2 sessions" in str(after)
 
 
-def test_a_trial_that_was_stopped_is_expected_as_far_as_it_got() -> None:
-    asked = TrialAsked(0, config_items({"lr": 0.1}), until=5)
-    stopped = TrialStopped(0, running=True)
-    asks = Repeated(OneTrial(asked), [stopped], {0: 2})
-    assert list(asks.start()) == [asked]
-    assert list(asks.tell(Report(0, 1, {}))) == []
-    assert list(asks.tell(Report(0, 2, {}))) == [stopped]
-    assert list(asks.tell(Report(0, 3, {}))) == []
-
-
-class OneTrial:
-    """Asks for one trial."""
-
-    def __init__(self, asked: TrialAsked) -> None:
-        self._asked = asked
-
-    def start(self) -> list[Event]:
-        return [self._asked]
-
-    def tell(self, news: Report | EndTrial) -> list[Event]:
-        return []
+@pytest.mark.parametrize(
+    ("search", "slack"),  # who is stopped while it trains may have begun an epoch more, or less
+    [
+        (ht.ASHA(trials=9, max_epochs=9), 0),
+        (ht.ASHA(trials=6, max_epochs=9, mode="stop"), 6),
+        (ht.SuccessiveHalving(trials=9, max_epochs=9), 0),
+        (ht.PBT(population=4, epochs=4, interval=2, change=["lr"]), 0),
+        (ht.MedianStopping(trials=6, epochs=4), 6),
+    ],
+    ids=["asha", "asha-stop", "halving", "pbt", "median"],
+)
+def test_what_was_asked_for_is_what_was_to_be_expected(tmp_path: Path, search: Any, slack: int) -> None:
+    space = {"lr": ht.log(1e-3, 1.0)}
+    first = study(tmp_path, space=space, search=ht.Random(2, epochs=2))
+    first.run(workers=1)  # so that the store has something
+    asked = study(tmp_path, name="asked", space=space, search=search)
+    asked.run(workers=2)
+    after = asked.explain(workers=2)
+    assert after.happened is not None
+    assert after.whole is not None
+    assert (after.whole.trials, after.whole.workers) == (after.happened.trials, after.happened.workers)
+    for field in ("epochs_asked", "epochs_trained", "epochs_reused"):
+        assert abs(getattr(after.whole, field) - getattr(after.happened, field)) <= slack, field
 
 
 @pytest.mark.parametrize("units", [explanation._SIMULATED, 1])  # a study too large to be simulated often

@@ -39,9 +39,7 @@ def test_where_all_fails_there_is_no_best_one_and_why(tmp_path: Path) -> None:
         study(tmp_path, "leave").run(workers=1)
     assert str(refused.value).endswith("SystemExit: 4")  # said once: there is only this config
     results = study(tmp_path, "segfault").run(workers=1)
-    with pytest.raises(
-        ht.HoptreeError, match="1 of 1 failed, such as trial 0: the worker died with SIGSEGV"
-    ):
+    with pytest.raises(ht.HoptreeError, match="1 of 1 failed, such as trial 0: the worker died with SIGSEGV"):
         results.best  # noqa: B018
 
 
