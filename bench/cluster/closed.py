@@ -35,15 +35,19 @@ class Shape(NamedTuple):
 
 
 @contextmanager
-def cluster(shape: Shape, folder: Path, **system: int) -> Iterator[str]:
-    """Start a cluster whose head trains nothing, with settings of Ray's; give its address, and stop it."""
+def cluster(shape: Shape, folder: Path, *, head: bool = False, **system: int) -> Iterator[str]:
+    """Start a cluster with settings of Ray's; give its address, and stop it.
+
+    ``head``: the first node is the head, as on small clusters; else the head is one more, which trains nothing.
+    """
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": str(folder / "ray"), "_system_config": system}
-    started = Cluster(initialize_head=True, head_node_args=head)
+    has = {"num_cpus": shape.cpus, "object_store_memory": shape.memory}
+    first = {"include_dashboard": False, "temp_dir": str(folder / "ray"), "_system_config": system}
+    started = Cluster(initialize_head=True, head_node_args={**first, **(has if head else {"num_cpus": 0})})
     try:
-        for _ in range(shape.nodes):
-            started.add_node(num_cpus=shape.cpus, object_store_memory=shape.memory)
+        for _ in range(shape.nodes - head):
+            started.add_node(**has)
         yield str(started.address)
     finally:
         started.shutdown()

@@ -14,11 +14,13 @@ from bench.speed.report import aims, middle
 _W1 = (
     "The workload of `bench.speed`: 8 configs, an MLP on Fashion-MNIST, 3 epochs, 2 workers with one torch thread "
     "each. {repeats} interleaved repeats, median (least to greatest). Every program joins a cluster that is up, "
-    "started for it and not counted; its head trains nothing. The program is from start to exit. The call is "
+    "started for it and not counted; its first node is the head. The program is from start to exit. The call is "
     "`study.run()`, which joins the cluster, places the data, starts workers and saves models; for Ray Tune it is "
     "`ray.init()`, the tuner with its data put into the object store, and `fit()`, which is also shown alone. "
     "Training is from the first worker's being ready to the last event in the journal, the rest of the call is "
-    "start and end. All runs of Hoptree come to the same fingerprints: this is asserted."
+    "start and end. CPU seconds are of the program with its workers, and of Ray's daemons: on one machine the "
+    "daemons of all nodes take theirs from the two cores that train, and what hops between nodes is copied by "
+    "them. All runs of Hoptree come to the same fingerprints: this is asserted."
 )
 _HELD = (
     "{models} models of {state} over a dataset of {data} in {partitions} partitions, {epochs} epochs of cheap "
@@ -55,7 +57,7 @@ def w1(runs: Runs, repeats: int) -> str:
     """Return the race."""
     rows = []
     for name, several in runs.items():
-        hoptree = name != "tune"
+        hoptree = not name.startswith("tune")
         hopped = f"{several[-1].hopped / 1e6:,.0f} MB, {several[-1].between / 1e6:,.0f} MB"
         rows.append(
             [
@@ -65,6 +67,7 @@ def w1(runs: Runs, repeats: int) -> str:
                 middle([run.training if hoptree else run.fit for run in several], 1, " s")
                 + ("" if hoptree else ", `fit()`"),
                 middle([run.run / local.run for run, local in zip(several, runs["local"], strict=True)], 3),
+                *(middle([run.spent[kind] for run in several], 1, " s") for kind in (0, 1)),
                 hopped if hoptree else "",
                 f"{median(run.accuracy for run in several):.4f}",
             ]
@@ -75,6 +78,8 @@ def w1(runs: Runs, repeats: int) -> str:
         "call",
         "training",
         "call over local's in its repeat",
+        "CPU, program and workers",
+        "CPU, Ray's daemons",
         "hopped, between nodes",
         "mean accuracy",
     ]
@@ -84,13 +89,13 @@ def w1(runs: Runs, repeats: int) -> str:
 
 def _w1_aims(runs: Runs) -> list[tuple[str, str, bool]]:
     found = []
-    for name in ("ray", "ray-2"):
+    for name, peer in (("ray", "tune"), ("ray-2", "tune-2")):
         title = CONTESTANTS[name].title
         for aim, mine, other, limit in (
             ("call at most 1.10 x local's", "run", ("local", "run"), 1.10),
             ("program at most 1.10 x local's", "program", ("local", "program"), 1.10),
-            ("program below Ray Tune's", "program", ("tune", "program"), 1.0),
-            ("call below Ray Tune's `fit()`", "run", ("tune", "fit"), 1.0),
+            ("program below Ray Tune's there", "program", (peer, "program"), 1.0),
+            ("call below Ray Tune's `fit()` there", "run", (peer, "fit"), 1.0),
         ):
             ratios = _ratios(runs[name], mine, runs[other[0]], other[1])
             found.append((f"{title}: {aim}", f"{middle(ratios, 3)} x", median(ratios) <= limit))

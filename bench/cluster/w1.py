@@ -1,12 +1,14 @@
 """W1 on this machine, on clusters, and with Ray Tune on a cluster: in every repeat once, in rotating order.
 
-Clusters are up before a program starts. Whoever trains W1 with Hoptree has to come to the same weights.
+Clusters are up before a program starts, and their daemons have come to rest. Whoever trains W1 with Hoptree has to
+come to the same weights.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ import numpy as np
 
 from bench.cluster.closed import Shape, cluster
 from bench.cluster.programs import run
+from bench.cluster.spent import Meter, Spent
 from bench.speed import race
 from bench.speed.settings import ARRAYS, CONFIGS, DATASET, PARTITIONS
 from bench.speed.workspace import STORE, STUDY, workspace
@@ -35,6 +38,7 @@ CONTESTANTS = {
     "ray": Contestant(f"Hoptree, Ray, {ONE}", "hoptree_w1", ONE),
     "ray-2": Contestant(f"Hoptree, Ray, {TWO}", "hoptree_w1", TWO),
     "tune": Contestant(f"Ray Tune, {ONE}", "ray_tune_w1", ONE),
+    "tune-2": Contestant(f"Ray Tune, {TWO}", "ray_tune_w1", TWO),
 }
 
 
@@ -48,6 +52,7 @@ class Run(NamedTuple):
     training: float  # from then until the last event
     hopped: int
     between: int
+    spent: Spent
     accuracy: float
     fingerprints: tuple[str, ...]
 
@@ -77,12 +82,12 @@ def measure(folder: Path, repeats: int, quick: bool) -> Runs:
 def _run(contestant: Contestant, data: Path, folder: Path, quick: bool) -> Run:
     with workspace(folder) as out:
         arguments: list[object] = [data, out]
-        module, log = f"bench.cluster.contestants.{contestant.module}", folder / "log"
-        if contestant.shape is None:
-            seconds, result = run(module, out, *arguments, log=log)
-        else:
-            with cluster(contestant.shape, folder) as address:
-                seconds, result = run(module, out, *arguments, address, log=log)
+        module, log, meter = f"bench.cluster.contestants.{contestant.module}", folder / "log", Meter()
+        with ExitStack() as stack:
+            if contestant.shape is not None:
+                arguments.append(stack.enter_context(cluster(contestant.shape, folder, head=True)))
+                meter.settle()
+            seconds, result = run(module, out, *arguments, log=log, meanwhile=meter.look, period=0.5)
         accuracies = result["accuracies"]
         assert len(accuracies) == len(CONFIGS), (contestant, accuracies)
         assert quick or min(accuracies.values()) > 0.8, (contestant, accuracies)
@@ -96,6 +101,7 @@ def _run(contestant: Contestant, data: Path, folder: Path, quick: bool) -> Run:
             training=ended - began,
             hopped=result.get("bytes_hopped", 0),
             between=result.get("bytes_between_nodes", 0),
+            spent=meter.spent,
             accuracy=sum(accuracies.values()) / len(accuracies),
             fingerprints=_fingerprints(data, out) if hoptree else (),
         )
