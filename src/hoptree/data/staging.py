@@ -6,6 +6,7 @@ goes on, and the next build in the same place removes it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -19,6 +20,7 @@ from hoptree.data.errors import DataError
 
 PREFIX: Final = ".building-"
 LOCK: Final = "lock"
+_CLOSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextmanager
@@ -29,6 +31,8 @@ def staging(parent: Path) -> Iterator[Path]:
         _sweep(parent)
         folder, lock = _locked_folder(parent)
     except OSError as error:
+        if error.errno not in _CLOSED:
+            raise
         raise DataError(
             f"to: no dataset can be built in {parent}: {error.strerror}; expected a folder that can be written"
         ) from None
