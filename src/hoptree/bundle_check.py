@@ -18,19 +18,23 @@ if TYPE_CHECKING:
 REASONS: Final[dict[str, str]] = {
     "trainer": "another code trains something else",
     "data": "other data trains something else",
-    "seed": "another seed begins elsewhere",
     "partitions": "another cut of the data is visited in another order",
+    "device": "another kind of device adds up in another order",
     "threads": "another number of threads adds up in another order",
-    "torch": "another version of torch may compute in another order, and counts as other code",
+    "torch": "another version of torch may compute in another order",
     "torch build": "another build of torch rounds differently",
     "torch kernels": "torch chose other kernels for this processor",
     "cpu flags": "another processor has other instructions, for which libraries choose other kernels",
+    "libraries": "another version of a library that the code uses may compute in another way",
     "numpy": "another version of numpy may draw or round differently",
-    "python": "another Python compiles code to other instructions, and counts as other code",
+    "python": "another Python compiles code to other instructions, so that nobody can say if it is the same code",
     "platform": "another system has other mathematical functions",
-    "cpu": "another processor by itself explains nothing, unless its instructions differ",
     "hoptree": "another Hoptree may derive seeds or orders in another way",
+    "seed": "a bundle is trained with the seed that is in it, whatever the program says",
+    "cpu": "another processor by itself explains nothing, unless its instructions differ",
 }
+EXPLAIN_NOTHING: Final = ("seed", "cpu")
+_PARTS: Final = ("code", "libraries", "device")  # of a trainer's fingerprint
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -63,25 +67,40 @@ def differences(bundle: Bundle, study: Study) -> list[Difference]:
     A study that was run in several places is compared with the one that is most like this.
     """
     there, here = bundle.about.spec, study.spec
-    fixed = {
-        "trainer": (there.trainer, here.trainer),
-        "data": (there.data, here.data),
-        "seed": (str(there.seed), str(here.seed)),
-        "partitions": (str(there.settings.partitions), str(here.settings.partitions)),
-    }
     now = here.environments[-1]
     places = [
         {name: (then.get(name, "unknown"), now.get(name, "none")) for name in {**then, **now}}
         for then in there.environments
     ]
     place = min(places, key=lambda pairs: sum(a != b for a, b in pairs.values()), default={})
-    pairs = {**fixed, **place}
+    fixed = {
+        "trainer": (there.trainer, here.trainer),
+        "data": (there.data, here.data),
+        "seed": (str(there.seed), str(here.seed)),
+        "partitions": (str(there.settings.partitions), str(here.settings.partitions)),
+    }
+    pairs = {name: pair for name, pair in _told_apart({**fixed, **place}).items() if pair[0] != pair[1]}
     order = [*(name for name in REASONS if name in pairs), *sorted(pairs.keys() - REASONS.keys())]
-    return [
-        Difference(name, *pairs[name], REASONS.get(name, "it may change what libraries do"))
-        for name in order
-        if pairs[name][0] != pairs[name][1]
+    if "python" in pairs and len({version.rpartition(".")[0] for version in pairs["python"]}) > 1:
+        order.sort(key=lambda name: name != "python")  # the code cannot be compared
+    return [Difference(name, *pairs[name], REASONS.get(name, "it may change what libraries do")) for name in order]
+
+
+def _told_apart(pairs: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Say by its own name why trainers differ where the code is the same: libraries, threads or the device."""
+    parts = {name: pairs[name] for name in _PARTS if pairs.get(name, ("unknown",))[0] != "unknown"}
+    told = {name: pair for name, pair in pairs.items() if name not in _PARTS}
+    there, here = (set(text.split()) for text in parts.get("libraries", ("", "")))
+    changed = [
+        " ".join(sorted(each for each in libraries if each.rpartition("-")[0] not in told))
+        for libraries in (there - here, here - there)
     ]
+    told |= {"device": parts["device"]} if "device" in parts else {}
+    told |= {"libraries": (changed[0] or "none", changed[1] or "none")} if any(changed) else {}
+    others = ("libraries", "device", "threads", "torch")
+    if len(set(parts.get("code", (1, 2)))) == 1 and any(len(set(told.get(name, ""))) > 1 for name in others):
+        del told["trainer"]
+    return told
 
 
 def to_compare(bundle: Bundle, trial: int | None) -> list[BundledTrial]:

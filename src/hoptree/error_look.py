@@ -5,6 +5,7 @@ The command line prints errors so, and so does python when it runs a program of 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -15,10 +16,14 @@ from types import TracebackType
 from typing import Final, final
 
 from hoptree.core.errors import HoptreeError
-from hoptree.report.failures import own_place, without_traces
+from hoptree.report.failures import has_trace, own_place, without_traces
 
 _OURS: Final = str(Path(__file__).resolve().parent)
 _LINES: Final = 30  # of a message that are shown
+_REFUSED: Final = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EISDIR, errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+)  # fmt: skip
 _STORE: Final = Path(".hoptree")  # where the whole trace goes, if nothing better is known and it is there
 
 
@@ -29,11 +34,12 @@ def told(error: HoptreeError, store: Path = _STORE) -> str:
     message is whole.
     """
     text = f"{type(error).__name__}: {error}"
-    lines = without_traces(text).splitlines() if own_place(text) else text.splitlines()
+    traced = has_trace(text)
+    lines = (without_traces(text) if traced else text).splitlines()
     place = _own_line(error, text)
     if len(lines) > _LINES:
         lines = [*lines[: _LINES // 3], "…", *lines[-_LINES * 2 // 3 :]]
-    elif not place:
+    elif not place and not traced:
         return text
     return "\n".join([lines[0], *(f"  {line}" for line in lines[1:]), *place, *_whole(error, store)])
 
@@ -50,6 +56,13 @@ def told_bug(error: Exception) -> str:
         where = f" ({Path(ours[-1].filename).relative_to(_OURS)}, line {ours[-1].lineno})" if ours else ""
         lines.append(f"  Hoptree did not expect this{where}: it is a bug; please report it with the whole trace.")
     return "\n".join([*lines, *_whole(error, _STORE)])
+
+
+def told_place(error: OSError) -> str | None:
+    """Return what is known of a file or folder that the system refuses to us; None if that may be a bug."""
+    if error.errno not in _REFUSED or not error.filename or _own_line(error):
+        return None
+    return f"{type(error).__name__}: {error.filename}: {error.strerror}; expected a place that can be written"
 
 
 def _own_line(error: BaseException, text: str = "") -> list[str]:
@@ -79,7 +92,7 @@ _Hook = Callable[[type[BaseException], BaseException, TracebackType | None], obj
 
 
 @contextmanager
-def in_one_look(store: Path) -> Iterator[None]:
+def in_one_look(store: Path = _STORE) -> Iterator[None]:
     """Have errors of ours that leave here, and that nobody catches, printed as the command line prints them.
 
     Only then is python's hook for them replaced, and never at a prompt; all other errors go to the hook before.

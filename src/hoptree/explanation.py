@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import msgspec
 
 from hoptree.backends.local import slots_of
 from hoptree.backends.simulated import SimulatedBackend
-from hoptree.core.actions import Action, DropState, RunUnit
+from hoptree.core.actions import Action, DropState, Evaluate, RunUnit
 from hoptree.core.engine import Engine
 from hoptree.core.events import (
     CostsLearned,
     Event,
-    Known,
     LineageFreed,
     Metrics,
     StateLost,
@@ -40,7 +39,7 @@ from hoptree.estimate import WIDE
 from hoptree.forecast import Account, Expectation, Forecast
 from hoptree.library import Library
 from hoptree.measured import Measured
-from hoptree.record import Record
+from hoptree.record import Record, Repeated
 from hoptree.report.stage_tree import stage_tree
 from hoptree.report.timeline import Span, Timeline
 from hoptree.results import Savings
@@ -89,6 +88,7 @@ class Rerun:
         self._asking = 0  # events that stand at the beginning and have not been taken in
         self.shares: dict[Values, float] = {}  # seconds of units, by values
         self.makespan = 0.0
+        self.cpu_seconds = 0.0  # of units and evaluations, without what workers do besides
         self.later = 0  # what searches asked for in answer to results
         self.backend: SimulatedBackend | None = None
 
@@ -125,6 +125,8 @@ class Rerun:
         asked = isinstance(event, TrialAsked | TrialBranched | TrialExtended | TrialStopped)
         self.later += asked and self._asking < 0
         for action in actions:
+            if isinstance(action, RunUnit | Evaluate):
+                self.cpu_seconds += self._measured.cpu(action, self.engine.plan)
             if isinstance(action, RunUnit):
                 self._running[action.run] = action.values
                 self.shares[action.values] = self.shares.get(action.values, 0.0) + self._measured.unit(
@@ -162,7 +164,8 @@ class Explainer:
         spread = self._measured.doubt(chosen.shares)
         spans = [run.makespan for run in runs]
         low, high = min(spans) * math.exp(-WIDE * spread), max(spans) * math.exp(WIDE * spread)
-        left = msgspec.structs.replace(self._account(chosen, workers), least=low, most=high)
+        stored = frozenset() if self._told.store is None else frozenset(self._told.store.states.keys())
+        left = msgspec.structs.replace(self._account(chosen, workers, stored), least=low, most=high)
         whole, happened = self._past(workers)
         return Forecast(
             study=self._told.name,
@@ -172,6 +175,7 @@ class Explainer:
             exact=_is_exact(runs),
             cores=os.cpu_count() or 1,
             tree=stage_tree(chosen.engine.plan, list(chosen.engine.trials.values())),
+            sessions=self._measured.sessions,
             timeline=_timeline(chosen),
             whole=whole,
             happened=happened,
@@ -185,8 +189,8 @@ class Explainer:
         record = Record(told.settings)
         asks = self._asks()
         owed = record.resume(asks, told.journal)
-        desk = self._desk(record)
-        if desk is not None:
+        if told.store is not None:
+            desk = Desk(told.store, record, told.studies, told.root, warn=lambda _: None)  # a run says it
             owed += desk.take()
             asks = desk.beside(asks)
         run = Rerun(record.engine, [*self._gone(record.engine), *owed], self._measured, self._threads)
@@ -197,13 +201,6 @@ class Explainer:
         run.run(asks, workers, self._metrics(salt), look_up, crowded=crowded)
         self._units += run.units
         return run
-
-    def _desk(self, record: Record) -> Desk | None:
-        """Return where a simulated run takes up what users wish for."""
-        told = self._told
-        if told.store is None:
-            return None
-        return Desk(told.store, record, told.studies, told.root, warn=lambda _: None)  # a run says it
 
     def _gone(self, engine: Engine) -> Iterator[Event]:
         """Tell what has not outlived the last driver."""
@@ -218,19 +215,10 @@ class Explainer:
                     yield StateLost(node.id, state.unit)
 
     def _whole(self, workers: int) -> Rerun:
-        """Simulate the study and all wishes from the beginning, with the reports and states of then."""
-        known = {
-            entry.event.trial: entry.event.known
-            for entry in self._told.journal
-            if isinstance(entry.event, TrialAsked | TrialBranched) and entry.event.known is not None
-        }
-        record, asks = Record(self._told.settings), self._asks()
-        first, desk = list(asks.start()), self._desk(record)
-        if desk is not None:
-            first += desk.take()
-            asks = desk.beside(asks)
-        run = Rerun(record.engine, first, self._measured, self._threads)
-        run.run(asks, workers, self._metrics(0), lambda event: _with(event, known), crowded=True)
+        """Simulate the study from its beginning: what was asked for, and what the store had for it then."""
+        asks = Repeated(self._told.settings, self._told.journal)
+        run = Rerun(Engine(self._told.settings), asks.start(), self._measured, self._threads)
+        run.run(asks, workers, self._metrics(0), None, crowded=True)
         return run
 
     def _metrics(self, salt: int) -> Callable[[Values, int, str], Metrics]:
@@ -254,11 +242,13 @@ class Explainer:
 
     # --- figures ----------------------------------------------------------------------------------------
 
-    def _account(self, run: Rerun, workers: int) -> Account:
+    def _account(self, run: Rerun, workers: int, stored: Set[str] = frozenset()) -> Account:
+        """Return the figures of a run; what is ``stored`` already takes no more of the disk."""
         engine = run.engine
         work = Savings.count(engine, run.units, 0)
         finals = {trial.final for trial in engine.trials.values() if trial.final is not None}
-        sizes = [self._measured.state_bytes(place.node.values) for place in finals]
+        new = [place for place in finals if place.node.state_key(place.unit) not in stored]
+        sizes = [self._measured.state_bytes(place.node.values) for place in new]
         models = 2 * workers * max((self._measured.state_bytes(values) for values in run.shares), default=0.0)
         return Account(
             trials=len(engine.trials),
@@ -269,7 +259,7 @@ class Explainer:
             units=run.units,
             workers=workers,
             seconds=run.makespan,
-            cpu_seconds=run.backend.busy_seconds if run.backend is not None else 0.0,
+            cpu_seconds=run.cpu_seconds,
             memory=round(run.peak_bytes + models) if run.units else 0,
             disk=round(math.fsum(sizes)),
         )
@@ -294,10 +284,12 @@ class Explainer:
         used = happened.workers or workers
         whole = self._whole(used)
         spread = self._measured.doubt(whole.shares)
+        seconds = whole.makespan + (self._measured.sessions - 1) * self._measured.start
         account = msgspec.structs.replace(
             self._account(whole, used),
-            least=whole.makespan * math.exp(-WIDE * spread),
-            most=whole.makespan * math.exp(WIDE * spread),
+            seconds=seconds,
+            least=seconds * math.exp(-WIDE * spread),
+            most=seconds * math.exp(WIDE * spread),
         )
         return account, happened
 
@@ -312,12 +304,6 @@ def _is_exact(runs: Sequence[Rerun]) -> bool:
 def _asked(run: Rerun) -> list[tuple[int, History, int]]:
     """Return what was asked for: where that is not always the same, results decide it."""
     return [(trial.number, trial.history, trial.epochs) for trial in run.engine.trials.values()]
-
-
-def _with(event: Event, known: dict[int, Known]) -> Event:
-    if isinstance(event, TrialAsked | TrialBranched) and event.trial in known:
-        return msgspec.structs.replace(event, known=known[event.trial])
-    return event
 
 
 def _timeline(run: Rerun) -> Timeline:
@@ -336,4 +322,4 @@ def _timeline(run: Rerun) -> Timeline:
         )
         for did in run.backend.did
     )
-    return Timeline.of(spans)
+    return Timeline.of(spans, sorted(run.engine.workers.by_name, key=lambda name: (len(name), name)))

@@ -7,6 +7,7 @@ from typing import Any, final
 import msgspec
 
 from hoptree.report import gantt
+from hoptree.report.stage_tree import cut
 from hoptree.report.tables import NOTHING, count, duration, size, text_table
 from hoptree.report.timeline import Timeline
 
@@ -39,9 +40,7 @@ class Account(msgspec.Struct, frozen=True):
 
     def cells(self) -> list[str]:
         """Return it as people read it."""
-        time = duration(self.seconds)
-        if self.least is not None and self.most is not None:
-            time += f" ({duration(self.least)} to {duration(self.most)})"
+        known = self.least is not None and self.most is not None
         return [
             count(self.trials),
             f"{self.epochs_asked:g}",
@@ -49,7 +48,9 @@ class Account(msgspec.Struct, frozen=True):
             f"{self.epochs_reused:g}",
             f"{self.epochs_trained:g}",
             count(self.units),
-            f"{time} on {count(self.workers)}",
+            count(self.workers),
+            duration(self.seconds),
+            f"{duration(self.least or 0.0)} to {duration(self.most or 0.0)}" if known and self.units else NOTHING,
             duration(self.cpu_seconds),
             NOTHING if self.memory is None else size(self.memory),
             NOTHING if self.disk is None else size(self.disk),
@@ -58,7 +59,7 @@ class Account(msgspec.Struct, frozen=True):
 
 ROWS = (
     "trials", "epochs asked", "merge rate", "epochs found in the store", "epochs to train", "units to train",
-    "time on workers", "CPU time", "memory for states", "disk for states",
+    "workers", "time", "range of time", "CPU time", "memory for states", "disk for states",
 )  # fmt: skip
 
 
@@ -81,6 +82,7 @@ class Forecast(msgspec.Struct, frozen=True):
     timeline: Timeline
     whole: Account | None = None
     happened: Account | None = None
+    sessions: int = 0  # in which it was run so far: each waits for its workers first
 
     @property
     def trials(self) -> int:
@@ -166,10 +168,14 @@ class Forecast(msgspec.Struct, frozen=True):
         parts = [self.table(width), f"Times are expected by {self.basis}."]
         if not self.exact:
             parts[-1] += " What is asked for depends on results: this is an example."
+        if self.sessions > 1:
+            parts[-1] += (
+                f" It was run in {count(self.sessions)} sessions, each of which waits for its workers first."
+            )
         if self.left.units:
             parts += [self.workers_table(width)]
         if self.tree:
-            parts += [f"What trials share:\n{self.tree}"]
+            parts += [f"What trials share:\n{cut(self.tree, width)}"]
         if self.timeline.spans:
             parts += [f"Expected on {count(self.workers)} workers:\n{self.gantt(width, colour=colour)}"]
         return "\n\n".join(parts)

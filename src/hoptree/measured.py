@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, final
 
+from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.costs import CostFormula
 from hoptree.core.errors import RefusedError
 from hoptree.core.events import Event, StateEvaluated, TrialAsked, UnitFinished, WorkerJoined, WorkerLost
 from hoptree.core.lineage import Values, history, segments
+from hoptree.core.plan import Plan
 from hoptree.core.settings import Settings
 from hoptree.estimate import Estimator
 from hoptree.estimate.samples import Samples
@@ -40,6 +42,7 @@ class Measured:
         self._pilots = 0
         self._studies = 0
         self._sizes = Samples()
+        self.sessions = 0  # of the study itself
         self.happened: Account | None = None
 
     # --- learning ---------------------------------------------------------------------------------------
@@ -49,7 +52,7 @@ class Measured:
         estimator = Estimator(self._estimator.units, self._estimator.evaluations)
         record = Record(settings)
         here: set[str] = set()
-        workers, units, seconds, last = 0, 0, 0.0, 0.0
+        workers, sessions, units, seconds, last = 0, 0, 0, 0.0, 0.0
         for entry, (event, actions) in zip(journal, record.replay(journal), strict=True):
             estimator.watch(event, entry.now, entry.more, actions)
             last = max(last, entry.now)
@@ -57,6 +60,7 @@ class Measured:
                 case WorkerJoined(name):
                     if not here and not units:
                         self._starts.append(entry.now)
+                    sessions += not here
                     here.add(name)
                     workers = max(workers, len(here))
                 case WorkerLost(name):
@@ -75,6 +79,7 @@ class Measured:
             stored += size
             self._sizes.add(place.node.values, "", size)
         if own and journal:
+            self.sessions = sessions
             work = Savings.count(record.engine, units, 0)
             self.happened = Account(
                 trials=len(record.trials),
@@ -134,6 +139,13 @@ class Measured:
     def evaluation(self, values: Values) -> float:
         """Return the seconds that a worker is busy with an evaluation."""
         return self._estimator.evaluation(values)
+
+    def cpu(self, action: RunUnit | Evaluate, plan: Plan) -> float:
+        """Return the seconds that a run takes by itself, as they are counted when it has ended."""
+        if isinstance(action, Evaluate):
+            return self._estimator.evaluations.expected(plan.nodes[action.node].values)
+        evaluation = self._estimator.evaluations.expected(action.values) if action.evaluate else 0.0
+        return self._estimator.units.expected(action.values) + evaluation
 
     def state_bytes(self, values: Values) -> float:
         """Return the size of a state."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
@@ -10,7 +11,15 @@ import msgspec
 from hoptree.core.actions import Action, EndTrial, Report, RunUnit
 from hoptree.core.engine import Engine
 from hoptree.core.errors import StudyChangedError
-from hoptree.core.events import Event, Metrics, TrialAsked, TrialBranched, TrialExtended, UnitFinished
+from hoptree.core.events import (
+    Event,
+    Metrics,
+    TrialAsked,
+    TrialBranched,
+    TrialExtended,
+    TrialStopped,
+    UnitFinished,
+)
 from hoptree.core.plan import Node, Place, Trial
 from hoptree.core.settings import Settings
 from hoptree.drive import Asks, Watch
@@ -119,6 +128,47 @@ class Record:
                 visits = self._visited[node.id, unit] if self._free else (rotation + unit) % partitions
                 yield Unit(node, unit, visits)
                 unit += 1
+
+
+@final
+class Repeated:
+    """Asks again for what was asked for in a journal, by searches and by users: each after all news before it.
+
+    News may come in another order now, and what failed then may go on; what is asked for is the same.
+    """
+
+    def __init__(self, settings: Settings, journal: Iterable[Recorded]) -> None:
+        self._asked: deque[tuple[int, Event]] = deque()  # after how much news each was asked for
+        self._news: list[tuple[int, int]] = []
+        for event, actions in Record(settings).replay(journal):
+            if isinstance(event, TrialAsked | TrialBranched | TrialExtended | TrialStopped):
+                self._asked.append((len(self._news), event))
+            self._news += [_which(action) for action in actions if isinstance(action, Report | EndTrial)]
+        self._heard: Counter[tuple[int, int]] = Counter()
+        self._next = 0  # news up to here have been heard again
+
+    def start(self) -> Sequence[Event]:
+        """Return what was asked for first."""
+        return self._due()
+
+    def tell(self, news: Report | EndTrial) -> Sequence[Event]:
+        """Take news in and return what was asked for after it, and after all that came before it then."""
+        self._heard[_which(news)] += 1
+        return self._due()
+
+    def _due(self) -> list[Event]:
+        while self._next < len(self._news) and self._heard[self._news[self._next]]:
+            self._heard[self._news[self._next]] -= 1
+            self._next += 1
+        events: list[Event] = []
+        while self._asked and self._asked[0][0] <= self._next:
+            events.append(self._asked.popleft()[1])
+        return events
+
+
+def _which(news: Report | EndTrial) -> tuple[int, int]:
+    """Return whose news it is, with the epoch of a report; 0 stands for an end."""
+    return news.trial, news.epoch if isinstance(news, Report) else 0
 
 
 def _request(event: Event) -> Event:

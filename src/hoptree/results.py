@@ -15,6 +15,7 @@ from hoptree.core.errors import HoptreeError
 from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
+from hoptree.error_look import in_one_look
 from hoptree.record import Record
 from hoptree.report.chronicle import standing
 from hoptree.report.failures import told
@@ -178,7 +179,8 @@ class TrialResult:
         from hoptree.store import StateDamagedError, StateMissingError
 
         if self._place is None:
-            raise NoStateError(f"trial {self.number} has no state yet: it is {self.state} {self.error}".rstrip())
+            why = f" after this:\n{self.error}" if self.error else ""
+            raise NoStateError(f"trial {self.number}: no state is stored of it; it is {self.state}{why}")
         try:
             return self._states.get(self._place.node.state_key(self._place.unit))
         except (StateDamagedError, StateMissingError) as error:
@@ -243,9 +245,8 @@ class Results:
         """
         best = self._best()
         if best is None:
-            failed = any(trial.state == "failed" for trial in self.trials)
-            how = "see trials[…].error for what went wrong" if failed else "run the study: it goes on where it was"
-            raise NoStateError(f"no trial is complete; {how}")
+            with in_one_look():
+                raise NoStateError(self._why_none())
         return best
 
     def _best(self) -> TrialResult | None:
@@ -256,6 +257,16 @@ class Results:
     def _rank(self, trial: TrialResult) -> tuple[int, float, int]:
         loss = self._goal.loss(trial.metrics)
         return standing(trial.state, loss), loss, trial.number
+
+    def _why_none(self) -> str:
+        failed = [trial for trial in self.trials if trial.error]
+        if not failed:
+            return "no trial is complete, so there is no best one; run the study again: it goes on"
+        first = failed[0]
+        return (
+            f"no trial is complete, so there is no best one; {len(failed)} of {len(self.trials)} failed, such as "
+            f"trial {first.number}: {told(first.error)}; trials[{first.number}].error has all of it"
+        )
 
     def chronicle(self) -> Chronicle:
         """Return what happened and when, as the journal tells it: what plots and exports are drawn from."""

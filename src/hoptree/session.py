@@ -230,7 +230,11 @@ def to_rehearse(
     if not begin:
         return []
     before = [dict(trial.history[0].config) for trial in trials if trial.reached]
-    return [beginning(config) for kind in (begin, before, examples()) for config in _spread(kind)]
+    found: list[dict[str, Scalar]] = []
+    for config in (config for kind in (begin, before, examples()) for config in _spread(kind)):
+        if (values := beginning(config)) not in found:
+            found.append(values)
+    return found
 
 
 def _spread(configs: Sequence[Config]) -> Sequence[Config]:

@@ -20,6 +20,7 @@ from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, plain
 from hoptree.core.settings import Order, Settings
 from hoptree.environment import environment
+from hoptree.error_look import in_one_look
 from hoptree.record import Record
 from hoptree.report.traffic import Traffic
 from hoptree.results import Results, Savings, TrialResult
@@ -85,17 +86,11 @@ class Study:
         keep: str | float = "10 GB",
         save_every: int = 0,
     ) -> None:
-        if (maximize is None) == (minimize is None):
-            raise WorkloadError(
-                f"maximize={maximize!r}, minimize={minimize!r}; expected exactly one: a direction is never guessed"
-            )
-        goal = maximize if minimize is None else minimize
-        if not isinstance(goal, str) or not goal:
-            raise WorkloadError(f"maximize or minimize: {goal!r}; expected a metric's name, such as 'accuracy'")
-        if not isinstance(name, str) or not name or "/" in name:
-            raise WorkloadError(f"name: {name!r}; expected a non-empty name without '/'")
-        if not isinstance(share, bool):
-            raise WorkloadError(f"share: {share!r}; expected True or False")
+        with in_one_look(Path(store)):
+            self.goal = _goal(maximize, minimize)
+            self.seed = plain(seed)
+            self.keep = parse_size(keep)
+            _refuse(name, self.seed, share, save_every)
         self.name = name
         file = sys._getframe(1).f_code.co_filename  # of whoever defines the study
         self._program = str(Path(file).absolute()) if Path(file).is_file() else ""
@@ -103,23 +98,15 @@ class Study:
         self.data = data
         self.space = space
         self.search = search
-        self.goal = Goal(goal, maximize is not None)
-        self.seed = plain(seed)
-        if isinstance(seed, bool) or not isinstance(self.seed, int):
-            raise WorkloadError(f"seed: {seed!r}; expected a whole number: the same one gives the same bits")
         self._store = Path(store)
         self._journal = journal
         self._states = states
         self.share = share
-        self.keep = parse_size(keep)
-        if isinstance(save_every, bool) or not isinstance(save_every, int) or save_every < 0:
-            raise WorkloadError(
-                f"save_every: {save_every!r}; expected a number of epochs, or 0: only when much would be lost"
-            )
         self.save_every = save_every
         self.settings = Settings(data.partitions, order, retries=0)  # units are pure: what raised raises again
-        self.searches()  # refuses what cannot be searched, before anything runs
-        lasting_text(search)  # and what could not be recognised when the study goes on
+        with in_one_look(Path(store)):
+            self.searches()  # refuses what cannot be searched, before anything runs
+            lasting_text(search)  # and what could not be recognised when the study goes on
 
     def run(
         self,
@@ -391,5 +378,31 @@ class Study:
             settings=self.settings,
             root=digest(self.trainer.fingerprint, self.data.fingerprint, self.seed),
             program=self._program,
-            environments=[{**environment(), "threads": str(self.trainer.threads)}],
+            environments=[
+                {**environment(), **self.trainer.fingerprint_parts, "threads": str(self.trainer.threads)}
+            ],
+        )
+
+
+def _goal(maximize: object, minimize: object) -> Goal:
+    if (maximize is None) == (minimize is None):
+        raise WorkloadError(
+            f"maximize={maximize!r}, minimize={minimize!r}; expected exactly one: a direction is never guessed"
+        )
+    metric = maximize if minimize is None else minimize
+    if not isinstance(metric, str) or not metric:
+        raise WorkloadError(f"maximize or minimize: {metric!r}; expected a metric's name, such as 'accuracy'")
+    return Goal(metric, maximize is not None)
+
+
+def _refuse(name: object, seed: object, share: object, save_every: object) -> None:
+    if not isinstance(name, str) or not name or "/" in name:
+        raise WorkloadError(f"name: {name!r}; expected a non-empty name without '/'")
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise WorkloadError(f"seed: {seed!r}; expected a whole number: the same one gives the same bits")
+    if not isinstance(share, bool):
+        raise WorkloadError(f"share: {share!r}; expected True or False")
+    if isinstance(save_every, bool) or not isinstance(save_every, int) or save_every < 0:
+        raise WorkloadError(
+            f"save_every: {save_every!r}; expected a number of epochs, or 0: only when much would be lost"
         )

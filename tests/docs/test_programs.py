@@ -2,21 +2,24 @@
 
 import os
 import secrets
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from hoptree.ui.cli import cli
 from tests.docs.pages import DOCS, blocks, pages
 
 GUIDE = [page for page in [DOCS / "quickstart.md", DOCS / "guide.md", *pages("guide")] if blocks(page, "python")]
 MIGRATION = pages("migrate")
 
 
-def run(folder: Path, program: str, **around: str) -> str:
-    (folder / "program.py").write_text(program)
-    command = [sys.executable, "program.py"]
+def run(folder: Path, program: str, name: str = "program.py", **around: str) -> str:
+    (folder / name).write_text(program)
+    command = [sys.executable, name]
     # For Ray Tune: our own clusters ask for a token anyway. Without one, Ray would write it to the home folder.
     door = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     closed = {**os.environ, **around, **door}
@@ -26,8 +29,15 @@ def run(folder: Path, program: str, **around: str) -> str:
 
 
 @pytest.mark.parametrize("page", GUIDE, ids=[page.stem for page in GUIDE])
-def test_a_page_of_the_guide_is_a_program(page: Path, tmp_path: Path) -> None:
-    assert run(tmp_path, "\n".join(blocks(page, "python"))).strip()
+def test_a_page_of_the_guide_is_a_program(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "digits.py" if page.stem == "quickstart" else "program.py"  # as the page says
+    assert run(tmp_path, "\n".join(blocks(page, "python")), name).strip()
+    monkeypatch.chdir(tmp_path)
+    for line in "".join(blocks(page, "console")).splitlines():  # and its commands work on what the program did
+        words = shlex.split(line)
+        if words[1] == "hoptree":
+            done = CliRunner().invoke(cli, words[2:])
+            assert done.exit_code == 0, (line, done.output, done.exception)
 
 
 @pytest.mark.slow

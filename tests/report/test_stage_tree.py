@@ -32,7 +32,7 @@ def test_what_is_shared_and_where_trials_part() -> None:
         [{"lr": 0.1, "width": 8}, *({"lr": lr, "width": 8} for lr in cut), {"lr": 0.1, "width": 16}]
     )
     assert drawn(engine) == (
-        "├─ epochs 0 to 6: width=8, 3 trials share 0 to 2\n"
+        "├─ epochs 0 to 6, 3 trials share 0 to 2: width=8\n"
         "│  ├─ epochs 2 to 6: lr=0.01\n"
         "│  └─ epochs 4 to 6: lr=0.01\n"
         "└─ epochs 0 to 6: width=16"
@@ -76,3 +76,12 @@ def test_all_units_are_in_the_tree_and_the_text_keeps_within_bounds(
     text = drawn(engine, lines).splitlines()
     assert 1 <= len(text) <= 2 * lines + 1
     assert all(len(line) <= 100 for line in text)
+
+
+def test_what_does_not_fit_is_cut_where_the_values_are() -> None:
+    long = {f"name_{number}": 0.5 for number in range(20)}
+    engine = engine_for([{**long, "lr": 0.1}, {**long, "lr": multistep(0.1, at=[3], gamma=0.1)}])
+    first = stage_tree(engine.plan, list(engine.trials.values()), width=60).splitlines()[0]
+    assert first.startswith("└─ epochs 0 to 6, 2 trials share 0 to 3: ")
+    assert len(first) == 60
+    assert first.endswith("…")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,6 +57,8 @@ def misbehave(act: Any, where: Any) -> None:
             ctypes.string_at(0)
         case "exit":
             os._exit(3)
+        case "leave":
+            sys.exit(4)
         case "memory":
             np.empty(1 << 60, np.uint8)
         case "hang":

@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import hoptree as ht
-from hoptree.bundle import BundleError, read_bundle
+from hoptree.bundle import Bundle, BundleError, read_bundle
 from hoptree.bundle_check import differences
 from hoptree.exports import export
 from hoptree.report import ReportError
@@ -289,8 +289,18 @@ def test_exports_refuse(folder: Path, tmp_path: Path) -> None:
     assert "either --to or --bundle" in str(invoke(folder, "export", "tiny").exception)
     for path in ("runs", "what.db"):  # a database of MLflow's, or of Optuna's?
         assert "does not say what it becomes" in str(invoke(folder, "export", "tiny", "--to", path).exception)
-    wrong = invoke(folder, "export", "tiny", "--to", str(tmp_path / "t.csv"), "--dark")
-    assert "--dark: given for csv; expected for html only" in str(wrong.exception)
+    table, weights, bundle = (str(tmp_path / name) for name in ("t.csv", "t.pt", "t.zip"))
+    for options, message in {
+        ("--to", table, "--dark"): "--dark: given for csv; expected for html only",
+        ("--to", table, "--trial", "0"): "--trial: given for csv; expected for weights only",
+        ("--to", table, "--program", "tiny.py"): "--program: given for csv; expected for optuna only",
+        ("--to", table, "--as", "html"): "t.csv says csv; expected one of the two, or both the same",
+        ("--bundle", bundle, "--reports"): "--reports: given for a bundle; expected for csv and parquet only",
+        ("--to", str(tmp_path), "--as", "csv"): "is a folder; expected a file",
+        ("--to", weights, "--trial", "2"): "trial 2: no state is stored of it; it is failed after this:\n",
+    }.items():
+        assert message in str(invoke(folder, "export", "tiny", *options).exception), options
+    assert list(tmp_path.iterdir()) == []
     nowhere = invoke(folder, "export", "tiny", "--to", str(tmp_path / "no" / "t.csv"))
     assert isinstance(nowhere.exception, ReportError)
     study = plain_study(tmp_path)
@@ -383,7 +393,35 @@ def test_what_explains_other_bits(bundle: Path, folder: Path) -> None:
         found = read_bundle(bundle)
         assert differences(found, study) == []
         study.seed = 7
-        assert [each.what for each in differences(found, study)] == ["seed"]
+        seed = differences(found, study)
+        assert [each.what for each in seed] == ["seed"]
+    assert "Nothing that is recorded explains it" in export_commands.verdict(seed, [other])
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ({}, ["trainer"]),  # the same environment: only the code can be another
+        ({"code": "0"}, ["trainer"]),
+        ({"threads": "4"}, ["threads"]),
+        ({"device": "cuda"}, ["device"]),
+        ({"torch": "2.12.0"}, ["torch"]),
+        ({"libraries": "torch-2.13.0+cpu hoptree-0.1.0 timm-1.0"}, ["libraries"]),
+        ({"code": "0", "threads": "4"}, ["trainer", "threads"]),
+        ({"code": "0", "python": "3.14.1"}, ["python", "trainer"]),  # then code cannot be compared
+        ({"code": "0", "python": "3.11.99"}, ["trainer", "python"]),
+    ],
+    ids=str,
+)
+def test_why_a_trainer_differs_is_said_by_name(
+    bundle: Path, folder: Path, there: dict[str, str], expected: list[str]
+) -> None:
+    found = read_bundle(bundle)
+    (environment,) = found.about.spec.environments
+    spec = msgspec.structs.replace(found.about.spec, trainer="f" * 32, environments=[{**environment, **there}])
+    doctored = Bundle(msgspec.structs.replace(found.about, spec=spec), found.record)
+    with program(str(folder / "tiny.py")) as study:
+        assert [each.what for each in differences(doctored, study)] == expected
 
 
 def test_bundles_are_refused(folder: Path, bundle: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.system.plain import Plain, dataset, study
         ("raise", ["ValueError: lone \\ud800 surrogate", "in misbehave"]),
         ("segfault", ["the worker died with SIGSEGV"]),
         ("exit", ["the worker died with exit code 3"]),
+        ("leave", ["SystemExit: 4", "in misbehave", "exit() was called; raise an exception that says why"]),
         ("memory", ["out of memory", "in misbehave"]),
         ("words", ["metric 'loss': it returned low; expected one number"]),
     ],
@@ -31,6 +32,15 @@ def test_user_code_that_fails_ends_its_trial_only(tmp_path: Path, act: str, reas
         assert reason in results.trials[1].error
     assert "hoptree/worker" not in results.trials[1].error
     assert "hoptree/trainers" not in results.trials[1].error
+
+
+def test_where_all_fails_there_is_no_best_one_and_why(tmp_path: Path) -> None:
+    with pytest.raises(ht.RefusedError, match="no config that was tried can be:\n") as refused:
+        study(tmp_path, "leave").run(workers=1)
+    assert str(refused.value).endswith("SystemExit: 4")  # said once: there is only this config
+    results = study(tmp_path, "segfault").run(workers=1)
+    with pytest.raises(ht.HoptreeError, match="1 of 1 failed, such as trial 0: the worker died with SIGSEGV"):
+        results.best  # noqa: B018
 
 
 def test_a_unit_that_hangs_is_ended_and_says_where_it_was(tmp_path: Path) -> None:

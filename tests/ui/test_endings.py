@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from tests.ui.test_every_command import MAIN, hoptree
 
+from hoptree.core.errors import HoptreeError
+from hoptree.error_look import told
+
 SEARCH = """
 import hoptree as ht
 import numpy as np
@@ -120,6 +123,23 @@ def test_a_failing_model_has_one_look_whoever_runs_it(tmp_path: Path) -> None:
         assert "Traceback" in whole(done.stderr)
     assert shown[0].splitlines()[:-1] == shown[1].splitlines()[:-1]
     assert hoptree("studies", cwd=tmp_path).stdout.startswith("No study is in ")  # refused: nothing was done
+
+
+def test_a_study_that_cannot_be_has_the_same_look(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET.replace('"lr": 0.1', '"lr": [0.1]'))
+    done = subprocess.run([sys.executable, "net.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    first, *rest, _ = done.stderr.splitlines()
+    assert first.startswith("SpaceError: lr: ")
+    assert rest[0] == "  at net.py, line 10, in <module>"
+    assert "in read" in whole(done.stderr)
+
+
+def test_a_trace_without_a_line_of_the_users_goes_to_the_file(tmp_path: Path) -> None:
+    library = Path(re.__file__).parent / "linear.py"
+    trace = f'Traceback (most recent call last):\n  File "{library}", line 1, in f\n    g()\nRuntimeError: shapes\n'
+    looks = told(HoptreeError(f"nothing was trained:\n{trace}\nmodel: it raised this"), tmp_path).splitlines()
+    assert looks[:3] == ["HoptreeError: nothing was trained:", "  RuntimeError: shapes", "  model: it raised this"]
+    assert looks[3].startswith(f"  The whole trace: {tmp_path / 'logs'}")
 
 
 def test_other_errors_of_a_program_go_to_the_hook_before(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_help_has_an_example(name: tuple[str, ...], tmp_path: Path) -> None:
     assert done.stdout.startswith(f"Usage: hoptree {' '.join(name)} ")
     _, _, example = done.stdout.partition("Example")
     assert f"hoptree {' '.join(name)}" in " ".join(example.split())
+    assert max(map(len, done.stdout.splitlines())) <= 80  # terminals are no wider
 
 
 def test_the_list_of_commands_fits(tmp_path: Path) -> None:
@@ -180,7 +181,14 @@ def test_completion_is_printed_for_a_shell(shell: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("hoptree show ", "tiny"), ("hoptree tri", "trials"), ("hoptree clean --forget t", "tiny"), ("hoptree x", "")],
+    [
+        ("hoptree show ", "tiny"),
+        ("hoptree plot t", "tiny"),
+        ("hoptree export ", "tiny"),
+        ("hoptree tri", "trials"),
+        ("hoptree clean --forget t", "tiny"),
+        ("hoptree x", ""),
+    ],
 )
 def test_a_shell_completes(words: str, expected: str, folder: Path) -> None:
     done = hoptree(

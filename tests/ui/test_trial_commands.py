@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import shutil
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -154,6 +155,37 @@ def test_clean_frees_what_it_says(copy: Path) -> None:
     assert figures(copy, "verify", "tiny", "0")[0]["same"]  # what a study needs has stayed
     assert kinds(figures(copy, "clean", "--yes", "--logs"))["logs"][0] == 2
     assert not list((copy / "logs").iterdir())
+
+
+def test_forgetting_frees_what_it_says(copy: Path) -> None:
+    with Store(copy) as store:
+        known = store.catalog.find("tiny")
+        assert known is not None
+        store.catalog.register("twin", known.spec)  # needs the same states: only both together can let them go
+        store.ledger.hold([record.key for record in store.ledger.all() if record.held_by], "twin")
+    (copy / "data" / "odd").mkdir()
+    (copy / "data" / "odd" / "manifest.json").write_text("{}")  # cannot be read, and keeps nothing from being done
+    said = figures(copy, "clean", "--forget", "tiny", "--datasets")
+    assert kinds(said)["datasets"] == (2, 0)
+    both = ["--forget", "tiny", "--forget", "twin", "--datasets"]
+    said = figures(copy, "clean", *both)
+    frees = sum(each["frees"] for each in said["holdings"] if each["kind"] in said["chosen"])
+    states, can_go = kinds(said)["states"]
+    assert states == can_go >= 4
+    assert kinds(said)["datasets"] == (2, 1)
+    assert said["freed"] == 0
+    before = sum(path.stat().st_size for path in copy.rglob("*") if path.is_file() and "journal" not in path.name)
+    assert figures(copy, "clean", "--yes", *both)["freed"] == frees
+    after = sum(path.stat().st_size for path in copy.rglob("*") if path.is_file() and "journal" not in path.name)
+    assert before - after == frees > 0
+
+
+def test_a_study_that_cannot_be_read_can_be_forgotten(copy: Path) -> None:
+    with sqlite3.connect(copy / "journal.sqlite") as database:
+        database.execute("UPDATE hoptree_studies SET format = 99")
+    database.close()
+    assert figures(copy, "clean", "--forget", "tiny", "--yes")["forgotten"] == ["tiny"]
+    assert figures(copy, "studies") == []
 
 
 def test_a_study_can_be_forgotten_with_all_that_only_it_needs(copy: Path) -> None:

@@ -109,7 +109,7 @@ class RayWorker:
                 self._models.give(wanted.source.key, state)
             made = self._runner.train(wanted, undisturbed)
             seconds = self._runner.handed_on(made, wanted.target)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return encode(failure(run, error)), None
         finally:
             self._forgotten.discard(run)
@@ -126,7 +126,7 @@ class RayWorker:
             return b""
         try:
             return encode(self._runner.evaluate(wanted, self._resident))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return encode(failure(wanted.action.run, error))
 
     def judge(self, command: bytes, state: State | None) -> bytes:
@@ -142,7 +142,7 @@ class RayWorker:
             if state is not None:
                 self._models.give(wanted.source.key, state)
             return encode(self._runner.judge(wanted))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return encode(failure(run, error))
         finally:
             self._forgotten.discard(run)

@@ -6,6 +6,7 @@ goes on, and the next build in the same place removes it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -15,16 +16,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from hoptree.data.errors import DataError
+
 PREFIX: Final = ".building-"
 LOCK: Final = "lock"
+_CLOSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextmanager
 def staging(parent: Path) -> Iterator[Path]:
     """Give an empty folder below ``parent``, removed at the end with all that was not moved away."""
-    parent.mkdir(parents=True, exist_ok=True)
-    _sweep(parent)
-    folder, lock = _locked_folder(parent)
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        _sweep(parent)
+        folder, lock = _locked_folder(parent)
+    except OSError as error:
+        if error.errno not in _CLOSED:
+            raise
+        raise DataError(
+            f"to: no dataset can be built in {parent}: {error.strerror}; expected a folder that can be written"
+        ) from None
     try:
         yield folder
     finally:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?', re.MULTILINE)
 _OURS = f"{Path(__file__).resolve().parents[1]}/"
-_LIBRARIES = ("site-packages", "dist-packages", f"{Path(re.__file__).parent.parent}/", "<frozen ", _OURS)
+_COMPILED = (".pyx", ".pxi")  # of extensions, whose traces name files that are not there
+_LIBRARIES = (
+    "site-packages", "dist-packages", f"{Path(re.__file__).parent.parent}/", "<frozen ", _OURS, *_COMPILED,
+)  # fmt: skip
 _HEADING = "Traceback (most recent call last):"
 _BETWEEN = (
     "During handling of the above exception, another exception occurred:",
@@ -52,6 +55,15 @@ def own_place(error: str) -> tuple[str, str] | None:
     after = error[frame.end() :].partition("\n")[2].partition("\n")[0]
     source = after.strip() if after.startswith("    ") else ""
     return f"{Path(frame['file']).name}, line {frame['line']}{function}", source
+
+
+def has_trace(error: str) -> bool:
+    r"""Return whether a message has a traceback in it.
+
+    >>> has_trace('lr: a log range starts at 0'), has_trace('  File "net.py", line 7, in net\n    f()\nKeyError')
+    (False, True)
+    """
+    return _FRAME.search(error) is not None
 
 
 def without_traces(error: str) -> str:

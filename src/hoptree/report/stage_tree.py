@@ -72,8 +72,12 @@ def stage_tree(plan: Plan, trials: Sequence[Trial], lines: int = 30, width: int 
         name for name in told
         if len({repr(dict(branch.values.items).get(name)) for branch in roots}) == 1
     } if len(roots) > 1 else set()  # fmt: skip
-    drawn = _draw(roots, lines, plan.partitions, "", same)
-    return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in drawn)
+    return cut("\n".join(_draw(roots, lines, plan.partitions, "", same)), width)
+
+
+def cut(drawn: str, width: int) -> str:
+    """Return a drawing no wider than this: of lines that are too long, the values that come last are cut off."""
+    return "\n".join(line if len(line) <= width else f"{line[: width - 1]}…" for line in drawn.splitlines())
 
 
 def _draw(all_of_them: list[Branch], room: int, partitions: int, margin: str, hidden: set[str]) -> Iterator[str]:
@@ -111,7 +115,7 @@ def _told(branch: Branch, partitions: int, hidden: set[str]) -> str:
     parting = branch.end if branch.parting is None else branch.parting
     what = "it" if parting == branch.end else f"{first:g} to {parting / partitions:g}"
     whose = f", {count(branch.trials)} trials share {what}" if branch.trials > 1 else ""
-    return f"{epochs}: {printable(', '.join([*changed, *gone])) or 'the same values'}{whose}"
+    return f"{epochs}{whose}: {printable(', '.join([*changed, *gone])) or 'the same values'}"
 
 
 def _folded(hidden: Sequence[Branch], partitions: int) -> str:

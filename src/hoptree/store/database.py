@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -28,6 +29,7 @@ class Database:
     (``synchronous=FULL``) is on the disk when it returns. The others (``NORMAL``) survive a killed process, and
     after a loss of power a tail of them may be missing, never one in the middle. PostgreSQL: the same, by
     ``synchronous_commit``. A new one notes where the store's ``states`` are, "" for the store's own folder.
+    One that this user may only read can be read, though not written.
     """
 
     def __init__(self, url: str | Path, create: bool = True, states: str = "") -> None:
@@ -36,7 +38,8 @@ class Database:
         self.sqlite = address.get_backend_name() == "sqlite"
         if self.sqlite and not create and not Path(address.database or "").is_file():
             raise _missing(self.where)
-        self._engine = _engine(address, self.where)
+        self._readonly = self.sqlite and not create and not _is_writable(Path(address.database or ""))
+        self._engine = _engine(address, self.where, self._readonly)
         self._replacing: dict[str, Executable] = {}  # by table
         try:
             self._open(create, states)
@@ -53,6 +56,11 @@ class Database:
     @contextmanager
     def writing(self, durable: bool = True) -> Iterator[Connection]:
         """Open a transaction that is committed at the end of the block, or undone if the block raises."""
+        if self._readonly:
+            raise StoreError(
+                f"{self.where}: this user may read it, and not write it; expected a store of your own: name it, or "
+                "ask who owns this one"
+            )
         with self._translated(), self._engine.connect() as connection:
             connection.execution_options(**{_DURABLE: durable})
             with connection.begin():
@@ -105,7 +113,7 @@ class Database:
         except DBAPIError as error:
             raise StoreUnreachableError(
                 f"{self.where}: the store's database does not work: {error.orig}; check that its server runs, "
-                "that its disk has room, and that this is the address of a Hoptree store"
+                "that its disk has room, that you may write there, and that this is the address of a Hoptree store"
             ) from error
 
     @property
@@ -187,9 +195,17 @@ def _address(url: str | Path) -> URL:
 _EXPECTED = "expected a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE"
 
 
-def _engine(address: URL, where: str) -> Engine:
+def _is_writable(file: Path) -> bool:
+    """Return whether SQLite could write it: in WAL mode that takes files beside it."""
+    return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+
+
+def _engine(address: URL, where: str, readonly: bool) -> Engine:
     from sqlalchemy import create_engine, event
 
+    if readonly:
+        file = Path(address.database or "")
+        return create_engine(address, creator=lambda: _connect_readonly(file))
     if address.get_backend_name() == "sqlite":
         engine = create_engine(address, connect_args={"timeout": _WAIT_SECONDS})
         event.listen(engine, "connect", _prepare_sqlite)
@@ -201,6 +217,16 @@ def _engine(address: URL, where: str) -> Engine:
         raise MissingExtraError(
             f"{where}: needs psycopg, which is not installed; pip install 'hoptree[postgresql]'"
         ) from None
+
+
+def _connect_readonly(file: Path) -> Any:
+    import sqlite3
+    from urllib.parse import quote
+
+    # Without a log beside it nobody has it open, and it need not be watched; SQLite would want to write to do that.
+    unwatched = "" if file.with_name(f"{file.name}-wal").exists() else "&immutable=1"
+    uri = f"file:{quote(str(file))}?mode=ro{unwatched}"
+    return sqlite3.connect(uri, uri=True, timeout=_WAIT_SECONDS, check_same_thread=False)
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

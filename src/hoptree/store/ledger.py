@@ -9,7 +9,7 @@ Nectar, a cache of computations).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, final
 
 import msgspec
@@ -103,31 +103,38 @@ class Ledger:
         there = set(self._states.keys())
         return [_record(row, studies.get(row.key, ())) for row in rows if row.key in there]
 
-    def evict(self, budget: int) -> list[StateRecord]:
-        """Remove what has the least benefit until the rest fits; what is held stays in any case.
+    def to_evict(self, budget: int, forgotten: Collection[str] = ()) -> list[StateRecord]:
+        """Return what would be removed; with ``forgotten``, as if these studies were there no longer.
 
-        Only what is not held is looked at: with little room and thousands of trials, this comes with every state.
+        Only what may go is looked at: with little room and thousands of trials, this comes with every state.
         """
-        from sqlalchemy import delete, exists, func, select
+        from sqlalchemy import exists, func, select
 
         from hoptree.store.tables import HOLDS, STATES
 
-        loose = select(STATES).where(~exists().where(HOLDS.c.key == STATES.c.key))
+        held = exists().where(HOLDS.c.key == STATES.c.key, HOLDS.c.study.not_in(list(forgotten)))
         with self._database.reading() as connection:
-            records = [_record(row, ()) for row in connection.execute(loose.order_by(STATES.c.made, STATES.c.key))]
+            loose = connection.execute(select(STATES).where(~held).order_by(STATES.c.made, STATES.c.key)).all()
             excess = int(connection.execute(select(func.sum(STATES.c.size))).scalar() or 0) - budget
-        now, entries = self._clock(), []
-        gone: list[StateRecord] = []
-        for record in sorted(records, key=lambda record: record.benefit(now)):
+        going, now = [], self._clock()
+        for record in sorted((_record(row, ()) for row in loose), key=lambda record: record.benefit(now)):
             if excess <= 0:
                 break
             excess -= record.size  # as it was counted above; a file is somewhat larger than its arrays
-            entries.append(record.key)
-            if self._states.delete(record.key):
-                gone.append(record)
-        if entries:
+            going.append(record)
+        return going
+
+    def evict(self, budget: int) -> list[StateRecord]:
+        """Remove what has the least benefit until the rest fits; what is held stays in any case."""
+        from sqlalchemy import delete
+
+        from hoptree.store.tables import STATES
+
+        going = self.to_evict(budget)
+        gone = [record for record in going if self._states.delete(record.key)]
+        if going:
             with self._database.writing(durable=False) as connection:
-                connection.execute(delete(STATES).where(STATES.c.key.in_(entries)))
+                connection.execute(delete(STATES).where(STATES.c.key.in_([record.key for record in going])))
         return gone
 
 

@@ -54,6 +54,11 @@ class Store:
                 raise StoreError(
                     f"store: {location} is a file; expected a folder, or a name that is free"
                 ) from None
+            except OSError as error:
+                raise StoreError(
+                    f"store: {self.folder} cannot be made: {error.strerror}; expected a folder that can be "
+                    "written, as store="
+                ) from None
         elif not self.folder.is_dir():
             raise StoreMissingError(f"store: no folder {self.folder}; check the path, or open it with create=True")
         given = _location(states)

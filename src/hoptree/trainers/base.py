@@ -56,6 +56,11 @@ class Trainer(ABC):
     def fingerprint(self) -> str:
         """What the user's code does, as a hash that survives edits which change nothing."""
 
+    @property
+    def fingerprint_parts(self) -> dict[str, str]:
+        """What of the fingerprint can be told apart, by name: why another machine has another one."""
+        return {}
+
     @abstractmethod
     def build(self, values: Mapping[str, Scalar], seed: int) -> Any:
         """Return an untrained model for the values at the beginning of training, seeded."""

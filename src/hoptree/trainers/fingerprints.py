@@ -42,11 +42,24 @@ def fingerprint(value: object) -> str:
     return _Walk().digest(value).hex()
 
 
+def code_alone(value: object) -> tuple[str, list[str]]:
+    """Return a fingerprint that is the same with any versions of libraries, and these libraries with theirs.
+
+    >>> import json
+    >>> code_alone(lambda text: json.loads(text))[1] == ["python-" + ".".join(map(str, sys.version_info[:2]))]
+    True
+    """
+    walk = _Walk(versions=False)
+    return walk.digest(value).hex(), sorted(walk.releases)
+
+
 @final
 class _Walk:
     """One walk over everything a value reaches; an object within itself counts by how far up it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, versions: bool = True) -> None:
+        self._versions = versions
+        self.releases: set[str] = set()  # of the libraries that were met
         self._depth: dict[int, int] = {}  # objects being walked
         self._known: dict[int, tuple[object, bytes]] = {}  # kept alive, so that no other gets the same id
         self._path: list[str] = []
@@ -75,6 +88,13 @@ class _Walk:
             self._known[identity] = (value, result)
         self._upmost = min(outer, self._upmost)
         return result
+
+    def _release(self, module: str) -> str:
+        return self._noted(release(module))
+
+    def _noted(self, released: str) -> str:
+        self.releases.add(released)
+        return released if self._versions else released.rpartition("-")[0]
 
     def _part(self, part: object) -> bytes:
         if isinstance(part, _Named):
@@ -128,9 +148,9 @@ class _Walk:
         if "<" not in function.__qualname__ and is_library(module, function.__code__.co_filename):
             captured = _captured(function, function.__qualname__)
             if is_library(module, None):
-                return "library", (release(module), function.__qualname__, *captured)
+                return "library", (self._release(module), function.__qualname__, *captured)
             wrapper = function.__code__  # a library's wrapper around the user's function, under that one's name
-            return "wrapper", (release_of_file(wrapper.co_filename), wrapper.co_qualname, *captured)
+            return "wrapper", (self._noted(release_of_file(wrapper.co_filename)), wrapper.co_qualname, *captured)
         name = function.__name__
         extra = {key: item for key, item in vars(function).items() if key != "__wrapped__"}
         with self._at(f"function {name!r}"):
@@ -159,7 +179,7 @@ class _Walk:
                     yield self._global(name, scope[name], attributes)
             case Import(name, level):
                 code = module_code(name, level, scope.get("__package__") or "")
-                yield (name, release(name)) if code is None else code
+                yield (name, self._release(name)) if code is None else code
             case Attribute(text):
                 yield text
 
@@ -175,7 +195,7 @@ class _Walk:
 
     def _module(self, module: types.ModuleType) -> tuple[str, Iterable[object]]:
         if is_library(module.__name__, _file(module)):
-            return "module", (module.__name__, release(module.__name__))
+            return "module", (module.__name__, self._release(module.__name__))
         code = module_code(module.__name__, 0, "")
         if code is None:
             raise self._unknown(module)
@@ -187,11 +207,11 @@ class _Walk:
         if module is None and owner is not None:
             module = owner.__module__ if isinstance(owner, type) else type(owner).__module__
         bound = () if owner is None or isinstance(owner, type | types.ModuleType) else (owner,)
-        return "library", (release(module or "builtins"), value.__qualname__, *bound)
+        return "library", (self._release(module or "builtins"), value.__qualname__, *bound)
 
     def _class(self, kind: type) -> tuple[str, Iterable[object]]:
         if is_library(kind.__module__, None):
-            return "library", (release(kind.__module__), kind.__module__, kind.__qualname__)
+            return "library", (self._release(kind.__module__), kind.__module__, kind.__qualname__)
         members = [
             _Named(name, item, f"{kind.__name__}.{name}")
             for name, item in sorted(vars(kind).items())
@@ -218,7 +238,7 @@ class _Walk:
         if isinstance(reduced, str):
             if not is_library(getattr(value, "__module__", None) or kind.__module__, None):
                 raise self._unknown(value)
-            return "library", (release(kind.__module__), kind.__module__, reduced)
+            return "library", (self._release(kind.__module__), kind.__module__, reduced)
         make, arguments, state, *items = (*reduced, None, None, None)[:5]
         listed = [None if part is None else list(part) for part in items]
         return "instance", (kind, make, arguments, _Named("", _ordered(state), kind.__name__), *listed)

@@ -15,7 +15,7 @@ from typing import Any, final
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged, TrainerError, user_error
-from hoptree.trainers.fingerprints import fingerprint
+from hoptree.trainers.fingerprints import code_alone, fingerprint
 from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.numbers import as_number
 from hoptree.trainers.torch_frozen import Module, Optimizer, dtype_and_device, frozen
@@ -55,6 +55,7 @@ class Functions(Trainer):
         self._cache: dict[int, tuple[Columns, Any]] | None = {} if cache else None
         self.threads = threads
         self._fingerprint: str | None = None
+        self._parts: dict[str, str] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cache": None if self._cache is None else {}}
@@ -63,9 +64,20 @@ class Functions(Trainer):
     def fingerprint(self) -> str:
         """What the three functions do, the threads, and torch's version."""
         if self._fingerprint is None:
-            functions = {"input_fn": self._input_fn, "model_fn": self._model_fn, "train_fn": self._train_fn}
-            self._fingerprint = fingerprint({**functions, "threads": self.threads, "torch": version("torch")})
+            self._fingerprint = fingerprint({**self._code, "threads": self.threads, "torch": version("torch")})
         return self._fingerprint
+
+    @property
+    def fingerprint_parts(self) -> dict[str, str]:
+        """The code by itself, and the libraries that it uses."""
+        if self._parts is None:
+            code, libraries = code_alone(self._code)
+            self._parts = {"code": code, "libraries": " ".join(libraries)}
+        return self._parts
+
+    @property
+    def _code(self) -> dict[str, object]:
+        return {"input_fn": self._input_fn, "model_fn": self._model_fn, "train_fn": self._train_fn}
 
     def build(self, values: Mapping[str, Scalar], seed: int) -> TorchModel:
         """Call ``model_fn``."""

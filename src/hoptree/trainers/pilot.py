@@ -42,7 +42,7 @@ def pilots(
             break
         try:
             found[number] = pilot(trainer, data, values)
-        except Exception:  # noqa: S112 what is wrong with a config is told when it is its turn
+        except (Exception, SystemExit):  # noqa: S112 what is wrong with a config is told when it is its turn
             continue
         began = min(began, time.perf_counter())
     return found

@@ -103,6 +103,11 @@ def _inputs(data: Columns, inputs: Sequence[str] | None, target: str) -> Sequenc
     others = [name for name in data if name != target]
     if len(others) == 1:
         return others
+    if target not in data:
+        raise TrainerError(
+            f"target: the data has no column {target!r}; it has {', '.join(data)}; say which one it is, for "
+            f"example target={others[-1]!r}"
+        )
     raise TrainerError(
         f"inputs: the data has the columns {', '.join(data)}, of which {target!r} is the target; "
         'say which ones the model takes, in order, for example inputs=["x"]'

@@ -13,7 +13,7 @@ from hoptree.core.schedules import Scalar
 from hoptree.trainers import torch_loop
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import TrainerError, user_error
-from hoptree.trainers.fingerprints import fingerprint
+from hoptree.trainers.fingerprints import code_alone, fingerprint
 from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.numbers import as_number
 from hoptree.trainers.torch_batches import Batches
@@ -63,22 +63,35 @@ class Torch(Trainer):
         self._precision = precision
         self._device = _device(device)
         self._fingerprint: str | None = None
+        self._parts: dict[str, str] | None = None
 
     @property
     def fingerprint(self) -> str:
         """What the user's functions do, the settings, and torch's version."""
         if self._fingerprint is None:
-            parts = {
-                "model": self._model,
-                "loss": self._loss,
-                "optimizer": self._optimizer,
-                "metrics": self._metrics,
-                "data": (self._inputs, self._target),
-                "settings": (self._clip, self._accumulate, self._precision, self._device, self.threads),
-                "torch": version("torch"),
-            }
-            self._fingerprint = fingerprint(parts)
+            settings = (self._clip, self._accumulate, self._precision, self._device, self.threads)
+            self._fingerprint = fingerprint({**self._code, "settings": settings, "torch": version("torch")})
         return self._fingerprint
+
+    @property
+    def fingerprint_parts(self) -> dict[str, str]:
+        """The code by itself, the libraries that it uses, and the device."""
+        if self._parts is None:
+            code, libraries = code_alone(
+                {**self._code, "settings": (self._clip, self._accumulate, self._precision)}
+            )
+            self._parts = {"code": code, "libraries": " ".join(libraries), "device": self._device}
+        return self._parts
+
+    @property
+    def _code(self) -> dict[str, object]:
+        return {
+            "model": self._model,
+            "loss": self._loss,
+            "optimizer": self._optimizer,
+            "metrics": self._metrics,
+            "data": (self._inputs, self._target),
+        }
 
     def build(self, values: Mapping[str, Scalar], seed: int) -> TorchModel:
         """Return a new module and its optimizer."""

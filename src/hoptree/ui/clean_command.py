@@ -52,7 +52,7 @@ def clean_command(
     """  # noqa: D301 click needs the real character
     from hoptree.store.ledger import parse_size
     from hoptree.ui.housekeeping import Housekeeping, Kind
-    from hoptree.ui.studies_view import find_study, reading
+    from hoptree.ui.studies_view import reading, refuse_unknown
 
     budget = parse_size(keep)
     chosen: list[Kind] = ["states", "strays", "partial"]
@@ -60,12 +60,12 @@ def clean_command(
     chosen += ["logs"] if logs else []
     with reading(location, journal) as store:
         for name in forget:
-            find_study(store, name)
+            refuse_unknown(store, name)
         if yes:
             for name in forget:
                 with store.lease(name):
                     store.catalog.remove(name)
-        house = Housekeeping(store, budget)
+        house = Housekeeping(store, budget, forget)
         studies, holdings = house.studies(), house.holdings()
         freed = house.clean(chosen) if yes else 0
         folder = str(store.folder)
@@ -83,7 +83,7 @@ def clean_command(
         )
         return
     click.echo(_tables(studies, holdings, forget if not yes else ()))
-    click.echo(_told(studies, holdings, chosen, forget, freed, yes))
+    click.echo(_told(holdings, chosen, freed, yes))
 
 
 def _tables(studies: Sequence[StudyHolding], holdings: Sequence[Holding], forget: tuple[str, ...]) -> str:
@@ -105,20 +105,12 @@ def _tables(studies: Sequence[StudyHolding], holdings: Sequence[Holding], forget
     return f"{first}\n\n{second}\n"
 
 
-def _told(
-    studies: Sequence[StudyHolding],
-    holdings: Sequence[Holding],
-    chosen: Sequence[str],
-    forget: tuple[str, ...],
-    freed: int,
-    done: bool,
-) -> str:
+def _told(holdings: Sequence[Holding], chosen: Sequence[str], freed: int, done: bool) -> str:
     from hoptree.report.tables import size
 
     if done:
         return f"Freed {size(freed)}."
     frees = sum(each.frees for each in holdings if each.kind in chosen)
-    frees += sum(each.alone for each in studies if each.name in forget)
     rest = [each.kind for each in holdings if each.kind not in chosen and each.can_go]
     also = f" {' and '.join(f'--{kind}' for kind in rest)} would free more." if rest else ""
     return f"Nothing was removed. With --yes this frees {size(frees)}.{also}"

@@ -19,11 +19,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def of_a_store(command: Command) -> Command:
-    """Add the options of all commands that look into a store."""
-    json = click.option("--json", "as_json", is_flag=True, help="Print it for programs.")
+    """Add the options of all commands that tell what is in a store."""
+    return in_a_store(click.option("--json", "as_json", is_flag=True, help="Print it for programs.")(command))
+
+
+def in_a_store(command: Command) -> Command:
+    """Add the options that say where a store is."""
     journal = click.option("--journal", metavar="URL", help="The journal's database.  [default: in the store]")
     store = click.option("--store", "location", default=STORE, show_default=True, help="The store's folder.")
-    return store(journal(json(command)))
+    return store(journal(command))
 
 
 def study_argument(command: Command) -> Command:

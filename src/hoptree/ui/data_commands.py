@@ -56,7 +56,7 @@ def build_command(
     Examples:
       hoptree data build 'rows/*.parquet' --to dataset --partitions 8
       hoptree data build digits.npz --to dataset --partitions 4 --valid 0.1
-      hoptree data build train.csv --valid-from test.csv --to dataset --partitions 4
+      hoptree data build train.csv --valid-from test.csv --to data --partitions 4
     """  # noqa: D301 click needs the real character
     from hoptree.data import DataError, Dataset
 

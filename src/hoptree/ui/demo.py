@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from hoptree.core.errors import MissingExtraError
@@ -49,6 +48,8 @@ def train_demo(workers: int | None = None) -> str:
     from hoptree.search.space import choice
     from hoptree.study import Study
     from hoptree.trainers import Torch, accuracy
+    from hoptree.ui.studies_view import find_study, reading
+    from hoptree.ui.study_tables import trials_table
 
     digits = load_digits()
     study = Study(
@@ -65,13 +66,16 @@ def train_demo(workers: int | None = None) -> str:
     )
     results = study.run(workers)
     best = results.best
+    with reading(str(study.store), None) as store:
+        view = find_study(store, study.name)
     return "\n".join(
         [
-            *(str(trial) for trial in results.trials),
-            f"Best: {best}",
-            f"Its fingerprint: {best.fingerprint}",
+            f"{trials_table(view, view.trials)}\n",
+            f"Best: trial {best.number}, with the fingerprint",
+            f"      {best.fingerprint}",
             f"Work: {results.savings}",
-            f"States and journal: {Path('.hoptree').absolute()}. Run it again: it trains nothing.",
+            f"Kept: {study.store}",
+            "Run it again: it trains nothing. Look at it: hoptree show demo",
         ]
     )
 

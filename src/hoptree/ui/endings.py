@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from hoptree.core.errors import HoptreeError
-from hoptree.error_look import told, told_bug
+from hoptree.error_look import told, told_bug, told_place
 
 FAILED: Final = 1  # it was done, and something failed: no trial is complete, bits differ, a check does not hold
 REFUSED: Final = 2  # it was not done: wrong usage, or something given that cannot be
@@ -34,6 +34,7 @@ def guarded(command: click.Group) -> int:
         click.echo("Interrupted.", err=True)
         return INTERRUPTED
     except Exception as error:
-        click.echo(told_bug(error), err=True)
-        return BROKEN
+        refused = told_place(error) if isinstance(error, OSError) else None
+        click.echo(refused or told_bug(error), err=True)
+        return REFUSED if refused else BROKEN
     return code if isinstance(code, int) else 0

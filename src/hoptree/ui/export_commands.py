@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,20 +11,21 @@ import click
 import msgspec
 
 from hoptree.core.errors import WorkloadError
-from hoptree.ui.common import interruptible, print_json, stdout_kept_for_json
+from hoptree.ui.common import in_a_store, interruptible, print_json, stdout_kept_for_json, study_argument
 from hoptree.ui.endings import FAILED
-from hoptree.ui.store_options import in_a_store
 
 if TYPE_CHECKING:
     from hoptree.bundle_check import Compared, Difference
     from hoptree.store import Store
 
 _WEIGHTS = (".safetensors", ".pt")
+_FOLDERS = ("tensorboard", "mlflow")  # what these become
+_TAKES = {"reports": ("csv", "parquet"), "dark": ("html",), "trial": ("weights",), "program": ("optuna",)}
 KINDS = ("csv", "parquet", "tensorboard", "mlflow", "html", "optuna")
 
 
 @click.command(name="export", short_help="Write a study for other programs, or as a bundle.")
-@click.argument("name")
+@study_argument
 @click.option("--to", metavar="PATH", help="Where to; the suffix says what it becomes.")
 @click.option("--as", "kind", type=click.Choice(KINDS), help="What it becomes, where the suffix does not say.")
 @click.option("--bundle", type=click.Path(dir_okay=False, path_type=Path), help="A .zip for `hoptree verify`.")
@@ -47,13 +49,13 @@ def export_command(
     """Write a study for other programs, or what another machine needs to reproduce it.
 
     \b
-    --to trials.csv, trials.parquet   a row per trial
-    --to report.html                  plots, trials, environment, how to reproduce it, in one file
-    --to FOLDER --as tensorboard      curves and the table of hyper-parameters
-    --to FOLDER --as mlflow           an experiment with a run per trial, in SQLite
-    --to sqlite:///optuna.db          an Optuna storage, for optuna-dashboard; any URL that Optuna takes
-    --to best.safetensors, best.pt    the weights of the best model, or of --trial
-    --bundle FILE.zip                 configs, fingerprints, seeds, versions, visit orders
+    --to trials.csv, trials.parquet  a row per trial
+    --to report.html                 plots, trials, how to reproduce it: one file
+    --to FOLDER --as tensorboard     curves and the table of hyper-parameters
+    --to FOLDER --as mlflow          an experiment, a run per trial, in SQLite
+    --to sqlite:///optuna.db         an Optuna storage; any URL that Optuna takes
+    --to best.safetensors, best.pt   the weights of the best model, or of --trial
+    --bundle FILE.zip                what another machine needs to compare bits
 
     \b
     Examples:
@@ -61,45 +63,68 @@ def export_command(
       hoptree export digits --to runs --as tensorboard
       hoptree export digits --bundle digits.zip
     """  # noqa: D301 click needs the real character
-    from hoptree.exports import kind_of
     from hoptree.ui.studies_view import reading
 
     if (to is None) == (bundle is None):
         raise WorkloadError("export: expected either --to or --bundle; for example --to report.html")
+    becomes = "a bundle" if to is None else _becomes(to, kind)
+    _refuse_ignored(becomes, {"reports": reports, "dark": dark, "trial": trial, "program": program})
     with reading(location, journal) as store:
         if bundle is not None:
             click.echo(_bundled(store, name, bundle))
             return
         assert to is not None
-        if kind == "optuna" or (kind is None and "://" in to):
-            click.echo(f"wrote {_mirrored(store, name, to, program, location, journal)}")
-            return
-        path = Path(to)
-        if kind is None and path.suffix in _WEIGHTS:
-            click.echo(f"wrote {_weights(store, name, path, trial)}")
-            return
-        kind = kind or kind_of(path)
-        if kind is None:
+        match becomes:
+            case "optuna":
+                wrote = _mirrored(store, name, to, program, location, journal)
+            case "weights":
+                wrote = str(_weights(store, name, Path(to), trial))
+            case _:
+                options = {"reports": reports} if reports else {"dark": dark} if dark else {}
+                wrote = str(_written(store, name, Path(to), becomes, options))
+    click.echo(f"wrote {wrote}")
+
+
+def _becomes(to: str, kind: str | None) -> str:
+    """Return what is to be written, by the suffix or by what the user says."""
+    from hoptree.exports import kind_of
+
+    suffix = Path(to).suffix
+    said = "optuna" if "://" in to else "weights" if suffix in _WEIGHTS else kind_of(to)
+    if said is None and kind is None:
+        raise WorkloadError(
+            f"--to: {to} does not say what it becomes; expected .csv, .parquet, .html, .safetensors or .pt, "
+            "an Optuna storage such as sqlite:///optuna.db, or a folder with --as tensorboard or --as mlflow"
+        )
+    if said is not None and kind not in (None, said):
+        raise WorkloadError(f"--as: {kind}, but {to} says {said}; expected one of the two, or both the same")
+    return kind or said or ""
+
+
+def _refuse_ignored(becomes: str, given: dict[str, Any]) -> None:
+    """Refuse options that do not go with what is written."""
+    for option, value in given.items():
+        if value is not None and value is not False and becomes not in _TAKES[option]:
             raise WorkloadError(
-                f"--to: {path} does not say what it becomes; expected .csv, .parquet, .html, .safetensors or .pt, "
-                "an Optuna storage such as sqlite:///optuna.db, or a folder with --as tensorboard or --as mlflow"
+                f"--{option}: given for {becomes}; expected for {' and '.join(_TAKES[option])} only"
             )
-        click.echo(f"wrote {_written(store, name, path, kind, reports, dark)}")
 
 
-def _written(store: Store, name: str, path: Path, kind: str, reports: bool, dark: bool) -> Path:
+def _refuse_unwritable(path: Path) -> None:
+    """Refuse a file that cannot be written, since libraries that write say so in ways of their own."""
+    if path.is_dir():
+        raise WorkloadError(f"--to: {path} is a folder; expected a file")
+    there = path if path.exists() else path.absolute().parent
+    if there.exists() and not os.access(there, os.W_OK):
+        raise WorkloadError(f"--to: {there} cannot be written; name another place")
+
+
+def _written(store: Store, name: str, path: Path, kind: str, options: dict[str, Any]) -> Path:
     from hoptree.exports import export
     from hoptree.telling import tell
 
-    options: dict[str, Any] = {}
-    if kind in ("csv", "parquet"):
-        options["reports"] = reports
-    elif reports:
-        raise WorkloadError(f"--reports: given for {kind}; expected for csv and parquet only")
-    if kind == "html":
-        options["dark"] = dark
-    elif dark:
-        raise WorkloadError(f"--dark: given for {kind}; expected for html only")
+    if kind not in _FOLDERS:
+        _refuse_unwritable(path)
     return export(tell(store, name), kind, path, **options)
 
 
@@ -124,6 +149,7 @@ def _mirrored(store: Store, name: str, to: str, target: str | None, location: st
 def _weights(store: Store, name: str, path: Path, trial: int | None) -> Path:
     from hoptree.ui.studies_view import find_study
 
+    _refuse_unwritable(path)
     view = find_study(store, name)
     best = view.results.best if trial is None else view.trial(trial)
     return best.save(path)
@@ -191,11 +217,15 @@ def _row(each: Compared) -> dict[str, Any]:
 
 def _told_differences(found: list[Difference]) -> str:
     from hoptree.report.tables import text_table
+    from hoptree.ui.study_tables import short, terminal_width
 
     if not found:
         return "Code, data, seed and environment: the same as where it was run."
-    rows = [[each.what, each.there[:40], each.here[:40]] for each in found]
-    return text_table(["differs", "there", "here"], rows)
+    hashes = ("trainer", "data")
+    rows = [
+        [each.what, *(short(v) if each.what in hashes else v for v in (each.there, each.here))] for each in found
+    ]
+    return text_table(["differs", "there", "here"], rows, width=terminal_width())
 
 
 def _told_trial(each: Compared) -> str:
@@ -209,7 +239,7 @@ def _told_trial(each: Compared) -> str:
         for name, value in each.metrics_here.items()
         if isinstance(value, float) and isinstance(each.metrics_there.get(name), float)
     ]
-    return f"trial {each.trial}: {prints}: differs{'; ' if pairs else ''}{'; '.join(pairs)}"
+    return "\n  ".join([f"trial {each.trial}: {prints}: differs", *(["; ".join(pairs)] if pairs else [])])
 
 
 def verdict(found: list[Difference], compared: list[Compared]) -> str:
@@ -218,11 +248,14 @@ def verdict(found: list[Difference], compared: list[Compared]) -> str:
     counted = f"{same} of {len(compared)} trials: same bits."
     if same == len(compared):
         return f"{counted} Reproduced{', whatever differs' if found else ''}."
-    if not found:
+    from hoptree.bundle_check import EXPLAIN_NOTHING
+
+    reasons = [each for each in found if each.what not in EXPLAIN_NOTHING]
+    if not reasons:
         return (
-            f"{counted} Nothing that is recorded differs, so look for code that is not deterministic: unseeded "
-            "random numbers, time, the order of sets or files, or a library that is not torch or numpy."
+            f"{counted} Nothing that is recorded {'explains it' if found else 'differs'}, so look for code that is "
+            "not deterministic: unseeded random numbers, time, the order of sets or files."
         )
-    first = found[0]
-    others = f" Also different: {', '.join(each.what for each in found[1:])}." if len(found) > 1 else ""
+    first, *rest = reasons
+    others = f" Also different: {', '.join(each.what for each in rest)}." if rest else ""
     return f"{counted} The likeliest reason is the {first.what}: {first.reason}.{others}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 import msgspec
 
@@ -38,11 +39,15 @@ class StudyHolding(msgspec.Struct, frozen=True):
 
 @final
 class Housekeeping:
-    """Looks through a store, and removes what nobody needs when it is told to."""
+    """Looks through a store, and removes what nobody needs when it is told to.
 
-    def __init__(self, store: Store, keep: int) -> None:
+    ``forget`` are studies that are to be forgotten: what can go is told as if they were.
+    """
+
+    def __init__(self, store: Store, keep: int, forget: Collection[str] = ()) -> None:
         self._store = store
         self._keep = keep
+        self._forget = forget
         self._sizes = store.states.sizes()
         self._books = store.ledger.all()
         self._busy = [known.name for known in store.catalog.all() if store.holder(known.name) is not None]
@@ -60,9 +65,9 @@ class Housekeeping:
 
     def holdings(self) -> list[Holding]:
         """Return what there is of each kind, and what of it can go."""
-        going = self._evicted()
+        going = [record.key for record in self._store.ledger.to_evict(self._keep, self._forget)]
         states = _total(self._sizes.get(record.key, 0) for record in self._books)
-        free = _total(self._sizes.get(record.key, 0) for record in going)
+        free = _total(self._sizes[key] for key in going if key in self._sizes)
         strays = _total(self._strays().values())
         partial = _total(self._store.states.partial().values())
         datasets, unused = _total(map(folder_size, self._datasets())), _total(map(folder_size, self._unused()))
@@ -87,7 +92,7 @@ class Housekeeping:
                     freed += sum(self._sizes.get(record.key, 0) for record in gone)
                 case "strays" if not self._busy:
                     freed += sum(self._store.states.delete(key) for key in self._strays())
-                case "partial":
+                case "partial" if not self._busy:
                     freed += self._store.states.clean()
                 case "datasets":
                     freed += sum(map(_remove, self._unused()))
@@ -97,18 +102,6 @@ class Housekeeping:
                     pass
         return freed
 
-    def _evicted(self) -> list[Any]:
-        """Return what the ledger would evict: what nobody holds, the least worth first."""
-        import time
-
-        excess, going = sum(record.size for record in self._books) - self._keep, []
-        now = time.time()
-        for record in sorted(self._books, key=lambda record: record.benefit(now)):
-            if excess > 0 and not record.held_by:
-                going.append(record)
-                excess -= record.size
-        return going
-
     def _strays(self) -> dict[str, int]:
         known = {record.key for record in self._books}
         return {key: size for key, size in self._sizes.items() if key not in known}
@@ -117,10 +110,16 @@ class Housekeeping:
         return sorted(path.parent for path in self._store.folder.glob("data/*/manifest.json"))
 
     def _unused(self) -> list[Path]:
-        from hoptree.data import Dataset
+        from hoptree.data import DataError, Dataset
 
-        used = {known.spec.get("data") for known in self._store.catalog.all()}
-        return [path for path in self._datasets() if Dataset.open(path).fingerprint not in used]
+        studies = [known for known in self._store.catalog.all() if known.name not in self._forget]
+        used = {known.spec.get("data") for known in studies}
+        unused = []
+        for path in self._datasets():
+            with suppress(DataError):  # one that cannot be read stays: who knows whose it is
+                if Dataset.open(path).fingerprint not in used:
+                    unused.append(path)
+        return unused
 
     def _logs(self) -> list[Path]:
         return sorted((self._store.folder / "logs").glob("*.txt"))

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import click
 
-from hoptree.ui.store_options import in_a_store
+from hoptree.ui.common import in_a_store, study_argument
 
 # The names of hoptree.plot.KINDS, which a test compares: importing it here would make every command slow.
 KINDS: Final = ("curves", "best", "parallel", "importance", "slices", "tree", "gantt", "savings", "rungs")
 
 
 @click.command(name="plot", short_help="Draw a study, also while it runs.")
-@click.argument("name")
+@study_argument
 @click.argument("kind", type=click.Choice([*KINDS, "all"]), metavar="KIND")
 @click.option(
     "--save",

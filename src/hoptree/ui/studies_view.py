@@ -46,13 +46,19 @@ def reading(location: str, journal: str | None) -> Iterator[Store]:
 
 def find_study(store: Store, name: str) -> StudyView:
     """Return the study of that name, or say which ones there are."""
-    known = store.catalog.find(name)
-    if known is None:
-        names = [record.name for record in store.catalog.all()]
+    refuse_unknown(store, name)
+    known = store.catalog.find(name)  # refuses other formats
+    assert known is not None
+    return StudyView(store, known)
+
+
+def refuse_unknown(store: Store, name: str) -> None:
+    """Refuse a name that is no study's, and say which ones there are; they need not be readable."""
+    names = [record.name for record in store.catalog.all()]
+    if name not in names:
         others = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
         holds = ", ".join(names[:_NAMED]) + others if names else "none"
         raise StudyMissingError(f"{name}: no such study in {store.folder}; it holds {holds}")
-    return StudyView(store, known)
 
 
 @final
@@ -187,7 +193,7 @@ def all_studies(store: Store) -> Iterator[tuple[StudyHead, StudyView | HoptreeEr
     """Yield every study of a store; of one that cannot be read, its head and the reason."""
     for known in store.catalog.all():
         try:
-            view = find_study(store, known.name)  # refuses other formats
+            view = find_study(store, known.name)
             yield view.head, view
         except HoptreeError as error:
             yield StudyHead(store, known), error

@@ -64,7 +64,7 @@ def study_tables(view: StudyView) -> str:
         "trials": counted(view.counts, view.head),
         "epochs": work,
     }
-    return f"{_facts(view.name, facts)}\n\n{trials_table(view, view.trials)}"
+    return "\n\n".join([_facts(view.name, facts), *([trials_table(view, view.trials)] if view.trials else [])])
 
 
 def trial_tables(view: StudyView, trial: TrialResult) -> str:
@@ -74,22 +74,23 @@ def trial_tables(view: StudyView, trial: TrialResult) -> str:
         "epochs": str(trial.epochs),
         **_followed(view, trial),
         **_config(trial),
-        **_stored(view, trial),
+        **_fingerprint(view, trial),
     }
     parts = [_facts(f"trial {trial.number} of {view.name}", facts)]
     if trial.curve:
         names = list(dict.fromkeys(name for metrics in trial.curve.values() for name in metrics))
         rows = [[epoch, *map(metrics.get, names)] for epoch, metrics in sorted(trial.curve.items())]
         parts.append(fitted_table(["epoch", *names], rows, terminal_width(), drop=names[:0:-1]))
+    parts.append(_state(view, trial))
     return "\n\n".join([*parts, trial.error] if trial.error else parts)
 
 
 def best_table(view: StudyView, trial: TrialResult) -> str:
     """Return the best trial: config, metrics, and where its state is."""
     metrics = {name: _number(value) for name, value in trial.metrics.items()}
-    facts = {**_config(trial), "epochs": str(trial.epochs), **metrics, **_stored(view, trial)}
+    facts = {**_config(trial), "epochs": str(trial.epochs), **metrics, **_fingerprint(view, trial)}
     so_far = "" if view.head.status == "finished" else " so far"
-    return _facts(f"trial {trial.number}, the best of {view.name}{so_far}", facts)
+    return f"{_facts(f'trial {trial.number}, the best of {view.name}{so_far}', facts)}\n\n{_state(view, trial)}"
 
 
 def counted(counts: Mapping[str, int], head: StudyHead | None = None) -> str:
@@ -176,14 +177,18 @@ def _followed(view: StudyView, trial: TrialResult) -> dict[str, str]:
     return {"from": f"trial {source}, which it followed up to epoch {at}{until}"}
 
 
-def _stored(view: StudyView, trial: TrialResult) -> dict[str, str]:
-    file, fingerprint = view.state_file(trial), view.fingerprint(trial)
+def _fingerprint(view: StudyView, trial: TrialResult) -> dict[str, str]:
+    if view.state_file(trial) is None:
+        return {}
+    return {"fingerprint": view.fingerprint(trial) or "its state is damaged; study.results() trains it again"}
+
+
+def _state(view: StudyView, trial: TrialResult) -> str:
+    """Say where a state is, on a line of its own: in a table a path would be broken."""
+    file = view.state_file(trial)
     if file is None:
-        return {"state file": "none is stored"}
-    return {
-        "fingerprint": fingerprint or "its state is damaged; study.results() trains it again",
-        "state file": f"{file} ({size(view.state_size(trial))})",
-    }
+        return "Its state: none is stored"
+    return f"Its state ({size(view.state_size(trial))}): {file}"
 
 
 def _nodes(view: StudyView) -> dict[str, str]:

@@ -138,7 +138,7 @@ class Loop:
             self._say(Forgotten(run))
         except NoRoomError as error:
             self._say(Full(str(error.strerror)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._say(failure(run, error))
         self._forgotten.discard(run)
 

@@ -102,20 +102,24 @@ def rehearse_some(
     for config in configs:
         try:
             names, seconds = rehearse_timed(trainer, config, partition(), valid)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             reasons.append(user_traceback(error))
         else:
             return Rehearsed(list(names), [], seconds)
     return Rehearsed([], reasons)
 
 
-def failure(run: int, error: Exception) -> News:
+def failure(run: int, error: Exception | SystemExit) -> News:
     """Return the news that a run has failed; what the user's code raises carries the user's own traceback."""
     match error:
         case StateGoneError():
             return Failed(run, str(error), "system", lost=True)
         case MemoryError():
             return Failed(run, f"out of memory\n{user_traceback(error)}", "user")
+        case SystemExit():
+            return Failed(
+                run, f"{user_traceback(error)}\n\nexit() was called; raise an exception that says why", "user"
+            )
         case _:
             return Failed(run, user_traceback(error), "user")
 

@@ -1,0 +1,40 @@
+"""Lists in the pages are whole: words of the glossary, folders, layers, decisions."""
+
+import re
+import tomllib
+from collections import Counter
+
+from tests.docs.pages import DOCS, ROOT
+
+PACKAGE = ROOT / "src" / "hoptree"
+WORDS = re.compile(r"^\| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
+
+
+def test_the_glossary_has_every_word_once() -> None:
+    lines = [line for line in WORDS.findall((DOCS / "glossary.md").read_text()) if line not in ("word", "---")]
+    words = Counter(word for line in lines for word in re.split(r", (?![^(]*\))", line))
+    assert words["fingerprint"] == 1
+    assert [word for word, times in words.items() if times > 1] == []
+
+
+def test_the_readme_has_every_folder() -> None:
+    listed = (ROOT / "README.md").read_text().partition("## Folders")[2].partition("\n## ")[0]
+    folders = [path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()]
+    assert [name for name in folders if f"{name}/" not in listed] == []
+    named = re.findall(r"\b(\w+\.py|\w+/)(?=\s)", listed.partition("tests/")[0].partition("src/hoptree/")[2])
+    assert [name for name in named if not (PACKAGE / name).exists()] == []
+
+
+def test_layers_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    checked = [layer.replace("hoptree.", "") for layer in contracts[0]["layers"]]
+    page = (ROOT / "CONTRIBUTING.md").read_text().partition("## Layers")[2].partition("\n- ")[0]
+    shown = [line.partition("  (")[0].strip() for line in page.splitlines() if line.startswith("    ")]
+    assert shown == checked
+
+
+def test_every_decision_is_listed_by_its_title() -> None:
+    page = (DOCS / "README.md").read_text()
+    for record in sorted((DOCS / "decisions").glob("0*.md")):
+        number, title = record.read_text().splitlines()[0].removeprefix("# ").split(": ", 1)
+        assert f"| [{number}](decisions/{record.name}) | {title} |" in page
