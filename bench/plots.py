@@ -23,12 +23,12 @@ from hoptree.core.actions import Action
 from hoptree.core.events import Event
 from hoptree.core.settings import Settings
 from hoptree.exports import export
+from hoptree.record.spec import StudySpec
+from hoptree.record.telling import tell
 from hoptree.report.chronicle import Chronicle
 from hoptree.search.protocol import Goal
 from hoptree.search.space import describe
-from hoptree.spec import StudySpec
 from hoptree.store import Store
-from hoptree.telling import tell
 
 REPEATS = 3
 T = TypeVar("T")

@@ -13,24 +13,24 @@ import msgspec
 
 from hoptree.backends.choice import Where, check_backend, make_pool, worker_count
 from hoptree.core.errors import HoptreeError, WorkloadError
-from hoptree.desk import WISHED, Desk
 from hoptree.drive import Watch
+from hoptree.driver.desk import WISHED, Desk
+from hoptree.driver.library import Library
+from hoptree.driver.session import Session, to_rehearse
 from hoptree.error_look import in_one_look
-from hoptree.library import Library
 from hoptree.progress import Asking, Spectator, choose_display
-from hoptree.record import Record
+from hoptree.record.record import Record
+from hoptree.record.spec import StudySpec, agree, refuse_changes, refuse_others
 from hoptree.results import Results, Savings
 from hoptree.search.outlook import outlook_of
 from hoptree.search.sampling import some_configs
 from hoptree.search.tuner import Tuner, Tuners
-from hoptree.session import Session, to_rehearse
-from hoptree.spec import StudySpec, agree, refuse_changes, refuse_others
 
 if TYPE_CHECKING:
     from hoptree.backends.member import Pool
     from hoptree.core.schedules import Config
-    from hoptree.forecast import Forecast
-    from hoptree.measured import Measured
+    from hoptree.forecast.forecast import Forecast
+    from hoptree.forecast.measured import Measured
     from hoptree.mirror import WandB
     from hoptree.store import Lease, Store
     from hoptree.store.journal import Recorded
@@ -212,8 +212,8 @@ class Group:
 
     def explain(self, workers: int | None, *, accept_changes: bool = False) -> Forecast:
         """Return what is left to train, and what that takes; see ``Study.explain``."""
-        from hoptree.explanation import Explainer, Told
-        from hoptree.measured import Measured
+        from hoptree.forecast.explanation import Explainer, Told
+        from hoptree.forecast.measured import Measured
         from hoptree.store import StoreMissingError
 
         specs = self._specs()

@@ -9,11 +9,11 @@ from hoptree.core.errors import HoptreeError
 from hoptree.core.events import Metrics
 from hoptree.core.lineage import ConfigItems, Phase
 from hoptree.core.plan import Plan
-from hoptree.desk import WISHED
-from hoptree.record import Record
+from hoptree.driver.desk import WISHED
+from hoptree.driver.wishing import addition
+from hoptree.record.record import Record
+from hoptree.record.spec import StudySpec
 from hoptree.search.checks import whole
-from hoptree.spec import StudySpec
-from hoptree.wishing import addition
 
 if TYPE_CHECKING:
     from hoptree.backends.choice import Where

@@ -16,14 +16,14 @@ from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.error_look import in_one_look
-from hoptree.record import Record
+from hoptree.record.record import Record
+from hoptree.record.solo import Soloist
 from hoptree.report.chronicle import standing
 from hoptree.report.failures import told
 from hoptree.report.spark import sparkline
 from hoptree.report.tables import size
 from hoptree.report.traffic import Traffic
 from hoptree.search.protocol import Goal
-from hoptree.solo import Soloist
 
 if TYPE_CHECKING:
     import pandas as pd

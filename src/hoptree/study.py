@@ -19,26 +19,26 @@ from hoptree.core.lineage import beginning, digest
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, plain
 from hoptree.core.settings import Order, Settings
-from hoptree.environment import environment
+from hoptree.driver.wishing import addition, changed, clone, extension, giving_up
 from hoptree.error_look import in_one_look
-from hoptree.record import Record
+from hoptree.record.environment import environment
+from hoptree.record.record import Record
+from hoptree.record.solo import Soloist
+from hoptree.record.spec import StudySpec
 from hoptree.report.traffic import Traffic
 from hoptree.results import Results, Savings, TrialResult
 from hoptree.search.naming import lasting_text
 from hoptree.search.protocol import Goal, Procedure, Search, begin
 from hoptree.search.space import Space, describe
-from hoptree.solo import Soloist
-from hoptree.spec import StudySpec
 from hoptree.store.ledger import parse_size
 from hoptree.store.wishes import Wish
-from hoptree.wishing import addition, changed, clone, extension, giving_up
 
 if TYPE_CHECKING:
     from hoptree.backends.choice import Where
     from hoptree.data import Dataset
-    from hoptree.forecast import Forecast
-    from hoptree.holdings import Holdings
+    from hoptree.forecast.forecast import Forecast
     from hoptree.mirror import Mirror, WandB
+    from hoptree.record.holdings import Holdings
     from hoptree.report.chronicle import Chronicle
     from hoptree.store import Store
     from hoptree.trainers.base import Trainer
@@ -174,7 +174,7 @@ class Study:
 
         Of all studies on a store: ``hoptree.holdings.holdings(store)``.
         """
-        from hoptree.holdings import holdings
+        from hoptree.record.holdings import holdings
 
         with self.open_store(create=False) as store:
             return holdings(store).of(self.name)
@@ -210,7 +210,7 @@ class Study:
 
     def chronicle(self) -> Chronicle:
         """Return what happened in this study and when, as its journal tells it: what plots are drawn from."""
-        from hoptree.telling import tell
+        from hoptree.record.telling import tell
 
         with self.open_store(create=False) as store:
             return tell(store, self.name, self.goal)
@@ -326,8 +326,8 @@ class Study:
 
     def _recorded(self, store: Store) -> Record:
         """Return what the store knows of this study: from its own journal, or of a group it was run with."""
+        from hoptree.record.telling import find, folded
         from hoptree.store import StudyMissingError
-        from hoptree.telling import find, folded
 
         try:
             return folded(store, find(store, self.name))

@@ -13,8 +13,8 @@ import pytest
 
 import hoptree as ht
 from hoptree.core.events import Event, StateLost, WorkerJoined
-from hoptree.record import Record
-from hoptree.spec import StudySpec
+from hoptree.record.record import Record
+from hoptree.record.spec import StudySpec
 from hoptree.store import Store
 from hoptree.ui.studies_view import find_study
 from tests.clusters.conftest import Nodes

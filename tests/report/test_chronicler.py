@@ -18,7 +18,7 @@ from hoptree.core.lineage import config_items
 from hoptree.core.settings import Settings
 from hoptree.drive import drive
 from hoptree.progress import Tally
-from hoptree.record import Record
+from hoptree.record.record import Record
 from hoptree.report.chronicler import Chronicler
 from hoptree.search.protocol import Goal
 from hoptree.simulator.cluster import Cluster

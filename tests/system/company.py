@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hoptree.record import Record
-from hoptree.spec import StudySpec
+from hoptree.record.record import Record
+from hoptree.record.spec import StudySpec
 from hoptree.store import Store
 from tests.system.plain import dataset
 

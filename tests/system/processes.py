@@ -10,8 +10,8 @@ from pathlib import Path
 from hoptree.core.actions import RunUnit
 from hoptree.core.events import StateLost, UnitFinished
 from hoptree.core.invariants import Witness
-from hoptree.record import Record
-from hoptree.spec import StudySpec
+from hoptree.record.record import Record
+from hoptree.record.spec import StudySpec
 from hoptree.store import Store
 
 

@@ -19,10 +19,10 @@ from hoptree.core.events import (
 )
 from hoptree.core.lineage import config_items
 from hoptree.core.settings import Settings
-from hoptree.desk import WISHED, Desk
-from hoptree.record import Record
+from hoptree.driver.desk import WISHED, Desk
+from hoptree.driver.wishing import addition, clone, extension, giving_up
+from hoptree.record.record import Record
 from hoptree.store import Store
-from hoptree.wishing import addition, clone, extension, giving_up
 
 CONFIG = {"lr": 0.1, "width": 8}
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import hoptree as ht
-from hoptree import explanation, group
+from hoptree import group
+from hoptree.forecast import explanation
 from tests.system.plain import Plain, dataset, study
 from tests.system.test_commands import PROGRAM, hoptree
 from tests.system.test_study import tiny_study

@@ -21,8 +21,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import hoptree as ht
-from hoptree.bundle import Bundle, BundleError, read_bundle
-from hoptree.bundle_check import differences
+from hoptree.bundle.bundle import Bundle, BundleError, read_bundle
+from hoptree.bundle.check import differences
 from hoptree.exports import export
 from hoptree.report import ReportError
 from hoptree.trainers import TrainerError
@@ -381,7 +381,7 @@ def test_another_build_is_named_though_bits_agree(bundle: Path, tmp_path: Path) 
 
 
 def test_what_explains_other_bits(bundle: Path, folder: Path) -> None:
-    from hoptree.bundle_check import Compared, Difference
+    from hoptree.bundle.check import Compared, Difference
 
     same = Compared(0, "aa", "aa", {}, {})
     other = Compared(1, "aa", "bb", {"loss": 1.0}, {"loss": 1.1})
@@ -441,8 +441,8 @@ def test_bundles_are_refused(folder: Path, bundle: Path, tmp_path: Path) -> None
 
 def test_orders_that_were_chosen_are_in_a_bundle(tmp_path: Path) -> None:
     """In free order the visits follow from no key: only the journal has them."""
-    from hoptree.bundle import write_bundle
-    from hoptree.bundle_check import compare
+    from hoptree.bundle.bundle import write_bundle
+    from hoptree.bundle.check import compare
 
     study = plain_study(tmp_path, "fine", "other", order="free", epochs=3)
     study.run(workers=2)

@@ -17,7 +17,7 @@ from hoptree.core.actions import Action, EndTrial, Report
 from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended
 from hoptree.mirror.protocol import Mirror
 from hoptree.mirror.shown import Shown, shown_trials
-from hoptree.record import Record
+from hoptree.record.record import Record
 
 log = logging.getLogger("hoptree")
 

@@ -10,7 +10,7 @@ import msgspec
 from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
-from hoptree.record import Record
+from hoptree.record.record import Record
 from hoptree.report.chronicle import Chronicle
 
 Standing: TypeAlias = Literal["running", "complete", "stopped", "failed"]

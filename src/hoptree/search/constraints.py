@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, final
 
 from hoptree.core.lineage import digest
 from hoptree.core.schedules import Config, plain
-from hoptree.search.errors import RefusedError, SpaceError
+from hoptree.search.errors import ConfigRefusedError, SpaceError
 
 Condition: TypeAlias = Callable[[dict[str, Any]], bool]
 
@@ -54,7 +54,7 @@ def where(space: Mapping[str, Any], *conditions: Condition) -> Constrained:
 
 
 def check(path: str, conditions: tuple[Condition, ...], config: Config) -> None:
-    """Raise RefusedError if a condition refuses the config, SpaceError if it cannot tell."""
+    """Raise ConfigRefusedError if a condition refuses the config, SpaceError if it cannot tell."""
     for condition in conditions:
         named = f"{path or 'space'}: the condition {title(condition)}"
         try:
@@ -67,7 +67,7 @@ def check(path: str, conditions: tuple[Condition, ...], config: Config) -> None:
         if not isinstance(verdict, bool):
             raise SpaceError(f"{named} returned {verdict!r} for {config}; expected True or False")
         if not verdict:
-            raise RefusedError(f"{named} is False for {config}")
+            raise ConfigRefusedError(f"{named} is False for {config}")
 
 
 def name_of(condition: Condition) -> str:

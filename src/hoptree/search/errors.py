@@ -7,5 +7,5 @@ class SpaceError(HoptreeError, ValueError):
     """A space that cannot be searched; the message begins with the offending name."""
 
 
-class RefusedError(HoptreeError):
+class ConfigRefusedError(HoptreeError):
     """A config that its space refuses: another one is drawn, and nobody sees this unless all are refused."""

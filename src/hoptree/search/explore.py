@@ -10,7 +10,7 @@ from typing import final
 from hoptree.core.errors import WorkloadError
 from hoptree.core.schedules import Config
 from hoptree.search.decisions import decisions_of
-from hoptree.search.errors import RefusedError, SpaceError
+from hoptree.search.errors import ConfigRefusedError, SpaceError
 from hoptree.search.parameters import Continuous, Stepped, Whole, index_at
 from hoptree.search.reading import Space, read
 from hoptree.search.streams import share
@@ -57,7 +57,7 @@ class Explorer:
             choose = partial(self._choose, before, (number, attempt, again))
             try:
                 return build(self._root, decide(self._root, choose))
-            except RefusedError:
+            except ConfigRefusedError:
                 continue
         return config
 

@@ -8,7 +8,7 @@ from itertools import count
 from typing import NamedTuple, final
 
 from hoptree.core.schedules import Config
-from hoptree.search.errors import RefusedError, SpaceError
+from hoptree.search.errors import ConfigRefusedError, SpaceError
 from hoptree.search.streams import share
 from hoptree.search.tree import Choose, Decisions, Parameter, Part, build, decide, identity, size
 
@@ -49,7 +49,7 @@ class Fresh:
         """Return the config of the decisions and remember it; None if it is refused or was given before."""
         try:
             config = build(self.root, decisions)
-        except RefusedError:
+        except ConfigRefusedError:
             return None
         mark = identity(config)
         if mark in self._seen:
@@ -86,7 +86,7 @@ class Fresh:
             try:
                 build(self.root, decisions)
                 return
-            except RefusedError as error:
+            except ConfigRefusedError as error:
                 refusal = str(error)
         raise all_refused(tried, refusal)
 

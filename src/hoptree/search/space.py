@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hoptree.core.schedules import Config
 from hoptree.search.constraints import where
 from hoptree.search.describing import changes, describe
-from hoptree.search.errors import RefusedError, SpaceError
+from hoptree.search.errors import ConfigRefusedError, SpaceError
 from hoptree.search.fresh import all_refused, combinations
 from hoptree.search.reading import Space, read
 from hoptree.search.tree import Part, build, identity, parameters
@@ -58,7 +58,7 @@ def _grid(root: Part) -> Iterator[Config]:
     for tried, decisions in enumerate(combinations(root), start=1):  # noqa: B007 counted for the message
         try:
             config = build(root, decisions)
-        except RefusedError as error:
+        except ConfigRefusedError as error:
             refusal = str(error)
             continue
         if identity(config) not in seen:

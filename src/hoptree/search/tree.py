@@ -14,7 +14,7 @@ import msgspec
 from hoptree.core.errors import ScheduleError
 from hoptree.core.schedules import Config, Value, as_schedule
 from hoptree.search.constraints import Condition, check
-from hoptree.search.errors import RefusedError
+from hoptree.search.errors import ConfigRefusedError
 from hoptree.search.parameters import Continuous, Range, Stepped, Whole, index_at
 from hoptree.search.schedules import CONSTRUCTORS
 
@@ -134,7 +134,7 @@ def _decide(node: Node, choose: Choose, decisions: Decisions) -> None:
 
 
 def build(root: Part, decisions: Decisions) -> Config:
-    """Return the config of the decisions; raise RefusedError if a schedule or a condition refuses it."""
+    """Return the config of the decisions; raise ConfigRefusedError if a schedule or a condition refuses it."""
     config: Config = _build(root, decisions)
     return config
 
@@ -154,7 +154,7 @@ def _build(node: Node, decisions: Decisions) -> Any:
             try:
                 return CONSTRUCTORS[node.kind](**arguments)
             except ScheduleError as error:
-                raise RefusedError(f"{node.path}: {error}") from None
+                raise ConfigRefusedError(f"{node.path}: {error}") from None
         case Part():
             return _flat(node, decisions)
         case _:

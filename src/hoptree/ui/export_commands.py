@@ -15,7 +15,7 @@ from hoptree.ui.common import in_a_store, interruptible, print_json, stdout_kept
 from hoptree.ui.endings import FAILED
 
 if TYPE_CHECKING:
-    from hoptree.bundle_check import Compared, Difference
+    from hoptree.bundle.check import Compared, Difference
     from hoptree.store import Store
 
 _WEIGHTS = (".safetensors", ".pt")
@@ -121,7 +121,7 @@ def _refuse_unwritable(path: Path) -> None:
 
 def _written(store: Store, name: str, path: Path, kind: str, options: dict[str, Any]) -> Path:
     from hoptree.exports import export
-    from hoptree.telling import tell
+    from hoptree.record.telling import tell
 
     if kind not in _FOLDERS:
         _refuse_unwritable(path)
@@ -130,8 +130,8 @@ def _written(store: Store, name: str, path: Path, kind: str, options: dict[str, 
 
 def _mirrored(store: Store, name: str, to: str, target: str | None, location: str, journal: str | None) -> str:
     """Write an Optuna storage; ranges of parameters are in the program only, so that is loaded."""
-    from hoptree.spec import StudySpec, refuse_changes
-    from hoptree.telling import find
+    from hoptree.record.spec import StudySpec, refuse_changes
+    from hoptree.record.telling import find
     from hoptree.ui.programs import ProgramError, program, recorded_program
 
     url = to if "://" in to else f"sqlite:///{to}"
@@ -156,7 +156,7 @@ def _weights(store: Store, name: str, path: Path, trial: int | None) -> Path:
 
 
 def _bundled(store: Store, name: str, path: Path) -> str:
-    from hoptree.bundle import write_bundle
+    from hoptree.bundle.bundle import write_bundle
 
     about = write_bundle(store, name, path)
     stored = sum(bool(trial.fingerprint) for trial in about.trials)
@@ -176,8 +176,8 @@ def is_bundle(name: str) -> bool:
 
 def verify_bundle(path: str, trial: int | None, target: str | None, as_json: bool) -> None:
     """Train a bundle's trials again with a program, and say what matches, what differs, and what explains it."""
-    from hoptree.bundle import read_bundle
-    from hoptree.bundle_check import compare, differences, to_compare
+    from hoptree.bundle.bundle import read_bundle
+    from hoptree.bundle.check import compare, differences, to_compare
     from hoptree.ui.programs import ProgramError, program
 
     bundle = read_bundle(path)
@@ -248,7 +248,7 @@ def verdict(found: list[Difference], compared: list[Compared]) -> str:
     counted = f"{same} of {len(compared)} trials: same bits."
     if same == len(compared):
         return f"{counted} Reproduced{', whatever differs' if found else ''}."
-    from hoptree.bundle_check import EXPLAIN_NOTHING
+    from hoptree.bundle.check import EXPLAIN_NOTHING
 
     reasons = [each for each in found if each.what not in EXPLAIN_NOTHING]
     if not reasons:

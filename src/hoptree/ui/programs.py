@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hoptree.core.errors import HoptreeError, StudyChangedError
 
 if TYPE_CHECKING:
-    from hoptree.spec import StudySpec
+    from hoptree.record.spec import StudySpec
 from hoptree.study import Study
 
 MODULE = "__program__"  # not __main__: what stands under that name is not to run

@@ -13,9 +13,9 @@ import msgspec
 from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.events import TrialBranched, UnitFinished
 from hoptree.core.schedules import Config, Schedule
-from hoptree.record import Record
+from hoptree.record.record import Record
+from hoptree.record.spec import StudySpec
 from hoptree.results import Results, Savings, TrialResult
-from hoptree.spec import StudySpec
 from hoptree.store import (
     StateDamagedError,
     StateMissingError,

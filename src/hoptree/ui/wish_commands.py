@@ -47,7 +47,7 @@ def add_command(
 
     Example: hoptree add digits --set lr=0.01 --set width=64 --epochs 6
     """
-    from hoptree.wishing import addition, changed
+    from hoptree.driver.wishing import addition, changed
 
     view = _look(location, journal, name)
     wish = addition(changed(view.record, name, like or 0, _read(changes)), epochs)
@@ -65,7 +65,7 @@ def extend_command(name: str, trial: int, epochs: int, location: str, journal: s
 
     Example: hoptree extend digits 3 --epochs 12
     """
-    from hoptree.wishing import extension
+    from hoptree.driver.wishing import extension
 
     view = _look(location, journal, name)
     wish = extension(view.record, name, trial, epochs)
@@ -99,7 +99,7 @@ def clone_command(
       hoptree clone digits 3 --set lr=0.001 --at 4 --epochs 8
       hoptree clone digits 3 --set 'lr=cosine(0.01, period=8)' --at 4 --epochs 12
     """  # noqa: D301 click needs the real character
-    from hoptree.wishing import clone
+    from hoptree.driver.wishing import clone
 
     view = _look(location, journal, name)
     wish = clone(view.record, name, trial, at, _read(changes), epochs)
@@ -119,7 +119,7 @@ def stop_command(name: str, trial: int, location: str, journal: str | None, as_j
 
     Example: hoptree stop digits 3
     """
-    from hoptree.wishing import giving_up
+    from hoptree.driver.wishing import giving_up
 
     view = _look(location, journal, name)
     wish = giving_up(view.record, name, trial)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hoptree.bundle import Bundle, BundledTrial, spelled
+from hoptree.bundle.bundle import Bundle, BundledTrial, spelled
 from hoptree.core.errors import WorkloadError
-from hoptree.solo import Soloist
+from hoptree.record.solo import Soloist
 
 if TYPE_CHECKING:
     from hoptree.study import Study

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from hoptree.core.lineage import seed_of, shuffle_seed
 from hoptree.core.plan import Trial
-from hoptree.record import Record, Unit
+from hoptree.record.record import Record, Unit
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset

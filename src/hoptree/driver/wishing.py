@@ -12,7 +12,7 @@ from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.lineage import ConfigItems, Phase, config_items, digest, segments
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
-from hoptree.record import Record
+from hoptree.record.record import Record
 from hoptree.search.checks import whole
 from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Wish
 

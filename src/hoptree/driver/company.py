@@ -30,7 +30,7 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.plan import Cursor, Node
-from hoptree.library import Library, needs_state
+from hoptree.driver.library import Library, needs_state
 
 if TYPE_CHECKING:
     from hoptree.store.claims import Claims, Want

@@ -33,13 +33,13 @@ from hoptree.core.events import (
 )
 from hoptree.core.lineage import History, Values, seed_of
 from hoptree.core.settings import Settings
-from hoptree.desk import Desk
 from hoptree.drive import Asks, drive
+from hoptree.driver.desk import Desk
+from hoptree.driver.library import Library
 from hoptree.estimate import WIDE
-from hoptree.forecast import Account, Expectation, Forecast
-from hoptree.library import Library
-from hoptree.measured import Measured
-from hoptree.record import Record, Repeated
+from hoptree.forecast.forecast import Account, Expectation, Forecast
+from hoptree.forecast.measured import Measured
+from hoptree.record.record import Record, Repeated
 from hoptree.report.stage_tree import stage_tree
 from hoptree.report.timeline import Span, Timeline
 from hoptree.results import Savings

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hoptree.core.errors import HoptreeError
-from hoptree.record import Record
+from hoptree.record.record import Record
+from hoptree.record.spec import StudySpec
 from hoptree.report.chronicle import Chronicle
 from hoptree.report.chronicler import Chronicler
 from hoptree.search.protocol import Goal
-from hoptree.spec import StudySpec
 
 if TYPE_CHECKING:
     from hoptree.store import Store, StudyRecord

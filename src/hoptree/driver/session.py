@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, final
 from hoptree.backends.local import remove_slots, slots_of
 from hoptree.backends.member import Pool
 from hoptree.backends.pool import HEARTBEAT, DrainedError, PoolBackend
-from hoptree.company import Company
 from hoptree.core.actions import Action, EndTrial
 from hoptree.core.events import Event, StateLost, TrialAsked, WorkerLost
 from hoptree.core.lineage import beginning
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, Scalar
-from hoptree.desk import Desk
 from hoptree.drive import Asks, Watch, drive, without_collector
+from hoptree.driver.company import Company
+from hoptree.driver.desk import Desk
+from hoptree.driver.library import Library
+from hoptree.driver.wishing import shown_number
 from hoptree.estimate import Estimator
-from hoptree.library import Library
 from hoptree.progress import Spectator
-from hoptree.record import Record
+from hoptree.record.record import Record
 from hoptree.results import Savings
 from hoptree.store.logs import Logs
-from hoptree.wishing import shown_number
 
 if TYPE_CHECKING:
     from hoptree.backends.protocol import Backend

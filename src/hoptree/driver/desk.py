@@ -12,9 +12,9 @@ from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialStopped
 from hoptree.core.plan import Trial
 from hoptree.drive import Asks
-from hoptree.record import Record
+from hoptree.driver.wishing import check, key_of
+from hoptree.record.record import Record
 from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Unreadable, Wish
-from hoptree.wishing import check, key_of
 
 if TYPE_CHECKING:
     from hoptree.store import Store

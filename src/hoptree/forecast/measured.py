@@ -15,8 +15,8 @@ from hoptree.core.plan import Plan
 from hoptree.core.settings import Settings
 from hoptree.estimate import Estimator
 from hoptree.estimate.samples import Samples
-from hoptree.forecast import Account
-from hoptree.record import Record
+from hoptree.forecast.forecast import Account
+from hoptree.record.record import Record
 from hoptree.results import Savings
 
 if TYPE_CHECKING:

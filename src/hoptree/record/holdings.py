@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, final
 import msgspec
 
 from hoptree.core.plan import Trial
-from hoptree.record import Record
+from hoptree.record.record import Record
+from hoptree.record.spec import StudySpec
 from hoptree.report.tables import duration, size, text_table
-from hoptree.spec import StudySpec
 
 if TYPE_CHECKING:
     from hoptree.store import Store

@@ -1,0 +1,1 @@
+"""A study in a file for other machines, and what comes of it there."""

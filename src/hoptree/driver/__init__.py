@@ -1,0 +1,1 @@
+"""One driver at work on a store: its session, what the store has, other drivers, and the wishes of users."""
