@@ -37,8 +37,8 @@ layers: $(READY)
 docs: $(READY)  ## the documentation, into docs/_build; warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 
-test: check  ## all that must hold before a change lands
-	$(BIN)/python -m pytest -n 2 -m "not slow" --durations=25
+test: check  ## all that must hold before a change lands; three at a time, as tests of processes often wait
+	$(BIN)/python -m pytest -n 3 -m "not slow" --durations=25
 
 test-slow: $(READY)  ## minutes: 20,000 histories, the large simulated study
 	$(BIN)/python -m pytest -n 2 -m slow
