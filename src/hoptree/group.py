@@ -244,7 +244,7 @@ class Group:
         data, configs = self._first.data, to_rehearse([], self._tuners(spec.root).start(), self._examples)
         if configs:
             found = rehearse_some(self._first.trainer, configs, lambda: data.partition(0), data.valid())
-            check_rehearsal([study.goal.metric for study in self._studies], found.metrics, found.reasons)
+            check_rehearsal([study.goal.metric for study in self._studies], found)
 
     def _look_back(
         self, store: Store, spec: StudySpec, measured: Measured, accept_changes: bool

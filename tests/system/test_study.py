@@ -107,6 +107,24 @@ def tiny_study(folder: Path, model: Any, name: str = "tiny", **options: Any) -> 
     return ht.Study(name, trainer=trainer, data=data, store=folder / "store", **settings)
 
 
+def test_names_that_nothing_asks_for_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from torch import nn
+
+    def net(hp: Any) -> nn.Module:
+        return nn.Linear(4, 3 + 0 * hp.get("head.width", 0))
+
+    def told(name: str, **space: Any) -> list[str]:
+        caplog.clear()
+        tiny_study(tmp_path, net, name, space=space, search=ht.Random(1, epochs=1)).run(workers=1, quiet=True)
+        return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+    (warning,) = told("misspelt", lr=0.1, learning_rate=ht.log(0.01, 0.1))
+    assert warning.startswith(
+        "space: nothing asks for 'learning_rate', and no option of the optimizer has that name"
+    )
+    assert told("parts", lr=0.1, head=ht.choice({"width": 2}, {"width": 3})) == []
+
+
 def test_a_model_that_raises_fails_its_trial_with_the_users_traceback(tmp_path: Path) -> None:
     from torch import nn
 

@@ -155,3 +155,40 @@ def test_several_inputs_in_the_order_named():
     model = trainer.build({}, 0)
     trainer.train(model, data, unit({"lr": 0.1}, 0))
     assert trainer.evaluate(model, data, {})["n"] == len(x)
+
+
+def test_names_that_nothing_asks_for_are_known():
+    def net(hp):
+        return nn.Sequential(nn.Linear(64, hp["width"]), nn.Dropout(), nn.Linear(hp["width"], 10))
+
+    config = {
+        "lr": 0.1,
+        "beta1": 0.8,
+        "width": 8,
+        "batch_size": 16,
+        "dropout": 0.1,
+        "learning_rate": 0.2,
+        "wide": 4,
+    }
+    by_name = Torch(net, loss=cross_entropy, optimizer="adam")
+    assert by_name.unread(by_name.build(config, 1), config) == ["learning_rate", "wide"]
+    by_function = Torch(
+        net, loss=cross_entropy, optimizer=lambda params, hp: torch.optim.SGD(params, lr=hp["learning_rate"])
+    )
+    assert by_function.unread(by_function.build(config, 1), config) == ["wide"]
+    everything = Torch(lambda hp: net(dict(hp)), loss=cross_entropy, optimizer="sgd")
+    assert everything.unread(everything.build(config, 1), config) == []
+    still = Torch(lambda hp: nn.Linear(64, 10), loss=cross_entropy, optimizer="sgd")
+    assert still.unread(still.build({"dropout": 0.1}, 1), {"dropout": 0.1}) == ["dropout"]
+
+
+def test_names_that_a_loop_of_ones_own_asks_for_are_known():
+    def model_fn(hp):
+        module = nn.Linear(64, 10)
+        return module, torch.optim.SGD(module.parameters(), lr=hp["lr"])
+
+    trainer = Functions(lambda columns: columns, model_fn, lambda data, model, opt, hp: {"loss": hp["smooth"]})
+    config = {"lr": 0.1, "smooth": 0.5, "batch_size": 16}
+    model = trainer.build(config, 1)
+    train(trainer, model, config, units=(0,))
+    assert trainer.unread(model, config) == ["batch_size"]

@@ -372,11 +372,11 @@ class PoolBackend:
                 return [WorkerDrained(name)] if member.ready else []
             case Refused(reason):
                 raise RefusedError(reason)
-            case Rehearsed(metrics, reasons, seconds):
+            case Rehearsed():
                 member.rehearsing = False
-                self._first_guess = seconds
+                self._first_guess = news.seconds
                 if self._rehearsal is not None:
-                    check_rehearsal(self._rehearsal[1], metrics, reasons)
+                    check_rehearsal(self._rehearsal[1], news)
                     self._rehearsal = None
                 return self._join(member)
             case Trained(run, slot, size, seconds):
@@ -511,8 +511,15 @@ class PoolBackend:
         log.warning("stopping when the units that run are done; interrupt again to stop at once")
 
 
-def check_rehearsal(goals: Sequence[str], metrics: Sequence[str], reasons: Sequence[str]) -> None:
-    """Refuse what no config can be trained with, or what would not be reported."""
+def check_rehearsal(goals: Sequence[str], found: Rehearsed) -> None:
+    """Refuse what no config can be trained with, or what would not be reported; warn of what is varied in vain."""
+    metrics, reasons = found.metrics, found.reasons
+    if found.unread:
+        log.warning(
+            "space: nothing asks for %s, and no option of the optimizer has that name: it only gives trials other "
+            "random numbers; is it misspelt?",
+            ", ".join(map(repr, found.unread)),
+        )
     if reasons:
         more = len(reasons) - 1
         others = f"\n({more} other config{'s' if more > 1 else ''} failed as well)" if more else ""

@@ -81,6 +81,10 @@ class Trainer(ABC):
     def load(self, model: Any, state: ModelState) -> None:
         """Put a state into a model built for the same values, in place."""
 
+    def unread(self, model: Any, values: Mapping[str, Scalar]) -> list[str]:
+        """Return the names that nothing has asked for since the model was built: perhaps they are misspelt."""
+        return []
+
     def export(self, model: Any) -> Any:
         """Return what a user gets as the trained model: for torch, the module."""
         return model

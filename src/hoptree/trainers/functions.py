@@ -96,7 +96,7 @@ class Functions(Trainer):
             model.module.train()
             model.tuned.optimizer.zero_grad()
             try:
-                metrics = self._call_train_fn(prepared, model.module, model.tuned.optimizer, values)
+                metrics = self._call_train_fn(prepared, model, model.tuned.optimizer, values)
             finally:
                 model.tuned.optimizer.zero_grad()
         if not math.isfinite(metrics.get("loss", 0.0)):
@@ -106,7 +106,7 @@ class Functions(Trainer):
         """Call ``train_fn`` with the model frozen and no optimizer, and return its metrics."""
         prepared = self._prepared(data, _VALIDATION)
         with self._session(0), frozen(model.module):
-            return self._call_train_fn(prepared, model.module, None, values)
+            return self._call_train_fn(prepared, model, None, values)
 
     def dump(self, model: TorchModel) -> ModelState:
         """Return the state; its arrays are views of the model's tensors."""
@@ -115,6 +115,10 @@ class Functions(Trainer):
     def load(self, model: TorchModel, state: ModelState) -> None:
         """Copy a state into the resident tensors."""
         model.load(state)
+
+    def unread(self, model: TorchModel, values: Mapping[str, Scalar]) -> list[str]:
+        """Return the names that no function has asked for, and that are no options of the optimizer."""
+        return model.unread(values)
 
     def export(self, model: TorchModel) -> Module:
         """Return the module, ready for predictions."""
@@ -159,13 +163,15 @@ class Functions(Trainer):
         return group_options(optimizer)
 
     def _call_train_fn(
-        self, data: Any, module: Module, optimizer: Optimizer | None, values: Mapping[str, Scalar]
+        self, data: Any, model: TorchModel, optimizer: Optimizer | None, values: Mapping[str, Scalar]
     ) -> dict[str, float]:
         purpose = "train" if optimizer is not None else "evaluate (optimizer None, parameters frozen)"
+        hp = HyperParameters(values, "train_fn")
         try:
-            metrics = self._train_fn(data, module, optimizer, HyperParameters(values, "train_fn"))
+            metrics = self._train_fn(data, model.module, optimizer, hp)
         except Exception as error:
             raise user_error(error, f"train_fn: it raised this when called to {purpose}") from None
+        model.used |= hp.reads
         if not isinstance(metrics, Mapping):
             raise TrainerError(
                 f"train_fn: it returned {type(metrics).__name__} when called to {purpose}; "

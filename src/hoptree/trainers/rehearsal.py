@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from hoptree.core.lineage import history, segments
 from hoptree.core.schedules import Scalar
@@ -21,13 +22,19 @@ def rehearse(
     Raises what the real run would raise for these values; a loss that is not a number is no such mistake, since
     it ends one trial only.
     """
-    return rehearse_timed(trainer, values, train, valid)[0]
+    return rehearsed(trainer, values, train, valid).metrics
 
 
-def rehearse_timed(
-    trainer: Trainer, values: Mapping[str, Scalar], train: Columns, valid: Columns | None
-) -> tuple[tuple[str, ...], float]:
-    """Rehearse, and return also what a pass over all of ``train`` would take at that pace."""
+class Rehearsal(NamedTuple):
+    """What a rehearsal showed; ``seconds`` is what a pass over all of the partition would take at that pace."""
+
+    metrics: tuple[str, ...]
+    seconds: float
+    unread: list[str]
+
+
+def rehearsed(trainer: Trainer, values: Mapping[str, Scalar], train: Columns, valid: Columns | None) -> Rehearsal:
+    """Rehearse, and return all that it showed."""
     model = trainer.build(values, 0)
     trainer.load(model, trainer.dump(model))
     whole = segments(history(dict(values)), partitions=1, units=1)[0].values
@@ -39,7 +46,6 @@ def rehearse_timed(
         model = trainer.build(values, 0)
     rows = len(next(iter(train.values())))
     seconds = (time.perf_counter() - began) * max(1.0, rows / EXAMPLES)
-    if valid is None:
-        return (), seconds
-    few = {name: column[:EXAMPLES] for name, column in valid.items()}
-    return tuple(trainer.evaluate(model, few, values)), seconds
+    few = {name: column[:EXAMPLES] for name, column in (valid or {}).items()}
+    metrics = tuple(trainer.evaluate(model, few, values)) if valid is not None else ()
+    return Rehearsal(metrics, seconds, trainer.unread(model, values))

@@ -26,6 +26,7 @@ class TorchModel:
     """A module with its optimizer; the user gets the module.
 
     ``reads`` are the names that it was built from. Of these, only what somebody applies later may change.
+    ``used`` are all names whose values make a difference, as far as that has shown.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class TorchModel:
         # A layer that was built with the value follows it; one with a rate of its own keeps that.
         followers = [part for part in dropouts if part.p == values.get("dropout")]
         self._dropouts = followers or dropouts
+        self.used = {*reads, *tuned.follows, *(["dropout"] if dropouts else [])}
 
     def apply(self, values: Mapping[str, Scalar]) -> None:
         """Set optimizer and dropout to the values of the moment."""
@@ -58,6 +60,10 @@ class TorchModel:
             for part in self._dropouts:
                 part.p = rate
         self._applied = values
+
+    def unread(self, values: Mapping[str, Scalar]) -> list[str]:
+        """Return the names that make no difference."""
+        return [name for name in values if name not in self.used]
 
     def dump(self) -> ModelState:
         """Return the state as views of the tensors."""

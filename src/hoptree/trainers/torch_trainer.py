@@ -98,7 +98,7 @@ class Torch(Trainer):
         with self._session(seed, fill=True):
             hp = HyperParameters(values, "the model function")
             module = check_module(build_module(self._model, hp, "model"), "model").to(torch.device(self._device))
-            return TorchModel(module, make(self._optimizer, module, values), values, hp.reads)
+            return TorchModel(module, make(self._optimizer, module, values), values, {*hp.reads, "batch_size"})
 
     def train(self, model: TorchModel, data: Columns, unit: UnitSpec) -> None:
         """Train for one pass over a partition; raises ``Diverged`` for a loss that is no finite number."""
@@ -124,6 +124,10 @@ class Torch(Trainer):
     def load(self, model: TorchModel, state: ModelState) -> None:
         """Copy a state into the resident tensors."""
         model.load(state)
+
+    def unread(self, model: TorchModel, values: Mapping[str, Scalar]) -> list[str]:
+        """Return the names that neither the model function nor the optimizer has a use for."""
+        return model.unread(values)
 
     def export(self, model: TorchModel) -> nn.Module:
         """Return the module, ready for predictions."""

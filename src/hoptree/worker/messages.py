@@ -106,11 +106,13 @@ class Rehearsed(_Message, frozen=True):
     """What a rehearsal found: the names of the metrics, or why every config failed.
 
     ``seconds`` is what a unit would take at that pace: a few examples are slow, so it is rather too much.
+    ``unread`` are names that nothing asked for.
     """
 
     metrics: list[str]
     reasons: list[str]
     seconds: float = 0.0
+    unread: list[str] = []
 
 
 class Trained(_Message, frozen=True):

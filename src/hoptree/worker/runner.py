@@ -96,16 +96,16 @@ def rehearse_some(
     valid: Columns | None,
 ) -> Rehearsed:
     """Try configs until one can be built, trained and evaluated; else say what is wrong with each of them."""
-    from hoptree.trainers.rehearsal import rehearse_timed
+    from hoptree.trainers.rehearsal import rehearsed
 
     reasons: list[str] = []
     for config in configs:
         try:
-            names, seconds = rehearse_timed(trainer, config, partition(), valid)
+            found = rehearsed(trainer, config, partition(), valid)
         except (Exception, SystemExit) as error:
             reasons.append(user_traceback(error))
         else:
-            return Rehearsed(list(names), [], seconds)
+            return Rehearsed(list(found.metrics), [], found.seconds, found.unread)
     return Rehearsed([], reasons)
 
 
