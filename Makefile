@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_BENCH := $(VENV)/.ready-bench
+CODE := src tests bench examples docs README.md  # a user's program beside them is the user's
 
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable
 # pip compiles on one core; a few packages carry files that no Python compiles, which is nothing to stop for.
@@ -25,8 +26,8 @@ check: $(READY)  ## style, types, layers, documentation: on two cores, each with
 	$(MAKE) --jobs=2 --output-sync=target types docs style layers
 
 style: $(READY)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 
 types: $(READY)
 	$(BIN)/mypy

@@ -26,3 +26,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copy(folder: Path, tmp_path: Path) -> Path:
     """A copy of the store, to be changed."""
     return Path(shutil.copytree(folder / ".hoptree", tmp_path / "copy"))
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have commands run in a folder of the test's own: a program that they load makes its dataset there."""
+    monkeypatch.chdir(tmp_path)
