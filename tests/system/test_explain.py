@@ -116,6 +116,19 @@ def test_what_was_asked_for_is_what_was_to_be_expected(tmp_path: Path, search: A
         assert abs(getattr(after.whole, field) - getattr(after.happened, field)) <= slack, field
 
 
+def test_what_users_wished_for_was_to_be_expected(tmp_path: Path) -> None:
+    mine = study(tmp_path, "a", "b")
+    mine.run(workers=1, quiet=True)
+    mine.extend(0, 5)
+    mine.add({"lr": 0.3, "act": "c", "nap": 0.0, "where": ""}, epochs=3)
+    mine.run(workers=1, quiet=True)
+    told = mine.explain(workers=1)
+    assert told.whole is not None
+    assert told.happened is not None
+    for account in (told.whole, told.happened):
+        assert (account.trials, account.epochs_asked, account.epochs_trained) == (3, 10.0, 10.0)
+
+
 def test_a_long_journal_of_its_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group, "_READ", 1)  # of others, only what is short is read
     mine = study(tmp_path, "a", "b", share=False)
