@@ -49,7 +49,7 @@ $(READY_BENCH): $(READY)  # the peers that Hoptree is measured beside
 	$(COMPILE)
 	touch $(READY_BENCH)
 
-bench: $(READY_BENCH)  ## speed, sharing, clusters and quality of decisions; figures go to bench/RESULTS.md
+bench: $(READY_BENCH)  ## speed, sharing, clusters, quality of decisions, faults; figures go to bench/RESULTS.md
 	$(BIN)/python -m bench.decisions
 	$(BIN)/python -m bench.throughput
 	$(BIN)/python -m bench.trials
@@ -57,6 +57,8 @@ bench: $(READY_BENCH)  ## speed, sharing, clusters and quality of decisions; fig
 	$(BIN)/python -m bench.sharing
 	$(BIN)/python -m bench.start
 	$(BIN)/python -m bench.cluster
+	$(BIN)/python -m bench.opening
+	$(BIN)/python -m bench.faults
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist docs/_build

@@ -19,9 +19,9 @@ from tests.report.chronicles import WIDE, run
 
 import hoptree as ht
 from bench.results import record, table
-from hoptree.core.actions import Action
-from hoptree.core.events import Event
+from hoptree.core.facts import FactWriter
 from hoptree.core.settings import Settings
+from hoptree.core.steps import Step
 from hoptree.exports import export
 from hoptree.record.spec import StudySpec
 from hoptree.record.telling import tell
@@ -45,19 +45,16 @@ STUDIES = {"asha": (ht.ASHA(500, max_epochs=27), WIDE), "grid": (ht.Grid(epochs=
 def journal(store: Store, name: str) -> None:
     """Run a study on made-up workers, and keep its events as a driver would."""
     procedure, space = STUDIES[name]
-    entries: list[tuple[float, bool, Event]] = []
-
-    def note(event: Event, now: float, more: bool, _: list[Action]) -> None:
-        entries.append((now, more, event))
-
-    run(procedure, space, workers=8, partitions=8, watches=(note,))
+    steps: list[Step] = []
+    told = run(procedure, space, workers=8, partitions=8, watches=(steps.append,))
+    writer = FactWriter(told.state)
     spec = StudySpec(
         trainer="made-up", data="made-up", space=describe(space), search=repr(procedure),
         goal=Goal("accuracy", True), seed=1, share=True, settings=Settings(8), root="root", program="",
     )  # fmt: skip
     store.catalog.register(name, msgspec.to_builtins(spec))
     with store.lease(name) as lease:
-        store.journal.append(name, entries, token=lease.token)
+        store.journal.writer(name, lease.token).append([(step.now, writer.entry(step)) for step in steps])
 
 
 def measure(store: Store, name: str, folder: Path) -> list[list[str]]:

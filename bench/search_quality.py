@@ -2,6 +2,8 @@
 
     python -m bench.search_quality [seeds [the first]]
 
+What they have found on the way is in ``search_quality_anytime``.
+
 The landscapes are those of the tests. Optuna runs as it is, one trial after the other. Of Ray Tune the schedulers
 themselves decide (see ``search_quality_ray``).
 """
@@ -31,6 +33,12 @@ def main(count: int = 20, first: int = 0) -> None:
     logging.getLogger("ray").setLevel(logging.ERROR)
     seeds = range(first, first + count)
     rows = [row(seeds, *pairing) for pairing in PAIRINGS]
+    median = (
+        MedianStopping(80, EPOCHS),
+        "Optuna's pruner",
+        optunas(optuna.pruners.MedianPruner, shape=landscape.crossing),
+    )
+    rows.append(row(seeds, "MedianStopping, crossing curves", *median, landscape.crossing))
     rows.append(population(seeds, "a textbook's", moving.textbook))
     rows.append(population(seeds, "Ray Tune's", rays_population))
     columns = ["procedure", "reference", "ours", "reference", "difference", "epochs", "of the reference"]
@@ -45,8 +53,15 @@ def main(count: int = 20, first: int = 0) -> None:
     record("search-quality", command, text + table(columns, rows))
 
 
-def row(seeds: range, name: str, procedure: Procedure, against: str, reference: Reference) -> list[object]:
-    ours = [landscape.ours(procedure, seed) for seed in seeds]
+def row(
+    seeds: range,
+    name: str,
+    procedure: Procedure,
+    against: str,
+    reference: Reference,
+    shape: landscape.Shape = landscape.curve,
+) -> list[object]:
+    ours = [landscape.ours(procedure, seed, shape=shape) for seed in seeds]
     others = [reference(seed, found.epochs) for seed, found in zip(seeds, ours, strict=True)]
     levels = [found.level for found in ours], [found.level for found in others]
     return figures(name, against, *levels, mean(f.epochs for f in ours), mean(f.epochs for f in others))
@@ -64,9 +79,14 @@ def figures(
 # --- Optuna -----------------------------------------------------------------------------------------------
 
 
-def optunas(pruner: Callable[[], Any] | None = None, sampler: Any = None, epochs: int = EPOCHS) -> Reference:
+def optunas(
+    pruner: Callable[[], Any] | None = None,
+    sampler: Any = None,
+    epochs: int = EPOCHS,
+    shape: landscape.Shape = landscape.curve,
+) -> Reference:
     def run(seed: int, budget: float) -> Found:
-        return landscape.reference(seed, budget, epochs, sampler=sampler, pruner=pruner and pruner())
+        return landscape.reference(seed, budget, epochs, sampler=sampler, pruner=pruner and pruner(), shape=shape)
 
     return run
 
@@ -112,6 +132,12 @@ PAIRINGS: list[tuple[str, Procedure, str, Reference]] = [
     ("ASHA, stop", ASHA(81, EPOCHS, mode="stop", concurrent=8), "Ray Tune's scheduler", rays(asha_of_ray)),
     ("MedianStopping", MedianStopping(80, EPOCHS), "Optuna's pruner", optunas(optuna.pruners.MedianPruner)),
     ("MedianStopping", MedianStopping(80, EPOCHS), "Ray Tune's scheduler", rays(median_of_ray)),
+    (
+        "Optuna, tpe asynchronous, 4 under way",
+        Optuna("tpe", trials=40, epochs=9, every=0, batch=4, asynchronous=True),
+        "Optuna, one by one",
+        optunas(sampler=tpe, epochs=9),
+    ),
     (
         "Optuna, tpe in batches of 4",
         Optuna("tpe", trials=40, epochs=9, every=0, batch=4),

@@ -105,9 +105,9 @@ def measure(name: str) -> Figures:
 
     wait = backend.wait
 
-    def waiting() -> tuple[float, list[Event]]:
+    def waiting(seconds: float | None = None) -> tuple[float, list[Event]]:
         nonlocal seen
-        now, events = wait()
+        now, events = wait(seconds)
         seen += len(events)
         if seen > EVERY:
             seen = 0

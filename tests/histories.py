@@ -6,13 +6,13 @@ A history ends with calm weather: all workers are there and nothing fails any mo
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
-from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, RunUnit
+from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, RunUnit, SaveState
 from hoptree.core.costs import CostFormula, Feature
 from hoptree.core.engine import Engine
 from hoptree.core.events import (
     CostsLearned,
+    DriverStarted,
     Event,
     Known,
     LineageFreed,
@@ -20,12 +20,12 @@ from hoptree.core.events import (
     ReportFound,
     StateEvaluated,
     StateFound,
-    StateKept,
     StateLost,
-    StateReleased,
+    StateSaved,
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRetried,
     TrialStopped,
     UnitCancelled,
     UnitFailed,
@@ -34,11 +34,17 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
+from hoptree.core.facts import Entry, FactWriter, fold
 from hoptree.core.invariants import Witness
+from hoptree.core.keys import encode
 from hoptree.core.lineage import config_items
 from hoptree.core.policies import POLICIES
+from hoptree.core.saving import SavePolicy
 from hoptree.core.schedules import constant, cosine, cyclic, exponential, linear, multistep, warmup
 from hoptree.core.settings import Settings
+from hoptree.core.snapshots import restored, snapshot_of
+from hoptree.core.steps import Step
+from hoptree.core.study_state import StudyState
 
 CONFIGS = [
     {"lr": 0.1},
@@ -58,14 +64,22 @@ ONCE = StateLost | WorkerLost | WorkerJoined | WorkerDrained | TrialStopped | Li
 
 
 class History:
-    """One random history; ``journal`` holds every event with its time and whether more followed.
+    """One random history; ``journal`` holds every entry with its time.
 
-    With ``learns`` costs are learned on the way: without it, seeds mean the same as before that was possible.
+    With ``learns`` costs are learned on the way, and with ``retries`` failed trials are trained again: without
+    them, seeds mean the same as before that was possible.
     """
 
     def __init__(
-        self, random: Random, steps: int = 60, settings: Settings | None = None, *, learns: bool = False
+        self,
+        random: Random,
+        steps: int = 60,
+        settings: Settings | None = None,
+        *,
+        learns: bool = False,
+        retries: bool = False,
     ) -> None:
+        self.retries = retries
         self.learns = learns
         self.random = random
         self.steps = steps
@@ -79,7 +93,10 @@ class History:
             patience=random.choice([1, 5]),
         )
         self.costs = {config_items(c)[0][1]: random.choice([0.5, 1.0, 2.0]) for c in CONFIGS}
+        self.extra = Random(hash(random.getstate()[1][:8]))  # so that seeds mean the same as before
+        self.policy = SavePolicy(every=self.extra.choice([0, 1, 2]), spares=self.extra.random() < 0.5)
         self.engine = self.fresh_engine()
+        self.writer = FactWriter(self.engine.state)
         self.witness = Witness(self.engine)
         self.workers = [f"w{index}" for index in range(random.choice([1, 2, 3, 5]))]
         self.holds = self._deal()
@@ -88,8 +105,8 @@ class History:
         self.stored: list[tuple[int, int]] = []
         self.past: list[Event] = []
         self.lost_runs: list[RunUnit | Evaluate] = []
-        self.journal: list[tuple[Event, float, bool]] = []
-        self.actions: list[list[Any]] = []
+        self.journal: list[tuple[float, Entry]] = []
+        self.saving: list[tuple[int, int]] = []
         self.now = 0.0
         self.trials = 0
         self.barrier = random.random() < 0.2
@@ -98,8 +115,32 @@ class History:
         self.company = self.settings.order == "strict" and random.random() < 0.5
         self.taken: list[tuple[int, int]] = []  # places from which another driver trains on
 
-    def fresh_engine(self) -> Engine:
-        return Engine(self.settings, lambda values: 0.5 + len(repr(values)) % 3)
+    def fresh_engine(self, state: StudyState | None = None) -> Engine:
+        cost = lambda values: 0.5 + len(repr(values)) % 3  # noqa: E731
+        return Engine(self.settings, cost, state=state, saving=self.policy)
+
+    def restart(self) -> None:
+        """The driver is killed, and another one goes on from what the journal says."""
+        state = StudyState(self.settings)
+        fold(state, self.journal)
+        assert snapshot_of(state, 0.0) == snapshot_of(self.engine.state, 0.0)
+        state = restored(snapshot_of(state, 0.0), self.settings)
+        assert snapshot_of(state, 0.0) == snapshot_of(self.engine.state, 0.0)
+        before = [(node.key, node.lane) for node in self.engine.plan.nodes]
+        assert [(node.key, node.lane) for node in state.plan.nodes] == before
+        self.engine = self.fresh_engine(state)
+        self.writer = FactWriter(state)
+        self.witness.follow(self.engine)
+        self.lost_runs.clear()
+        self.here.clear()
+        self.evaluating.clear()
+        self.taken.clear()
+        self.past.clear()
+        self.take_up()
+        self.tell(DriverStarted())
+
+    def take_up(self) -> None:
+        """Another engine goes on; who follows it may want to know."""
 
     def _deal(self) -> dict[str, tuple[int, ...]]:
         """Give every partition to one worker or more."""
@@ -117,8 +158,13 @@ class History:
     def run(self) -> None:
         self.begin()
         for _ in range(self.steps):
+            if self.extra.random() < 0.02:
+                self.restart()
             if self.learns and self.random.random() < 0.1:
                 self.tell(CostsLearned(self.formula()), more=self.random.random() < 0.3)
+            failed = [trial.number for trial in self.engine.trials.values() if trial.ending == "failed"]
+            if self.retries and failed and self.random.random() < 0.2:
+                self.retry(self.random.choice(failed))
             self.move()
         self.calm()
 
@@ -140,18 +186,18 @@ class History:
     def tell(self, event: Event, *, more: bool = False) -> None:
         self.now += self.random.choice([0.0, 0.0, 1.0])
         actions = self.engine.step(event, self.now, more=more)
-        self.journal.append((event, self.now, more))
-        self.actions.append(actions)
+        step = self.engine.state.note(event, self.now, more, actions)
+        self.record(step)
         self.past.append(event)
         if isinstance(event, WorkerJoined):
             self.here.setdefault(event.worker, [])
         if isinstance(event, WorkerLost):
             self.lost_runs += self.here.pop(event.worker, [])
-        if isinstance(event, TrialAsked) and event.known is not None:
+        if isinstance(event, TrialAsked | TrialRetried) and event.known is not None:
             held = [(node.id, unit) for node in self.engine.plan.nodes for unit in node.states]
             held += [(action.node, action.unit) for action in actions if isinstance(action, DropState)]
             self.stored += [spot for spot in held if spot not in self.stored]
-        self.witness.see(event, self.now, more, actions)
+        self.witness.see(step)
         given_up: list[Event] = []
         for action in actions:
             if isinstance(action, RunUnit) and self.company and self.random.random() < 0.1:
@@ -162,10 +208,17 @@ class History:
                 given_up += self.cancel(action)
             elif isinstance(action, DropState):
                 self.stored.remove((action.node, action.unit))
+                self.saving = [spot for spot in self.saving if spot != (action.node, action.unit)]
+            elif isinstance(action, SaveState) and action.durable:
+                self.saving.append((action.node, action.unit))
             elif isinstance(action, EndTrial):
                 assert action.ending != "failed" or action.reason
         for index, event in enumerate(given_up):
             self.tell(event, more=index + 1 < len(given_up))
+
+    def record(self, step: Step) -> None:
+        """Append a step to the journal."""
+        self.journal.append((step.now, self.writer.entry(step)))
 
     def refuse(self, run: RunUnit) -> list[Event]:
         """Another driver trains that already: the run never begins."""
@@ -229,8 +282,11 @@ class History:
         )
         self.trials += 1
 
+    def retry(self, trial: int) -> None:
+        self.tell(TrialRetried(trial, self.known()), more=self.random.random() < 0.3)
+
     def formula(self) -> CostFormula:
-        features = (Feature("lr", "log", -2.0, 1.5), Feature("momentum", "is", level="0.9"))
+        features = (Feature("lr", "log", -2.0, 1.5), Feature("momentum", "is", level=encode(0.9).hex()))
         weights = [self.random.uniform(-1, 1) for _ in range(3)]
         return CostFormula(weights[0], features, ((weights[1], (0,)), (weights[2], (1, 0))), 0.01, 100.0)
 
@@ -261,7 +317,10 @@ class History:
             self.stored.remove(spot)
             self.tell(StateLost(*spot))
         elif choice < 0.87 and self.stored:
-            self.tell(random.choice([StateKept, StateKept, StateReleased])(*random.choice(self.stored)))
+            random.choice([0, 0, 1])
+            random.choice(self.stored)
+            if self.saving:
+                self.tell(StateSaved(*self.saving.pop(self.extra.randrange(len(self.saving)))))
         elif choice < 0.89:
             self.tell(TrialStopped(random.randrange(self.trials)))
         elif choice < 0.92:

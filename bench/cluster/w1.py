@@ -114,7 +114,7 @@ def _span(out: Path) -> tuple[float, float]:
 
     with Store(out / STORE, create=False) as store:
         recorded = list(store.journal.read(STUDY))
-    began = next(entry.now for entry in recorded if isinstance(entry.event, WorkerJoined))
+    began = next(entry.now for entry in recorded if isinstance(entry.entry.event, WorkerJoined))
     return began, recorded[-1].now
 
 

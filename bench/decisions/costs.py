@@ -33,9 +33,9 @@ class Learning:
         self._every = every
         self.start, self.submit, self.stop = backend.start, backend.submit, backend.stop
 
-    def wait(self) -> tuple[float, list[Event]]:
+    def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
         """Add what was learned to what happened."""
-        now, events = self._backend.wait()
+        now, events = self._backend.wait(seconds)
         if self._estimator.units.count % self._every == 0 and (news := self._estimator.news()) is not None:
             events.append(news)
         return now, events

@@ -10,9 +10,11 @@ from hoptree.optimize import solve
 from hoptree.optimize.settings import paper_setting
 
 ENGINE = {
-    "longest path, free": {"order": "free"},
+    "first come, free": {"order": "free"},
+    "longest path, free": {"order": "free", "policy": "longest-path"},
     "random, free": {"order": "free", "policy": "random"},
-    "longest path, strict": {"order": "strict"},
+    "first come, strict": {"order": "strict"},
+    "longest path, strict": {"order": "strict", "policy": "longest-path"},
     "random, strict": {"order": "strict", "policy": "random"},
 }
 LISTS = ("random", "vector")

@@ -17,7 +17,7 @@ EPOCHS = 120
 WORKERS = (8, 20)
 CONCURRENT = 80
 SEEDS = range(5)
-POLICIES = ("longest-path", "breadth-first", "most-children")
+POLICIES = ("first-come", "longest-path", "breadth-first", "most-children")
 
 
 def space() -> list[Config]:

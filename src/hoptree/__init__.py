@@ -17,10 +17,12 @@ from hoptree.core.errors import (
 if TYPE_CHECKING:
     from hoptree import optimize, plot
     from hoptree.backends.ray_settings import Ray
+    from hoptree.core.policies import Policy
     from hoptree.core.schedules import Schedule
     from hoptree.data import Dataset
     from hoptree.group import run
     from hoptree.mirror.wandb_mirror import WandB
+    from hoptree.registry import load_plugin, plugins
     from hoptree.results import Results
     from hoptree.search.asha import ASHA
     from hoptree.search.grid import Grid
@@ -63,6 +65,7 @@ __all__ = [
     "MedianStopping",
     "MissingExtraError",
     "Optuna",
+    "Policy",
     "ProtocolError",
     "Random",
     "Ray",
@@ -91,11 +94,13 @@ __all__ = [
     "exponential",
     "integer",
     "linear",
+    "load_plugin",
     "log",
     "multistep",
     "optimize",
     "piecewise",
     "plot",
+    "plugins",
     "run",
     "simulate",
     "uniform",
@@ -107,10 +112,12 @@ __all__ = [
 _HOMES = {
     "hoptree": ("optimize", "plot"),
     "hoptree.backends.ray_settings": ("Ray",),
+    "hoptree.core.policies": ("Policy",),
     "hoptree.core.schedules": ("Schedule",),
     "hoptree.data": ("Dataset",),
     "hoptree.group": ("run",),
     "hoptree.mirror.wandb_mirror": ("WandB",),
+    "hoptree.registry": ("load_plugin", "plugins"),
     "hoptree.results": ("Results",),
     "hoptree.search.asha": ("ASHA",),
     "hoptree.search.grid": ("Grid",),

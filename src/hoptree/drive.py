@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from typing import Protocol, TypeAlias
 
 from hoptree.backends.protocol import Backend
-from hoptree.core.actions import Action, EndTrial, Report
+from hoptree.core.actions import AdoptState, EndTrial, Report, SaveState
 from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Event
+from hoptree.core.steps import Step
 
-Watch: TypeAlias = Callable[[Event, float, bool, list[Action]], None]
+Watch: TypeAlias = Callable[[Step], None]
 
 
 class Asks(Protocol):
@@ -29,6 +30,18 @@ class Asks(Protocol):
         ...
 
 
+class EventSource(Protocol):
+    """Where events come from besides the backend: users, other drivers, what was learned about costs."""
+
+    def pause(self) -> float:
+        """Return for how many seconds it need not be asked; infinite if it wakes the backend itself."""
+        ...
+
+    def poll(self) -> Sequence[Event]:
+        """Return what has come."""
+        ...
+
+
 def drive(
     engine: Engine,
     backend: Backend,
@@ -38,14 +51,16 @@ def drive(
     look_up: Callable[[Event], Event] | None = None,
     enough: Callable[[], bool] = lambda: False,
     begun: float = 0.0,
+    sources: Sequence[EventSource] = (),
 ) -> float:
     """Run until no trial is left, or it is ``enough``, and return the time of the last event.
 
     ``first`` replaces what the tuner asks for at the start, for a study that goes on from where it was at the time
-    ``begun``. ``look_up`` may add to an event what is known elsewhere, before the engine sees it.
+    ``begun``. ``look_up`` may add to an event what is known elsewhere, before the engine sees it. ``sources`` are
+    asked when they are due. If it is enough while trials are left, all states are saved: others go on from them.
 
-    Every event passes through here once, so this is where a journal or a checker listens: a watch gets the
-    event, its time, whether more of the same moment follow, and the actions.
+    Every event passes through here once, so this is where a journal or a checker listens: a watch gets the whole
+    step, with the run that its event is about, before what was decided is carried out.
     """
     now, failed = begun, True
     try:
@@ -58,20 +73,27 @@ def drive(
                     event = look_up(event)
                 more = bool(inbox)
                 actions = engine.step(event, now, more=more)
+                step = engine.state.note(event, now, more, actions)
                 for watch in watches:
-                    watch(event, now, more, actions)
+                    watch(step)
                 for action in actions:
                     if isinstance(action, (Report, EndTrial)):  # a tuple: this is the hot loop
                         inbox.extend(tuner.tell(action))
-                    else:
+                    elif not isinstance(action, AdoptState):  # nothing is to be done about that one
                         backend.submit(action)
-            if not engine.live or enough():
-                failed = engine.live > 0  # then another driver goes on from what is there
+            if engine.finished or enough():
+                for state in () if engine.finished else engine.stored():
+                    backend.submit(SaveState(state.node.id, state.unit, state.key))
+                failed = False
                 return now
-            now, events = backend.wait()
-            if not events:
-                raise _stuck(engine)
+            pause = min((source.pause() for source in sources), default=None)
+            now, events = backend.wait(pause)
             inbox.extend(events)
+            for source in sources:
+                if source.pause() <= 0:
+                    inbox.extend(source.poll())
+            if not inbox and pause is None:
+                raise _stuck(engine)
     finally:
         backend.stop(failed=failed)
 

@@ -11,6 +11,7 @@ from hoptree.core.lineage import ConfigItems, Phase
 from hoptree.core.plan import Plan
 from hoptree.driver.desk import WISHED
 from hoptree.driver.wishing import addition
+from hoptree.record.opening import last_snapshot
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec
 from hoptree.search.checks import whole
@@ -26,7 +27,7 @@ _PAUSE = 0.25  # seconds between two looks at what another driver does
 
 def evaluate(study: Study, config: Config, epoch: int, workers: int | None, backend: Where) -> Metrics:
     """Return a config's metrics after an epoch; see ``Study.evaluate``."""
-    from hoptree.group import Group
+    from hoptree.group import grant
     from hoptree.store import StudyHeldError
 
     whole("epoch", epoch, 1)
@@ -44,7 +45,7 @@ def evaluate(study: Study, config: Config, epoch: int, workers: int | None, back
                 time.sleep(_PAUSE)
                 continue
             try:
-                Group([study]).grant(answers.wish, workers, backend)
+                grant(study, answers.wish, workers, backend)
             except StudyHeldError:
                 continue  # somebody began to drive it: the wish is theirs now
             if (found := answers.known()) is None:
@@ -72,11 +73,11 @@ class _Answers:
         for record, _ in self._journals.values():
             for trial in record.trials:
                 mine = trial.study == self._study.name and trial.history == self._history
-                if mine and self._epoch in record.curves.get(trial.number, {}):
-                    return record.curves[trial.number][self._epoch]
+                if mine and self._epoch in trial.curve:
+                    return trial.curve[self._epoch]
         if not self._study.share or self._study.settings.order == "free":
             return None
-        plan = Plan(self._study.settings.partitions)
+        plan = Plan(self._study.settings.partitions, order=self._study.settings.order)
         (place,) = plan.places(self._history, plan.root(self._root()), [self._epoch])
         key = place.node.state_key(place.unit)
         found = self._store.reports.find([key]).get(key)
@@ -85,7 +86,7 @@ class _Answers:
     def complain(self) -> None:
         """Raise if the trial that was asked for has ended without an answer."""
         for record, _ in self._journals.values():
-            trial = record.engine.trials.get(self.wish)
+            trial = record.by_number.get(self.wish)
             if trial is not None and trial.study == self._study.name and trial.ending in ("failed", "stopped"):
                 raise HoptreeError(
                     f"{dict(trial.history[0].config)}: it {trial.ending}; {trial.reason}".rstrip("; ")
@@ -100,7 +101,7 @@ class _Answers:
             spec = StudySpec.read(known.spec)
             if self._study.name not in (known.name, *spec.members):
                 continue
-            record, last = self._journals.get(known.name) or (Record(spec.settings), 0)
+            record, last = self._journals.get(known.name) or last_snapshot(self._store, known.name, spec.settings)
             entries = list(self._store.journal.read(known.name, last))
             for _ in record.replay(entries):
                 pass

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 
-from hoptree.core.engine import Engine
 from hoptree.core.errors import HoptreeError
 from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
+from hoptree.core.study_state import StudyState
 from hoptree.error_look import in_one_look
 from hoptree.record.record import Record
 from hoptree.record.solo import Soloist
@@ -64,7 +64,7 @@ class Savings(msgspec.Struct, frozen=True):
     @classmethod
     def count(
         cls,
-        engine: Engine,
+        state: StudyState,
         units: int,
         bytes_hopped: int,
         state_bytes: int = 0,
@@ -75,11 +75,11 @@ class Savings(msgspec.Struct, frozen=True):
 
         ``made`` says which: by node, a bit for each. Without it, all are taken for needed.
         """
-        partitions = engine.settings.partitions
-        trials = engine.trials.values()
-        work = engine.plan.work(trials)
-        done = engine.plan.work(trials, done=True).unique
-        served = min(units, done) if made is None else _served(engine, made)
+        partitions = state.settings.partitions
+        trials = state.trials.values()
+        work = state.plan.work(trials)
+        done = state.plan.work(trials, done=True).unique
+        served = min(units, done) if made is None else _served(state, made)
         return cls(
             epochs_asked=work.asked / partitions,
             epochs_trained=units / partitions,
@@ -102,11 +102,11 @@ class Savings(msgspec.Struct, frozen=True):
         )
 
 
-def _served(engine: Engine, made: Mapping[int, int]) -> int:
+def _served(state: StudyState, made: Mapping[int, int]) -> int:
     """Return how many of the units that were made trials have behind them."""
     count = 0
-    for number, end in engine.plan.reach(engine.trials.values(), done=True).items():
-        start = engine.plan.nodes[number].start
+    for number, end in state.plan.reach(state.trials.values(), done=True).items():
+        start = state.plan.nodes[number].start
         count += (made.get(number, 0) >> start & (1 << (end - start)) - 1).bit_count()
     return count
 
@@ -128,7 +128,7 @@ class TrialResult:
         self.number = number
         self.config: Config = dict(trial.history[-1].config)
         self.state = trial.ending or "running"
-        self.curve: dict[int, Metrics] = record.curves.get(trial.number, {})
+        self.curve: dict[int, Metrics] = trial.curve
         self.error = trial.reason
         self._trial = trial
         self._place = record.place(trial)

@@ -5,7 +5,7 @@ The real engine runs through the real loop; only the workers and the clock are m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, final
 
@@ -15,8 +15,9 @@ from hoptree.core.errors import WorkloadError
 from hoptree.core.invariants import Witness
 from hoptree.core.lineage import history
 from hoptree.core.plan import Node, Work
-from hoptree.core.policies import Planned, Policy
-from hoptree.core.settings import Order, Settings
+from hoptree.core.policies import Policy
+from hoptree.core.policy_choice import PolicyChoice, check_policy, planned
+from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
 from hoptree.drive import Watch, drive, without_collector
 from hoptree.report import gantt, trace
 from hoptree.report.tables import count, duration, size, text_table
@@ -27,7 +28,7 @@ from hoptree.search.tuner import Tuner
 from hoptree.simulator.cluster import Cluster, WorkerSpec
 from hoptree.simulator.workload import Workload
 
-_DETAILS = ("ahead", "affinity", "retries", "patience", "landscape", "check", "watches")
+_DETAILS = ("ahead", "affinity", "retries", "patience", "landscape", "check", "watches", "enough")
 _RECORDED = 200_000  # units up to which a run keeps what charts need
 
 
@@ -35,7 +36,7 @@ def simulate(
     workload: Workload,
     cluster: Cluster | None = None,
     *,
-    policy: str | Policy | Sequence[Sequence[float]] = "longest-path",
+    policy: PolicyChoice = DEFAULT_POLICY,
     order: Order = "strict",
     search: Search | None = None,
     seed: int = 0,
@@ -46,7 +47,8 @@ def simulate(
     ``policy`` is a name, a policy, or the ``starts`` of a solved schedule (then the order is free). ``search``
     replaces "train every config for ``epochs``". ``details``: ``ahead``, ``affinity``, ``retries`` and
     ``patience`` of the engine, ``landscape`` for costs and metrics as functions of values, ``check`` to test every
-    invariant after every step, and ``watches`` that see every event.
+    invariant after every step, ``watches`` that see every event, and ``enough``, which is asked after every event
+    and ends the run when it answers true.
 
         >>> result = simulate(Workload(configs=4, epochs=2, partitions=4), Cluster(workers=4), order="free")
         >>> result.makespan
@@ -55,17 +57,20 @@ def simulate(
     cluster = cluster or Cluster()
     check = details.pop("check", False)
     watches: list[Watch] = list(details.pop("watches", ()))
+    enough = details.pop("enough", None) or (lambda: False)
     landscape = details.pop("landscape", None) or workload.landscape()
-    if not isinstance(policy, str | Policy | Sequence):
-        raise WorkloadError(f"policy: {policy!r}; expected a name, a policy or the starts of a schedule")
+    if not callable(enough):
+        raise WorkloadError(f"enough: {enough!r}; expected a function without arguments that says when to end")
+    check_policy(policy)
     starts = None if isinstance(policy, str | Policy) else policy
-    name = policy if isinstance(policy, str) else "longest-path"
+    name = policy if isinstance(policy, str) else DEFAULT_POLICY
     try:
         settings = Settings(workload.partitions, order if starts is None else "free", name, seed, **details)
     except TypeError as error:
         raise WorkloadError(f"details: {error}; expected {', '.join(_DETAILS)}") from None
     if starts is not None:
-        policy = _planned(workload, starts, _root(seed))
+        histories = [history(config) for config in workload.config_list()]
+        policy = planned(starts, histories, _root(seed), workload.partitions)
     engine = Engine(settings, landscape.seconds, policy if isinstance(policy, Policy) else None)
     units = workload.size * workload.epochs * workload.partitions
     backend = SimulatedBackend(
@@ -86,7 +91,7 @@ def simulate(
         barrier=workload.barrier,
     )
     with without_collector():
-        makespan = drive(engine, backend, tuner, watches)
+        makespan = drive(engine, backend, tuner, watches, enough=enough)
     return Simulation(workload, cluster, engine, backend, makespan)
 
 
@@ -186,19 +191,6 @@ class Simulation:
 
 def _root(seed: int) -> str:
     return f"simulation {seed}"
-
-
-def _planned(workload: Workload, starts: Sequence[Sequence[float]], root: str) -> Planned:
-    """Name the rows of a solved schedule by the lineages of the configs."""
-    configs = workload.config_list()
-    if len(starts) != len(configs) or any(len(row) != workload.partitions for row in starts):
-        raise WorkloadError(
-            f"policy: starts of {len(starts)} configs; expected {len(configs)} rows of {workload.partitions}"
-        )
-    scratch = Engine(Settings(workload.partitions))
-    begin = scratch.plan.root(root)
-    keys = [scratch.plan.path(history(config), begin, 1)[0].key for config in configs]
-    return Planned(dict(zip(keys, starts, strict=True)))
 
 
 def _lower_bound(engine: Engine, cluster: Cluster) -> float:

@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import msgspec
 
+from hoptree.backends.heartbeats import LIMIT
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
-from hoptree.core.lineage import beginning, digest
+from hoptree.core.keys import identity, study_root
+from hoptree.core.lineage import beginning
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, plain
-from hoptree.core.settings import Order, Settings
-from hoptree.driver.wishing import addition, changed, clone, extension, giving_up
+from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
+from hoptree.driver.wishing import addition, changed, clone, extension, giving_up, retrials
 from hoptree.error_look import in_one_look
 from hoptree.record.environment import environment
 from hoptree.record.record import Record
 from hoptree.record.solo import Soloist
-from hoptree.record.spec import StudySpec
+from hoptree.record.spec import StudySpec, first_version
 from hoptree.report.traffic import Traffic
 from hoptree.results import Results, Savings, TrialResult
 from hoptree.search.naming import lasting_text
-from hoptree.search.protocol import Goal, Procedure, Search, begin
+from hoptree.search.protocol import Goal, Procedure, Search
 from hoptree.search.space import Space, describe
+from hoptree.search.widening import SearchVersion, is_wider, searches
 from hoptree.store.ledger import parse_size
 from hoptree.store.wishes import Wish
 
 if TYPE_CHECKING:
     from hoptree.backends.choice import Where
+    from hoptree.core.policy_choice import PolicyChoice
     from hoptree.data import Dataset
     from hoptree.forecast.forecast import Forecast
     from hoptree.mirror import Mirror, WandB
+    from hoptree.progress.display import Display
     from hoptree.record.holdings import Holdings
     from hoptree.report.chronicle import Chronicle
     from hoptree.store import Store
@@ -64,7 +68,8 @@ class Study:
     ``store`` is the folder of states and journal; ``journal`` the URL of a PostgreSQL database that holds the
     journal instead; ``states`` the folder or URL where the states are instead, such as s3://BUCKET/PATH. States
     that no study needs are kept while the store's states take less than ``keep``. With ``save_every`` the states
-    after every so many epochs are saved, and are kept in the same way.
+    after every so many epochs are saved, and are kept in the same way. With ``order="free"`` a trial visits the
+    partitions of an epoch in any order: workers wait less, and what comes out depends on when they were free.
     """
 
     def __init__(
@@ -115,31 +120,47 @@ class Study:
         backend: Where = "local",
         accept_changes: bool = False,
         unit_limit: float | None = None,
+        heartbeat_limit: float = LIMIT,
         mirror: str | WandB | None = None,
         quiet: bool = False,
+        display: Display | None = None,
+        policy: PolicyChoice = DEFAULT_POLICY,
     ) -> Results:
         """Train what is missing, and return what was found; a finished study trains nothing.
 
         ``workers`` defaults to cores over the trainer's threads. ``backend`` says where: "local" (processes of
-        this machine), "ray" (the cluster at ``RAY_ADDRESS``, or one that is started), or ``ht.Ray(…)``.
+        this machine), "ray" (the cluster at ``RAY_ADDRESS``, or one that is started), ``ht.Ray(…)``, the name
+        of a backend that an installed package registers, or the settings of a backend of your own.
 
-        Code or data that differ from what the store holds under this name are refused, unless
-        ``accept_changes``. ``unit_limit`` are the seconds after which a unit is taken for hung and its trial
-        fails (by default 20 times what it may well take, and 10 minutes). ``mirror`` is the URL of an
+        A search that is an extension of the one before goes on with what is new. Code or data that differ from what
+        the store holds under this name are refused, unless ``accept_changes``; then trials that failed are trained
+        again. ``unit_limit`` are the seconds after which a unit is taken for hung and its trial fails (by default
+        20 times what it may well take, and 10 minutes). ``heartbeat_limit`` are the seconds without a sign of life
+        after which a worker is taken for stopped: its unit goes to another one, and no trial fails. ``mirror`` is
+        the URL of an
         Optuna storage, or ``ht.WandB(…)``, that follows the study while it runs; see ``mirror``. A terminal or a
-        notebook shows the run live, a log gets a few lines; ``quiet`` shows nothing.
-        """
-        from hoptree.group import Group
+        notebook shows the run live, a log gets a few lines; ``quiet`` shows nothing, and ``display`` is where else
+        to show it.
 
-        group = Group([self])
-        return group.run(
-            workers,
+        ``policy`` says which ready unit goes first: "first-come", "longest-path", "random", "breadth-first",
+        "most-children", a ``Policy``, or the ``starts`` of a solved schedule (with ``order="free"``). It changes
+        when units are trained and not what comes out, so a study may go on with another one.
+        """
+        from hoptree.driver.options import RunOptions
+        from hoptree.group import drive_studies
+
+        options = RunOptions(
+            workers=workers,
             backend=backend,
             accept_changes=accept_changes,
             unit_limit=unit_limit,
+            heartbeat_limit=heartbeat_limit,
             mirror=mirror,
             quiet=quiet,
-        )[0]
+            display=display,
+            policy=policy,
+        )
+        return drive_studies([self], options)[0]
 
     def explain(self, workers: int | None = None, *, accept_changes: bool = False) -> Forecast:
         """Return what is left to train and what that takes, before it is spent; print it to see all of it.
@@ -150,9 +171,9 @@ class Study:
         configs, trained in this process; the same searches and the same engine then run in a simulation. After a
         run the forecast tells also what was to be expected of all of it, and what happened.
         """
-        from hoptree.group import Group
+        from hoptree.group import Explanation
 
-        return Group([self]).explain(workers, accept_changes=accept_changes)
+        return Explanation([self]).explain(workers, accept_changes=accept_changes)
 
     def evaluate(
         self, config: Config, epoch: int, workers: int | None = None, *, backend: Where = "local"
@@ -183,7 +204,7 @@ class Study:
         """Return what the store holds of this study, without training anything."""
         with self.open_store(create=False) as store:
             record = self._recorded(store)
-            return self.outcome(store, record, Savings.count(record.engine, units=0, bytes_hopped=0))
+            return self.outcome(store, record, Savings.count(record.state, units=0, bytes_hopped=0))
 
     def mirror(self, where: str | WandB) -> None:
         """Write what the store holds of this study to an Optuna storage, or to Weights & Biases.
@@ -202,11 +223,22 @@ class Study:
         """Open, or begin, the mirror of this study."""
         from hoptree.mirror import OptunaMirror, WandB, WandbMirror
 
-        spec = self.spec
-        identity = digest(json.dumps(spec.space), spec.search, repr(spec.goal), spec.seed)
+        first = msgspec.to_builtins(self._first_version())
+        known_by = identity("mirror", first, (self.goal.metric, self.goal.maximize), self.seed)
         if isinstance(where, WandB):
-            return WandbMirror(where, self.name, identity)
-        return OptunaMirror(where, self.name, identity, self.space, self.goal)
+            return WandbMirror(where, self.name, known_by)
+        return OptunaMirror(where, self.name, known_by, self.space, self.goal)
+
+    def _first_version(self) -> SearchVersion:
+        """Return what was searched at first: a study that was widened is still the same one."""
+        from hoptree.store import StoreMissingError
+
+        present = SearchVersion.of(self._procedures(), self.space)
+        try:
+            with self.open_store(create=False) as store:
+                return first_version(store, self.name) or present
+        except StoreMissingError:
+            return present
 
     def chronicle(self) -> Chronicle:
         """Return what happened in this study and when, as its journal tells it: what plots are drawn from."""
@@ -244,12 +276,22 @@ class Study:
                 found.append(Verification(number, stored, fingerprint(soloist.train(known)[1].arrays)))
         return found
 
-    def searches(self) -> list[Search]:
-        """Return the searches of this study, at their beginning: one for each procedure."""
-        several = self.search if isinstance(self.search, list | tuple) else [self.search]
-        if not several:
+    def searches(self, versions: Sequence[SearchVersion] = ()) -> list[Search]:
+        """Return the searches of this study, at their beginning: one for each procedure.
+
+        ``versions`` are those that it was begun and went on with, if it was widened since.
+        """
+        procedures = self._procedures()
+        if not procedures:
             raise WorkloadError("search: none given; expected a procedure such as Grid(epochs=10), or several")
-        return [begin(procedure, self.space, self.goal, self.seed) for procedure in several]
+        return searches(procedures, self.space, self.goal, self.seed, versions)
+
+    def widens(self, versions: Sequence[SearchVersion]) -> bool:
+        """Return whether its search is wider than the last of some versions, or the same; refuse another one."""
+        return is_wider(self._procedures(), self.space, self.goal, self.seed, versions)
+
+    def _procedures(self) -> list[Procedure]:
+        return list(self.search) if isinstance(self.search, list | tuple) else [cast("Procedure", self.search)]
 
     # --- changing one's mind ----------------------------------------------------------------------------
 
@@ -280,6 +322,23 @@ class Study:
     def stop(self, trial: int) -> None:
         """Have a running trial given up; if it is complete before that is heard, it stays complete."""
         self._wish(lambda record: giving_up(record, self.name, trial))
+
+    def interrupt(self) -> None:
+        """Have whoever runs the study stop, in this process or in another: as Ctrl-C would, within seconds.
+
+        What runs ends and is saved, and the study goes on when it is run again. It is an error if nobody runs it.
+        """
+        with self.open_store(create=False) as store:
+            store.ask_to_stop(self.name)
+
+    def retry(self, trial: int | None = None) -> None:
+        """Have all failed trials (or one) trained again: at once if the study runs, else when it runs again.
+
+        Each goes on from the deepest state that is stored, up to the epoch that it was granted. A run whose code or
+        data have changed, with ``accept_changes``, retries by itself what failed before.
+        """
+        with self.open_store(create=False) as store:
+            store.wishes.make(self.name, *retrials(self._recorded(store), self.name, trial))
 
     def _wish(self, make: Callable[[Record], Wish]) -> None:
         with self.open_store(create=False) as store:
@@ -326,11 +385,12 @@ class Study:
 
     def _recorded(self, store: Store) -> Record:
         """Return what the store knows of this study: from its own journal, or of a group it was run with."""
-        from hoptree.record.telling import find, folded
+        from hoptree.record.opening import open_record
+        from hoptree.record.telling import find
         from hoptree.store import StudyMissingError
 
         try:
-            return folded(store, find(store, self.name))
+            return open_record(store, find(store, self.name))
         except StudyMissingError:
             raise StudyMissingError(f"{self.name}: nothing of it is in {self._store}; run it first") from None
 
@@ -376,11 +436,12 @@ class Study:
             seed=self.seed,
             share=self.share,
             settings=self.settings,
-            root=digest(self.trainer.fingerprint, self.data.fingerprint, self.seed),
+            root=study_root(self.trainer.fingerprint, self.data.fingerprint, self.seed),
             program=self._program,
             environments=[
                 {**environment(), **self.trainer.fingerprint_parts, "threads": str(self.trainer.threads)}
             ],
+            versions={self.name: [SearchVersion.of(self._procedures(), self.space)]},
         )
 
 

@@ -61,7 +61,7 @@ def test_a_state_is_saved_behind_and_the_doorbell_rings(fixture: Fixture) -> Non
     fixture.put(1, "aa")
     fixture.shelf.save((0, 1))
     fixture.shelf.save((0, 1))  # asked for twice, written once
-    assert wait([fixture.shelf.doorbell], timeout=10)
+    assert wait([fixture.shelf.doorbell], timeout=900)
     assert fixture.shelf.saved() == ([(0, 1)], [])
     assert fixture.shelf.saved() == ([], [])
     assert fixture.states.get("aa")[0]["w"][0] == 1.0
@@ -92,7 +92,7 @@ def test_a_state_made_twice_takes_the_place_of_the_first(fixture: Fixture) -> No
 def test_closing_waits_for_what_is_being_saved(fixture: Fixture) -> None:
     for unit in range(1, 9):
         fixture.put(unit, f"k{unit}", size=100_000)
-    fixture.shelf.save_all()
+        fixture.shelf.save((0, unit))
     fixture.shelf.close()
     assert len(fixture.states.keys()) == 8
 
@@ -118,7 +118,7 @@ def test_a_state_that_is_lost_before_it_is_saved_is_told_and_freed(fixture: Fixt
     saved: list[Spot] = []
     lost: list[Spot] = []
     while len(saved) + len(lost) < 2:
-        assert wait([fixture.shelf.doorbell], timeout=10)
+        assert wait([fixture.shelf.doorbell], timeout=900)
         more, gone = fixture.shelf.saved()
         saved, lost = saved + more, lost + gone
     assert (saved, lost) == ([(0, 2)], [(0, 1)])

@@ -33,7 +33,7 @@ class Nodes:
 
     def wait_for(self, count: int) -> None:
         """Wait until so many nodes are alive, the head among them."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 900
         while sum(node["Alive"] for node in self._cluster.global_state.node_table()) != count:
             assert time.monotonic() < end
             time.sleep(0.1)

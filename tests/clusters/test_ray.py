@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hoptree as ht
-from hoptree.core.events import Event, StateLost, WorkerJoined
+from hoptree.core.events import Event, StateLost, UnitFailed, WorkerJoined
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec
 from hoptree.store import Store
 from hoptree.ui.studies_view import find_study
 from tests.clusters.conftest import Nodes
 from tests.system.plain import Plain, dataset, study
-from tests.system.processes import units_done_twice
+from tests.system.processes import alive, units_done_twice
 from tests.system.sabotage import Sabotage
 
 
@@ -79,7 +82,7 @@ def events(folder: Path) -> list[Event]:
         known = store.catalog.find("plain")
         assert known is not None
         record = Record(StudySpec.read(known.spec).settings)
-        return [event for event, _ in record.replay(store.journal.read("plain"))]
+        return [step.event for step in record.replay(store.journal.read("plain"))]
 
 
 def joined(folder: Path) -> list[WorkerJoined]:
@@ -165,6 +168,31 @@ def test_an_actor_that_is_killed_costs_no_result(
     results = some_study(tmp_path / "s", {2: kill, 4: kill}, trainer=Slow(0.02)).run(backend="ray")
     assert prints(results) == expected
     assert units_done_twice(tmp_path / "s" / "store", "plain") == 0
+
+
+def test_an_actor_that_is_stopped_is_given_up(
+    tmp_path: Path, nodes: Nodes, expected: list[str], look: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """For Ray it is alive: no call fails, and none is answered."""
+    nodes.add(2)
+    stopped: list[int] = []
+
+    def stop() -> None:
+        stopped.append(next(actor["Pid"] for actor in look() if actor["State"] == "ALIVE" and actor["Pid"] > 0))
+        os.kill(stopped[0], signal.SIGSTOP)
+
+    def go_on() -> None:
+        with suppress(ProcessLookupError):
+            os.kill(stopped[0], signal.SIGCONT)
+
+    with caplog.at_level(logging.WARNING, logger="hoptree"):
+        job = some_study(tmp_path / "s", {2: stop, 8: go_on}, trainer=Slow(0.02))
+        results = job.run(backend="ray", heartbeat_limit=2.0)
+    assert prints(results) == expected
+    assert "no sign of life for 2 s" in caplog.text
+    assert not [event for event in events(tmp_path / "s") if isinstance(event, UnitFailed)]
+    assert units_done_twice(tmp_path / "s" / "store", "plain") == 0
+    assert alive(stopped, patience=30.0) == []
 
 
 def test_states_that_go_with_their_node_are_trained_again(tmp_path: Path, nodes: Nodes) -> None:

@@ -36,7 +36,7 @@ def program(
 
 
 def outcome(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=900)
     assert process.returncode == 0, out
     found: dict[str, Any] = json.loads(out.splitlines()[-1])
     return found
@@ -49,7 +49,7 @@ def signalled(process: subprocess.Popen[str], number: signal.Signals) -> None:
         if "report 4" in line:
             process.send_signal(number)
             break
-    process.communicate(timeout=120)
+    process.communicate(timeout=900)
 
 
 @pytest.fixture(scope="module")

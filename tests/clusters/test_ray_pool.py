@@ -38,7 +38,7 @@ class Alone:
 
     def hear(self) -> list[tuple[Member, News | None]]:
         """Return the next news that there are."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 900
         while time.monotonic() < end:
             found = self.pool.news(wait(self.pool.sources(), timeout=1.0))
             if found:

@@ -157,7 +157,7 @@ def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> 
 
 
 def test_a_backend_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(ht.WorkloadError, match="backend: 'rya'; expected 'local', 'ray' or ht.Ray"):
+    with pytest.raises(ht.WorkloadError, match="backend: 'rya'; expected 'local', 'ray', ht.Ray"):
         study(tmp_path).run(backend="rya")
     with pytest.raises(ht.WorkloadError, match="replicas: 2, but workers: 1"):
         study(tmp_path).run(workers=1, backend=ht.Ray(replicas=2))

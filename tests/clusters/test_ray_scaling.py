@@ -86,7 +86,7 @@ def scaling(tmp_path: Path) -> Iterator[str]:
 
 
 def wait_for(what: Callable[[], bool], otherwise: str) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 900
     while not what():
         assert time.monotonic() < end, otherwise
         time.sleep(0.2)

@@ -38,7 +38,8 @@ class Driver:
         if isinstance(settings.get("policy"), str):
             raise TypeError("name the policy with the argument named")
         name = settings.pop("named", "longest-path")
-        self.engine = Engine(Settings(partitions=partitions, policy=name, **settings), cost, policy)
+        saving = settings.pop("saving", None)
+        self.engine = Engine(Settings(partitions=partitions, policy=name, **settings), cost, policy, saving=saving)
         self.witness = Witness(self.engine)
         self.partitions = partitions
         self.queues: dict[str, list[RunUnit | Evaluate]] = {}
@@ -60,7 +61,7 @@ class Driver:
         if isinstance(event, WorkerLost):
             self.queues.pop(event.worker, None)
         actions = self.engine.step(event, self.now, more=more)
-        self.witness.see(event, self.now, more, actions)
+        self.witness.see(self.engine.state.note(event, self.now, more, actions))
         for action in actions:
             self._carry_out(action)
         return actions

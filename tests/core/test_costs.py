@@ -14,9 +14,11 @@ from hoptree.core.costs import CostFormula, Feature
 from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import CostsLearned, WorkerDrained
+from hoptree.core.keys import encode
 from hoptree.core.lineage import Values, history, segments
 from hoptree.core.plan import Node
 from hoptree.core.schedules import Config, linear, multistep
+from tests.core.books import books_of
 from tests.core.driver import Driver
 from tests.histories import History
 
@@ -40,7 +42,11 @@ def test_far_outside_of_what_was_measured_it_grows_no_further() -> None:
 
 
 def test_categories_and_products_of_features() -> None:
-    features = (Feature("optimizer", "is", level="'adam'"), Feature("deep", "is", level="True"))
+    adam, deep = encode("adam").hex(), encode(True).hex()
+    features = (
+        Feature("optimizer", "is", level=adam),
+        Feature("deep", "is", level=deep),
+    )
     formula = CostFormula(0.0, features, ((math.log(2), (0,)), (math.log(3), (0, 1))))
     assert formula.of(values_of({"optimizer": "sgd", "deep": True})) == 1.0
     assert formula.of(values_of({"optimizer": "adam", "deep": False})) == 2.0
@@ -145,7 +151,7 @@ def test_without_costs_the_most_units_go_first() -> None:
 def test_a_formula_that_gives_no_times_is_refused_and_changes_nothing() -> None:
     driver = Driver(partitions=1)
     driver.ask(0, {"width": multistep(8, at=[1], gamma=2)}, until=2)
-    before = driver.engine.snapshot()
+    before = books_of(driver.engine)
     with pytest.raises(WorkloadError, match="cost: .*expected a finite time"):
         driver.engine.step(CostsLearned(CostFormula(0.0, least=math.nan, most=math.nan)), 0.0)
-    assert driver.engine.snapshot() == before
+    assert books_of(driver.engine) == before

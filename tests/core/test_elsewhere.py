@@ -9,6 +9,7 @@ import pytest
 from hoptree.core.errors import InvariantError, ProtocolError
 from hoptree.core.events import LineageFreed, LineageTaken, ReportFound, StateFound, UnitCancelled
 from hoptree.core.schedules import multistep
+from hoptree.core.steps import Step
 from tests.core.driver import Driver
 
 
@@ -133,4 +134,4 @@ def test_the_witness_sees_that_a_taken_lineage_is_trained() -> None:
     driver.tell(UnitCancelled(run.run, "w"), more=True)
     driver.tell(LineageTaken(run.node, run.unit))
     with pytest.raises(InvariantError, match="invariant 6 is broken: .*another driver trains that"):
-        driver.witness.see(LineageTaken(run.node, run.unit), 0.0, False, actions)
+        driver.witness.see(Step(LineageTaken(run.node, run.unit), 0.0, False, actions))

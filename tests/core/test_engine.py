@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoptree.core.actions import Action, CancelUnit, DropState, EndTrial, Evaluate, Report, RunUnit
+from hoptree.core.actions import Action, CancelUnit, DropState, EndTrial, Evaluate, Report, RunUnit, SaveState
 from hoptree.core.engine import Engine
 from hoptree.core.errors import ProtocolError, WorkloadError
 from hoptree.core.events import (
     Event,
     StateEvaluated,
-    StateKept,
     StateLost,
+    StateSaved,
     TrialAsked,
     TrialBranched,
     TrialExtended,
@@ -28,10 +28,14 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.lineage import config_items
+from hoptree.core.policies import POLICIES
+from hoptree.core.saving import SavePolicy
 from hoptree.core.schedules import Config, multistep
 from hoptree.core.settings import Settings
+from hoptree.core.steps import Step
 from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
+from tests.core.books import books_of
 from tests.core.driver import Driver
 from tests.core.strategies import configs
 
@@ -58,7 +62,7 @@ def test_a_trial_is_trained_evaluated_reported_and_ended():
     second = driver.train("w")
     assert [(run.unit, run.epoch, run.evaluate, run.home) for run in second] == [(1, 0, True, "w")]
     dropped = driver.train("w")
-    assert dropped == [DropState(1, 1)]
+    assert dropped == [DropState(1, 1, driver.engine.plan.nodes[1].key)]
     assert driver.evaluate("w", loss=0.25) == [Report(0, 1, {"loss": 0.25}), EndTrial(0, "complete")]
     assert driver.stored == {(1, 2)}  # the state that the trial ended with is kept
     assert driver.engine.live == 0
@@ -131,20 +135,34 @@ def test_a_complete_trial_answers_at_any_epoch_and_ends_again():
 
 
 def test_what_the_store_keeps_on_the_way_goes_when_nobody_is_on_the_way():
-    driver = Driver()
+    driver = Driver(saving=SavePolicy(every=1))
     driver.join("a")
     driver.ask(0, 0.1, until=3)
     driver.join("b")
     driver.ask(1, 0.2, until=2)
     for node, worker in ((1, "a"), (2, "b")):
         driver.train(worker)
-        driver.train(worker)
-        driver.tell(StateKept(node, 2))
+        (saved,) = of(SaveState, driver.train(worker))
+        assert (saved.node, saved.unit, saved.keep, saved.durable) == (node, 2, True, True)
         driver.train(worker)
     assert {(1, 2), (2, 2)} < driver.stored
     driver.stop(1)
     assert (1, 2) in driver.stored
     assert (2, 2) not in driver.stored
+    driver.finish()
+    assert driver.stored == {(1, 6)}
+
+
+def test_a_state_that_is_saved_takes_the_place_of_the_one_kept_before_it():
+    driver = one_worker(2, saving=SavePolicy(every=1))
+    driver.ask(0, 0.1, until=3)
+    for _ in range(5):
+        driver.train("w")
+    assert {(1, 2), (1, 4)} < driver.stored  # until the later one is in the store, a loss would cost both epochs
+    key = driver.engine.plan.nodes[1].key
+    assert driver.tell(StateSaved(1, 4)) == [DropState(1, 2, key)]
+    assert (1, 4) in driver.stored
+    assert driver.tell(StateSaved(1, 4)) == []
     driver.finish()
     assert driver.stored == {(1, 6)}
 
@@ -377,7 +395,8 @@ def test_stopping_a_complete_trial_lets_its_state_go():
     driver.ask(0, 0.1)
     driver.finish()
     assert driver.stored == {(1, 1)}
-    assert driver.stop(0) == [DropState(1, 1), EndTrial(0, "stopped")]
+    key = driver.engine.plan.nodes[1].key
+    assert driver.stop(0) == [DropState(1, 1, key), EndTrial(0, "stopped")]
     assert driver.stop(0) == []
 
 
@@ -461,7 +480,7 @@ def test_what_was_queued_behind_a_failed_unit_is_taken_back():
     first, second = driver.queues["w"]
     assert (first.unit, second.unit) == (0, 1)
     actions = driver.fail("w")
-    assert of(CancelUnit, actions) == [CancelUnit(second.run, "w")]
+    assert of(CancelUnit, actions) == [CancelUnit(second.run, "w", silent=True)]
     assert [run.unit for run in driver.queues["w"]] == [0, 1]
 
 
@@ -628,14 +647,39 @@ def test_a_state_lost_while_its_next_unit_runs_is_not_missed_if_that_unit_finish
     assert driver.units() == [0, 1, 2, 3]
 
 
-def test_the_lost_state_of_a_complete_trial_is_trained_again_when_it_is_extended():
+def test_the_lost_state_of_a_complete_trial_is_trained_again():
     driver = one_worker(1)
     driver.ask(0, 0.1, until=2)
     driver.finish()
-    assert driver.lose_state(1, 2) == []
+    assert driver.engine.finished
+    driver.lose_state(1, 2)
+    assert (driver.engine.live, driver.engine.finished) == (0, False)
+    driver.finish()
+    assert driver.engine.finished
+    assert driver.units() == [0, 1, 0, 1]
+    assert driver.stored == {(1, 2)}
+    assert driver.endings == [(0, "complete", "")]
+    assert driver.reports == [(0, 2)]
+
+
+def test_the_lost_state_of_a_complete_trial_is_trained_once_when_it_is_extended():
+    driver = one_worker(1)
+    driver.ask(0, 0.1, until=2)
+    driver.finish()
+    driver.lose_state(1, 2)
     driver.extend(0, 3)
     driver.finish()
     assert driver.units() == [0, 1, 0, 1, 2]
+
+
+def test_nothing_is_kept_on_the_way_to_a_state_that_is_made_again():
+    """Who has ended lets nothing go: what were kept then would stay for ever."""
+    driver = one_worker(1, saving=SavePolicy(every=1))
+    driver.ask(0, 0.1, until=3)
+    driver.finish()
+    driver.lose_state(1, 3)
+    driver.finish()
+    assert driver.stored == {(1, 3)}
 
 
 # --- barriers ---------------------------------------------------------------------------------------------
@@ -694,7 +738,7 @@ def test_repeated_messages_change_nothing():
     second = driver.busy("w")
     assert isinstance(first, RunUnit)
     assert isinstance(second, RunUnit)
-    before = driver.engine.snapshot()
+    before = books_of(driver.engine)
     repeated: list[Event] = [
         asked,
         UnitFinished(first.run, "w"),
@@ -709,11 +753,11 @@ def test_repeated_messages_change_nothing():
     ]
     for event in repeated:
         assert driver.engine.step(event, 1.0) == []
-        assert driver.engine.snapshot() == before
+        assert books_of(driver.engine) == before
     driver.train("w")
-    evaluating = driver.engine.snapshot()
+    evaluating = books_of(driver.engine)
     assert driver.engine.step(UnitFinished(second.run, "w"), 1.0) == []
-    assert driver.engine.snapshot() == evaluating
+    assert books_of(driver.engine) == evaluating
     driver.evaluate("w")
     assert driver.engine.step(StateEvaluated(second.run, "w", {"loss": 9.0}), 1.0) == []
     assert driver.ask(1, 0.1)[0] == Report(1, 1, {"loss": 0.5})
@@ -756,7 +800,7 @@ def impossible(driver: Driver, event: Event) -> str:
 
 def test_a_unit_that_was_never_started_cannot_finish():
     message = impossible(one_worker(), UnitFinished(3, "w"))
-    assert "UnitFinished(run=3, worker='w', seconds=0.0): this cannot have happened" in message
+    assert "UnitFinished(run=3, worker='w', seconds=0.0, size=0): this cannot have happened" in message
     assert "run 3 was never given to a worker (no run was given out yet)" in message
     driver = one_worker()
     driver.ask(0, 0.1)
@@ -824,11 +868,11 @@ def test_a_state_of_an_unknown_node_cannot_be_lost():
 def test_impossible_budgets_are_refused_and_leave_no_trace(event: Event, message: str):
     engine = Engine(Settings(2))
     engine.step(TrialAsked(0, config_items({"lr": 0.1}), 2), 0.0)
-    before = engine.snapshot()
+    before = books_of(engine)
     with pytest.raises(WorkloadError) as caught:
         engine.step(event, 1.0)
     assert str(caught.value).startswith(message)
-    assert engine.snapshot() == before
+    assert books_of(engine) == before
     assert engine.live == 1
 
 
@@ -839,7 +883,7 @@ def test_impossible_budgets_are_refused_and_leave_no_trace(event: Event, message
         ({"order": "any"}, "order: 'any'; expected 'strict' or 'free'"),
         ({"retries": -1}, "retries: -1; expected 0 or more"),
         ({"patience": -2}, "patience: -2; expected 0 or more"),
-        ({"policy": "best"}, "policy: 'best'; expected one of longest-path, random, breadth-first, most-children"),
+        ({"policy": "best"}, f"policy: 'best'; expected one of {', '.join(POLICIES)}"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(given_: dict[str, Any], message: str):
@@ -855,13 +899,11 @@ class Order:
     """A watch that remembers which units were trained."""
 
     def __init__(self) -> None:
-        self._given: dict[int, RunUnit] = {}
         self.trained: list[RunUnit] = []
 
-    def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
-        if isinstance(event, UnitFinished) and event.run in self._given:
-            self.trained.append(self._given.pop(event.run))
-        self._given |= {action.run: action for action in actions if isinstance(action, RunUnit)}
+    def see(self, step: Step) -> None:
+        if isinstance(step.event, UnitFinished) and isinstance(step.run, RunUnit):
+            self.trained.append(step.run)
 
     def lineages(self, result: Simulation) -> list[list[tuple[str, int, int, int]]]:
         """Return for every trial the key, unit, partition and seed of its units, in order."""
@@ -914,7 +956,7 @@ CRASHES = [Crash("w0", 2.5, 4.0), Crash("w1", 3.0, 9.5, True), StateLoss(0.05)]
     ],
 )
 def test_in_strict_order_every_lineage_is_the_same_on_any_cluster(cluster: Cluster, share: bool):
-    for seed, policy in ((0, "longest-path"), (5, "random")):
+    for seed, policy in ((0, "longest-path"), (0, "first-come"), (5, "random")):
         reference = lineages(MIXED, Cluster(workers=1), share=False, seed=seed)
         found = lineages(MIXED, cluster, share=share, policy=policy, seed=seed, check=True, retries=9)
         assert found == reference
@@ -935,7 +977,7 @@ def test_a_lineage_does_not_depend_on_workers_sharing_or_company(
 @given(
     some=st.lists(configs(), min_size=1, max_size=6),
     workers=st.integers(1, 5),
-    policy=st.sampled_from(["longest-path", "random", "breadth-first", "most-children"]),
+    policy=st.sampled_from(POLICIES),
 )
 def test_an_epoch_visits_every_partition_once(order: str, some: list[Config], workers: int, policy: str):
     found = lineages(some, Cluster(workers=workers), order=order, policy=policy, check=True, epochs=2)

@@ -7,19 +7,21 @@ from collections.abc import Callable, Iterable
 import msgspec
 import pytest
 
-from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, Report, RunUnit
+from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, Origin, Report, RunUnit
 from hoptree.core.demand import Demand
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.engine import Engine
 from hoptree.core.errors import InvariantError
-from hoptree.core.events import TrialStopped, UnitFinished, WorkerJoined
+from hoptree.core.events import Known, StateFound, StateSaved, TrialStopped, UnitFinished, WorkerJoined
 from hoptree.core.gates import Gates
 from hoptree.core.invariants import Witness
-from hoptree.core.plan import Cursor, Run
+from hoptree.core.plan import Cursor, Node, Plan, Run, State
 from hoptree.core.ready import Entry, Ready
-from hoptree.core.schedules import multistep
+from hoptree.core.saving import SavePolicy
+from hoptree.core.schedules import Config, multistep
 from hoptree.core.settings import Settings
 from hoptree.core.states import States
+from hoptree.core.steps import Step
 from hoptree.core.trials import Trials
 from hoptree.core.workers import Worker
 from hoptree.simulation import simulate
@@ -28,6 +30,7 @@ from tests.core.driver import Driver
 
 Patch = pytest.MonkeyPatch
 LATER = multistep(0.1, at=[1], gamma=0.1)  # as 0.1, and different after an epoch
+WITHIN: Config = {"lr": multistep(0.3, at=[4 / 3], gamma=0.1)}  # different after 4 units of 3 partitions
 
 
 def broken(number: int) -> pytest.RaisesExc[InvariantError]:
@@ -51,13 +54,16 @@ def test_a_witness_tells_the_story():
     engine = Engine(Settings(1))
     witness = Witness(engine)
     joined = WorkerJoined("w", (0,))
-    witness.see(joined, 1.0, False, engine.step(joined, 1.0))
+    witness.see(Step(joined, 1.0, False, engine.step(joined, 1.0)))
     with pytest.raises(InvariantError) as caught:
-        witness.see(TrialStopped(0), 2.0, False, [DropState(1, 1), EndTrial(0, "failed")])
+        witness.see(Step(TrialStopped(0), 2.0, False, [DropState(1, 1, "k"), EndTrial(0, "failed")]))
     message = str(caught.value)
     assert "trial 0 failed without a reason" in message
     assert "at 1 WorkerJoined(worker='w'" in message
-    story = "at 2 TrialStopped(trial=0, running=False)\n    -> DropState(node=1, unit=1)\n    -> EndTrial("
+    story = (
+        "at 2 TrialStopped(trial=0, running=False)\n"
+        "    -> DropState(node=1, unit=1, lineage='k', tree='')\n    -> EndTrial("
+    )
     assert story in message
 
 
@@ -96,21 +102,44 @@ def test_1_a_free_cursor_forgets_where_it_has_been(monkeypatch: Patch):
         run_workload("free", ahead=False)
 
 
+def own_rotation(plan: Plan, node: Node, unit: int) -> int:
+    return node.rotation  # though the epoch may have begun in the node before it
+
+
 def test_1_a_branch_that_forgets_the_rotation_of_the_epoch_that_it_begins_in(monkeypatch: Patch):
-    settle = Engine._settle
-
-    def forgetful(engine: Engine) -> None:
-        for cursor in engine.demand.spawned:
-            if cursor.state is not None:
-                cursor.state.order += 1
-        settle(engine)
-
-    monkeypatch.setattr(Engine, "_settle", forgetful)
-    driver = Driver(2)
+    monkeypatch.setattr(Plan, "rotation", own_rotation)
+    driver = Driver(3)
     driver.join("w")
-    driver.ask(0, {"lr": multistep(0.1, at=[1.5], gamma=0.1)}, until=2)
+    driver.ask(0, WITHIN, until=2)
     with broken(1):
         driver.finish()
+
+
+def test_1_a_lineage_taken_from_another_driver_that_forgets_its_rotation(monkeypatch: Patch):
+    """Another driver has trained beyond the branch, and left a state in the middle of the epoch."""
+    monkeypatch.setattr(Plan, "rotation", own_rotation)
+    driver = Driver(3, ahead=False)
+    driver.ask(0, WITHIN, until=2)
+    assert len({node.rotation for node in driver.engine.plan.nodes[1:]}) == 2
+    driver.stored.add((2, 5))
+    driver.tell(StateFound(2, 5))
+    with broken(1):
+        driver.join("w")
+
+
+@pytest.mark.parametrize("unit", [1, 2, 4, 5])
+def test_a_lineage_taken_from_another_driver_goes_on_as_it_would_have(unit: int):
+    alone, helped = Driver(3, ahead=False), Driver(3, ahead=False)
+    for driver in (alone, helped):
+        driver.ask(0, WITHIN, until=2)
+    place = (2 if unit > 4 else 1, unit)
+    helped.stored.add(place)
+    helped.tell(StateFound(*place))
+    for driver in (alone, helped):
+        driver.join("w")
+        driver.finish()
+    visited = [(run.unit, run.partition) for run in helped.trained]
+    assert visited == [(run.unit, run.partition) for run in alone.trained][unit:]
 
 
 # --- 2: two units of one lineage never run at the same time -----------------------------------------------
@@ -206,7 +235,7 @@ def test_3_a_unit_that_ends_before_the_one_ahead_of_it():
     driver.join("w")
     driver.ask(0, 0.1)
     with broken(3):
-        driver.witness.see(UnitFinished(driver.queues["w"][1].run, "w"), 1.0, False, [])
+        driver.witness.see(Step(UnitFinished(driver.queues["w"][1].run, "w"), 1.0, False, []))
 
 
 # --- 4: no preemption, except of work nobody asks for any more --------------------------------------------
@@ -293,7 +322,7 @@ def test_5_work_for_a_worker_that_is_gone():
     assert isinstance(run, RunUnit)
     driver.lose("w")
     with broken(5):
-        driver.witness.see(TrialStopped(0), 1.0, True, [run])
+        driver.witness.see(Step(TrialStopped(0), 1.0, True, [run]))
 
 
 # --- 6: no unit is trained twice while a state at or after it is stored -----------------------------------
@@ -310,7 +339,7 @@ def test_6_training_begins_at_the_beginning_though_a_state_is_stored(monkeypatch
 
 
 def test_6_a_unit_trained_again_after_it_finished(monkeypatch: Patch):
-    def stay(engine: Engine, cursor: Cursor, run: Run, worker: Worker) -> None:
+    def stay(engine: Engine, cursor: Cursor, run: Run, worker: Worker, seconds: float, size: int) -> None:
         engine.states.store(cursor.node, run.unit + 1, worker.name, cursor.order)
         engine._offer(cursor)  # at the unit where it was
 
@@ -409,7 +438,7 @@ def test_7_an_evaluation_of_a_state_that_is_not_stored():
     driver = Driver(1)
     driver.join("w")
     with broken(7):
-        driver.witness.see(TrialStopped(0), 1.0, True, [Evaluate(0, "w", 1, 1, "")])
+        driver.witness.see(Step(TrialStopped(0), 1.0, True, [Evaluate(0, "w", 1, 1, "", "", Origin({}, 0))]))
 
 
 # --- 8: every trial that was asked for ends ---------------------------------------------------------------
@@ -464,4 +493,135 @@ def test_8_a_trial_that_fails_without_a_reason():
 def test_8_a_report_for_a_trial_that_was_never_asked_for():
     driver = Driver(1)
     with broken(8):
-        driver.witness.see(TrialStopped(0), 1.0, True, [Report(3, 1, {})])
+        driver.witness.see(Step(TrialStopped(0), 1.0, True, [Report(3, 1, {})]))
+
+
+# --- 9: no state leaks ------------------------------------------------------------------------------------
+
+
+def test_9_a_state_whose_last_user_goes_and_that_stays(monkeypatch: Patch):
+    def keep_all(states: States, state: State) -> None:
+        state.users -= 1
+
+    monkeypatch.setattr(States, "release", keep_all)
+    driver = Driver(2, ahead=False)
+    driver.join("w")
+    driver.ask(0, 0.1)
+    driver.train("w")
+    driver.train("w")
+    with broken(9):
+        driver.evaluate("w")
+
+
+def test_9_a_state_that_a_trial_ended_with_and_that_stays_when_the_trial_is_given_up(monkeypatch: Patch):
+    driver = Driver(1)
+    driver.join("w")
+    driver.ask(0, 0.1)
+    driver.finish()
+    monkeypatch.setattr(States, "pin", lambda states, trial, state: None)
+    with broken(9):
+        driver.stop(0)
+
+
+def test_9_a_state_kept_for_a_trial_that_is_given_up(monkeypatch: Patch):
+    monkeypatch.setattr(States, "let_go", lambda states, state: None)
+    driver = Driver(2, saving=SavePolicy(every=1))
+    driver.join("w")
+    driver.ask(0, 0.1, until=3)
+    for _ in range(3):
+        driver.train("w")
+    with broken(9):
+        driver.stop(0)
+
+
+def test_9_a_state_that_is_saved_and_does_not_take_the_place_of_the_one_before(monkeypatch: Patch):
+    monkeypatch.setattr(Engine, "_state_saved", lambda engine, event: None)
+    driver = Driver(2, saving=SavePolicy(every=1), ahead=False)
+    driver.join("w")
+    driver.ask(0, 0.1, until=9)
+    driver.ask(1, 0.1, until=3)
+    for _ in range(5):
+        driver.train("w")
+    driver.tell(StateSaved(1, 4))
+    with broken(9):
+        driver.stop(1)
+
+
+def test_9_a_state_adopted_without_being_kept(monkeypatch: Patch):
+    """One that the store knows is to stay while its trials are on their way; then it must not count as kept."""
+
+    def forgetful(states: States, state: State) -> None:
+        state.users += 1  # a user that nobody takes away
+
+    monkeypatch.setattr(States, "keep", forgetful)
+    driver = Driver(2, ahead=False)
+    driver.stored.add((1, 2))
+    driver.join("w")
+    driver.ask(0, 0.1, until=2, known=Known((1,)))
+    with broken(9):
+        driver.finish()
+
+
+# --- mutations that once went unnoticed -------------------------------------------------------------------
+
+
+def test_a_known_state_that_is_adopted_is_kept_until_its_trials_have_ended():
+    driver = Driver(2, ahead=False)
+    driver.stored.add((1, 2))
+    driver.join("w")
+    driver.ask(0, 0.1, until=3, known=Known((1,)))
+    driver.train("w")
+    assert (1, 2) in driver.stored
+    driver.finish()
+    assert driver.stored == {(1, 6)}
+
+
+def test_7_a_state_adopted_without_being_kept(monkeypatch: Patch):
+    monkeypatch.setattr(States, "keep", lambda states, state: None)
+    driver = Driver(2, ahead=False)
+    driver.stored.add((1, 2))
+    driver.join("w")
+    driver.ask(0, 0.1, until=3, known=Known((1,)))
+    with broken(7):
+        driver.train("w")
+
+
+def test_6_a_cursor_that_goes_one_unit_beyond_its_last_stop(monkeypatch: Patch):
+    def beyond(demand: Demand, cursor: Cursor) -> int | None:
+        later = [stop for stop in cursor.node.stops if stop >= cursor.unit]
+        return later[0] if later else cursor.unit + 1
+
+    monkeypatch.setattr(Demand, "next_stop", beyond)
+    with broken(6):
+        run_workload(ahead=False)
+
+
+def test_7_a_cursor_that_ends_one_unit_before_its_last_stop(monkeypatch: Patch):
+    def before(demand: Demand, cursor: Cursor) -> int | None:
+        stop = next_stop(demand, cursor)
+        return None if stop == cursor.unit + 1 else stop
+
+    next_stop = Demand.next_stop
+    monkeypatch.setattr(Demand, "next_stop", before)
+    driver = Driver(2, ahead=False)
+    driver.join("w")
+    driver.ask(0, 0.1, until=1)
+    driver.fail("w")  # it is given its chance again at once
+    driver.train("w")
+    with broken(7):
+        driver.fail("w")
+
+
+def test_the_next_stop_is_the_first_that_a_cursor_has_not_reached():
+    driver = Driver(2, ahead=False)
+    driver.ask(0, 0.1, until=2, every=1)
+    driver.join("w")
+    cursor = driver.engine.plan.nodes[1].cursors[0]
+    following: list[int | None] = []
+    for _ in range(4):
+        following.append(driver.engine.demand.next_stop(cursor))
+        driver.train("w")
+        if driver.engine.runs and driver.busy("w").run in driver.evaluating:  # type: ignore[union-attr]
+            driver.evaluate("w")
+    assert following == [2, 2, 4, 4]
+    assert driver.engine.demand.next_stop(cursor) is None

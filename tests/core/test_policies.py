@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoptree.core.actions import Action, EndTrial, Report, RunUnit
+from hoptree.core.actions import EndTrial, Report, RunUnit
 from hoptree.core.errors import WorkloadError
-from hoptree.core.events import Event
 from hoptree.core.lineage import Values
-from hoptree.core.policies import POLICIES, BreadthFirst
+from hoptree.core.plan import Cursor
+from hoptree.core.policies import POLICIES, BreadthFirst, Policy
 from hoptree.core.schedules import Config, multistep, piecewise
+from hoptree.core.steps import Step
 from hoptree.optimize import solve
-from hoptree.search import Decision, Train
+from hoptree.search import Decision, Extend, Train
 from hoptree.simulation import simulate
 from hoptree.simulator import Cluster, WorkerSpec, Workload
 from tests.core.driver import Driver
@@ -30,8 +32,8 @@ class Given:
     def __init__(self) -> None:
         self.runs: list[RunUnit] = []
 
-    def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
-        self.runs += [action for action in actions if isinstance(action, RunUnit)]
+    def see(self, step: Step) -> None:
+        self.runs += [action for action in step.actions if isinstance(action, RunUnit)]
 
 
 class Budgets:
@@ -157,6 +159,75 @@ def test_the_longest_path_first_ends_earlier_than_the_shortest():
     assert results["breadth-first"].makespan > 4.0
 
 
+# --- first come, until a path becomes critical ------------------------------------------------------------
+
+
+def turns(*asked: tuple[Config, int], workers: int = 1) -> list[float]:
+    """Return the learning rates in the order in which workers were given them, first come first served."""
+    watch = Given()
+    workload = Workload(configs=1, partitions=1)
+    cluster = Cluster(workers=workers)
+    simulate(workload, cluster, search=Budgets(asked), watches=[watch.see], ahead=False, affinity=False, check=True)
+    return [run.values.at(run.epoch)["lr"] for run in watch.runs]  # type: ignore[misc]
+
+
+def test_first_come_trains_trials_in_the_order_in_which_they_were_asked_for():
+    asked = [({"lr": float(number)}, 1 + number % 2) for number in range(8)]
+    found = turns(*asked)
+    assert found[:6] == [0.0, 1.0, 1.0, 2.0, 3.0, 3.0]  # there is much left: neither the longest nor each in turn
+    assert sorted(found) == sorted(rate for config, until in asked for rate in [config["lr"]] * until)
+
+
+def test_a_path_that_becomes_critical_goes_first():
+    short = [({"lr": float(number)}, 1) for number in range(12)]
+    found = turns(*short, ({"lr": 99.0}, 3), workers=2)
+    # 15 units on 2 workers: twice 3 units and one more outlast what is left, shared by both, when 13 are left
+    assert found.index(99.0) == 2
+    found = turns(*short, ({"lr": 99.0}, 2), workers=2)
+    assert found.index(99.0) == 6  # twice 2 units and one more outlast 9
+
+
+def test_what_a_trial_goes_on_with_keeps_its_turn():
+    """A trial that is extended goes before those that were asked for after it."""
+
+    class Promoted(Budgets):
+        def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
+            return [Extend(0, 2)] if isinstance(news, Report) and (news.trial, news.epoch) == (0, 1) else ()
+
+    watch = Given()
+    changing = multistep(0.1, at=[1], gamma=0.1)  # the second epoch is another node than the first
+    asked = [({"lr": changing}, 1), *(({"lr": float(n)}, 2) for n in range(1, 9))]
+    simulate(Workload(configs=1, partitions=1), Cluster(workers=1), search=Promoted(asked), watches=[watch.see])
+    assert [run.values.at(run.epoch)["lr"] for run in watch.runs][:4] == pytest.approx([0.1, 1.0, 1.0, 0.01])
+
+
+def test_first_come_is_the_default_and_keeps_lineages_where_they_are():
+    workload, cluster = Workload(configs=8, epochs=4, partitions=4), Cluster(workers=4, replicas=4)
+    result = simulate(workload, cluster)
+    assert result.engine.settings.policy == "first-come"
+    assert result.hops == 0
+    assert result.makespan == result.bound
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=1, max_size=12),
+    st.integers(1, 4),
+    st.sampled_from(["strict", "free"]),
+)
+def test_first_come_loses_at_most_one_unit_of_each_path_to_the_longest_path(
+    costs: list[float], workers: int, order: str
+):
+    """All workers hold everything: what the order costs is at most the longest unit, at the end."""
+    workload = Workload(configs=len(costs), epochs=3, partitions=1, seconds=costs)
+    cluster = Cluster(workers=workers)
+    longest, first = (
+        simulate(workload, cluster, policy=policy, order=order, ahead=False, check=True).makespan  # type: ignore[arg-type]
+        for policy in ("longest-path", "first-come")
+    )
+    assert first <= longest + max(costs)
+
+
 @pytest.mark.parametrize("order", ["strict", "free"])
 def test_random_is_reproduced_by_its_seed_and_only_by_it(order: str):
     def given_(seed: int) -> list[tuple[int, int, str]]:
@@ -176,6 +247,41 @@ def test_a_policy_of_ones_own_can_be_given():
     workload, cluster = Workload(configs=4, epochs=2, partitions=2), Cluster(workers=2)
     own = simulate(workload, cluster, policy=BreadthFirst(), check=True)
     assert own.makespan == simulate(workload, cluster, policy="breadth-first").makespan
+
+
+class Answers(Policy):
+    """Answers whatever it is given; ``selective``, so that it is asked whether it admits."""
+
+    selective = True
+
+    def __init__(self, rank: Any = 0, admits: Any = True) -> None:
+        self._rank = rank
+        self._admits = admits
+
+    def rank(self, cursor: Cursor, partition: int) -> float:
+        return self._rank
+
+    def admits(self, cursor: Cursor, partition: int) -> bool:
+        return self._admits
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (Answers(float("nan")), r"Answers\.rank\(cursor at node \d unit 0, \d\) answered nan; expected a number"),
+        (Answers("low"), r"answered 'low'; expected a number"),
+        (Answers(None), r"answered None; expected a number"),
+        (Answers(admits=1), r"Answers\.admits\(cursor at node \d unit 0, \d\) answered 1; expected True or False"),
+        (Answers(admits=None), r"answered None; expected True or False"),
+    ],
+)
+def test_a_policy_that_answers_nonsense_is_refused_with_what_it_answered(policy: Policy, message: str):
+    with pytest.raises(WorkloadError, match=rf"^policy: .*{message}"):
+        simulate(Workload(configs=2, partitions=2), Cluster(workers=2), policy=policy)
+
+
+def test_infinity_is_a_rank():
+    assert simulate(Workload(configs=2, partitions=2), Cluster(workers=2), policy=Answers(float("inf"))).units == 4
 
 
 # --- a solved schedule ------------------------------------------------------------------------------------

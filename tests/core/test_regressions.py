@@ -21,6 +21,7 @@ from hoptree.core.schedules import (
     piecewise,
     warmup,
 )
+from hoptree.core.steps import Step
 from hoptree.core.trials import Trials
 from hoptree.optimize import solve
 from hoptree.simulation import simulate
@@ -183,7 +184,7 @@ def test_reports_that_nobody_asked_for_and_second_endings():
     driver.join("a")
     driver.ask(0, 0.1)
     with pytest.raises(InvariantError, match="^invariant 8"):
-        driver.witness.see(TrialStopped(0), 1.0, True, [Report(0, 9, {}), EndTrial(0, "complete")])
+        driver.witness.see(Step(TrialStopped(0), 1.0, True, [Report(0, 9, {}), EndTrial(0, "complete")]))
 
 
 def test_work_for_a_draining_worker(monkeypatch):

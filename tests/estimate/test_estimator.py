@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hoptree import Cluster, Workload, simulate
-from hoptree.core.actions import Evaluate, RunUnit
+from hoptree.core.actions import Evaluate, Origin, RunUnit
 from hoptree.core.events import CostsLearned, StateEvaluated, UnitFinished, WorkerLost
 from hoptree.core.lineage import Values, history, segments
 from hoptree.core.schedules import Config, multistep
+from hoptree.core.steps import RunIndex
 from hoptree.estimate import Estimator
 from hoptree.estimate.samples import Samples
 
@@ -39,8 +40,13 @@ def some_config(random: Random) -> Config:
     }
 
 
+ORIGIN = Origin({}, 0)
+
+
 def unit(config: Config, run: int = 0, worker: str = "w", *, evaluate: bool = False) -> RunUnit:
-    return RunUnit(run, worker, run, run, 0, 0, 0, f"key {run}", values_of(config), "", evaluate)
+    return RunUnit(
+        run, worker, run, run, 0, 0, 0, f"key {run}", values_of(config), "", ORIGIN, f"key {run}", evaluate=evaluate
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -119,35 +125,37 @@ def test_slow_workers_are_told_from_slow_configs() -> None:
 
 
 def test_it_learns_from_what_passes_by_and_tells_only_news() -> None:
-    estimator = Estimator()
-    estimator.watch(WorkerLost("old"), 0.0, False, [unit({"width": 8}, 0), unit({"width": 32}, 1, evaluate=True)])
+    estimator, runs = Estimator(), RunIndex()
+    estimator.watch(
+        runs.step(WorkerLost("old"), 0.0, False, [unit({"width": 8}, 0), unit({"width": 32}, 1, evaluate=True)])
+    )
     assert estimator.news() is None
-    estimator.watch(UnitFinished(0, "w", 1.0), 1.0, False, [])
+    estimator.watch(runs.step(UnitFinished(0, "w", 1.0), 1.0, False, []))
     first = estimator.news()
     assert first is not None
-    estimator.watch(first, 1.0, False, [])
+    estimator.watch(runs.step(first, 1.0, False, []))
     assert estimator.news() is None
-    estimator.watch(UnitFinished(1, "w", 4.0), 2.0, False, [])
-    estimator.watch(StateEvaluated(1, "w", {"loss": 1.0}, 0.5), 2.0, False, [])
+    estimator.watch(runs.step(UnitFinished(1, "w", 4.0), 2.0, False, []))
+    estimator.watch(runs.step(StateEvaluated(1, "w", {"loss": 1.0}, 0.5), 2.0, False, []))
     second = estimator.news()
     assert second is not None
     assert second.formula.of(values_of({"width": 32})) > 2 * second.formula.of(values_of({"width": 8}))
     assert estimator.evaluations.count == 1
-    estimator.watch(second, 2.0, False, [])
+    estimator.watch(runs.step(second, 2.0, False, []))
     assert estimator.news() is None
 
 
 def test_the_longest_that_a_run_may_take_grows_with_its_values() -> None:
-    estimator = Estimator()
+    estimator, runs = Estimator(), RunIndex()
     assert estimator.longest(unit({"width": 8})) == 0.0
     for number, width in enumerate([8, 8, 8, 128, 128, 128]):
-        estimator.watch(WorkerLost("old"), 0.0, False, [unit({"width": width}, number)])
-        estimator.watch(UnitFinished(number, "w", width / 8), 0.0, False, [])
+        estimator.watch(runs.step(WorkerLost("old"), 0.0, False, [unit({"width": width}, number)]))
+        estimator.watch(runs.step(UnitFinished(number, "w", width / 8), 0.0, False, []))
     small, large = estimator.longest(unit({"width": 8})), estimator.longest(unit({"width": 128}))
     assert 1.0 < small < 8.0 < 16.0 < large
     assert estimator.longest(unit({"width": 8, "depth": 3})) >= 16.0  # who knows what depth does
     assert estimator.longest(unit({"width": 64})) < large
-    assert estimator.longest(Evaluate(9, "w", 0, 1, "key")) == 0.0
+    assert estimator.longest(Evaluate(9, "w", 0, 1, "key", "lineage", ORIGIN)) == 0.0
 
 
 def test_a_simulation_teaches_it_what_the_workload_says() -> None:

@@ -250,5 +250,7 @@ def test_without_optuna_the_extra_is_named(tmp_path: Path) -> None:
         "from hoptree.search import Goal\n"
         "OptunaMirror('sqlite:///x.db', 'a', 'b', {'a': 1}, Goal('loss', False))"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=900
+    )
     assert "MissingExtraError: mirror: needs optuna, which is not installed" in done.stderr

@@ -10,6 +10,7 @@ import pytest
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.engine import Engine
 from hoptree.core.settings import Settings
+from hoptree.core.steps import Step
 from hoptree.drive import drive
 from hoptree.estimate import Estimator
 from hoptree.progress import Remaining, Scenes, Tally, TimeLeft
@@ -30,7 +31,7 @@ class Run:
         landscape = workload.landscape()
         self.now = 0.0
         self.engine = Engine(Settings(workload.partitions, retries=retries), landscape.seconds)
-        self.tally = Tally(self.engine, {}, {"": GOAL}, lambda: self.now)
+        self.tally = Tally(self.engine, {"": GOAL}, lambda: self.now)
         self.estimator = Estimator()
         self.scenes = Scenes(self.tally, cluster.workers, self.estimator)
         self.backend = SimulatedBackend(cluster, workload.partitions, landscape, state_bytes=0.0)
@@ -40,11 +41,11 @@ class Run:
     def drive(self, display: PlainDisplay) -> float:
         remaining = Remaining(self.tally, self.estimator)
 
-        def watch(event, now, more, actions) -> None:
-            self.now = now
-            self.tally.see(event, now, more, actions)
-            self.estimator.watch(event, now, more, actions)
-            if not more:
+        def watch(step: Step) -> None:
+            self.now = now = step.now
+            self.tally.see(step)
+            self.estimator.watch(step)
+            if not step.more:
                 display.look(self.scenes)
                 if (left := remaining.remaining()) is not None:
                     self.left.append((now, left))

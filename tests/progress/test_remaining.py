@@ -9,12 +9,14 @@ import pytest
 
 import hoptree as ht
 from hoptree.backends.simulated import SimulatedBackend
-from hoptree.core.actions import Action, RunUnit
+from hoptree.core.actions import RunUnit
 from hoptree.core.engine import Engine
 from hoptree.core.events import Event, StateEvaluated, TrialAsked, UnitFinished, WorkerJoined, WorkerLost
-from hoptree.core.lineage import Values, config_items, seed_of
+from hoptree.core.keys import fraction
+from hoptree.core.lineage import Values, config_items
 from hoptree.core.schedules import Config
 from hoptree.core.settings import Settings
+from hoptree.core.steps import Step
 from hoptree.drive import drive
 from hoptree.estimate import Estimator
 from hoptree.progress import Asking, Remaining, Scenes, Tally, TimeLeft
@@ -36,7 +38,7 @@ def seconds_of(values: Values) -> float:
 
 
 def metrics_of(values: Values, epoch: int, key: str) -> dict[str, float]:
-    return {"loss": seed_of(key) % 1000 / 1000 + 1 / (1 + epoch)}
+    return {"loss": fraction("loss", key) + 1 / (1 + epoch)}
 
 
 LANDSCAPE = Landscape(seconds_of, metrics_of, lambda values: 5.0)
@@ -54,8 +56,8 @@ class Telling:
         self.estimator = estimator
         self.start, self.submit, self.stop = self.inner.start, self.inner.submit, self.inner.stop
 
-    def wait(self) -> tuple[float, list[Event]]:
-        now, events = self.inner.wait()
+    def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
+        now, events = self.inner.wait(seconds)
         events = [
             msgspec.structs.replace(event, seconds=self.says * event.seconds)
             if isinstance(event, UnitFinished | StateEvaluated)
@@ -73,22 +75,22 @@ class Followed:
         self.now = 0.0
         self.estimator = Estimator()
         self.engine = Engine(Settings(PARTITIONS))
-        self.tally = Tally(self.engine, {}, GOALS, lambda: self.now)
+        self.tally = Tally(self.engine, GOALS, lambda: self.now)
         self.scenes = Scenes(self.tally, 1, self.estimator, asking, cpu=lambda: 0.0)
         self.remaining = Remaining(self.tally, self.estimator, asking, cpu=lambda: 0.0)
         self.said: list[tuple[float, TimeLeft]] = []
         self.fractions: list[float | None] = []
         self.end = drive(self.engine, Telling(cluster, self.estimator, says), tuners, [self.watch])
 
-    def watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
-        self.now = now
-        self.tally.see(event, now, more, actions)
-        self.estimator.watch(event, now, more, actions)
-        if not more:
+    def watch(self, step: Step) -> None:
+        self.now = step.now
+        self.tally.see(step)
+        self.estimator.watch(step)
+        if not step.more:
             self.fractions.append(self.scenes.scene().fraction)
-        if not more and (left := self.remaining.remaining()) is not None:
+        if not step.more and (left := self.remaining.remaining()) is not None:
             assert 0.0 <= left.least <= left.expected <= left.most
-            self.said.append((now, left))
+            self.said.append((step.now, left))
 
     def off(self, share: float) -> float:
         """Return by how much of the whole time it was off on average, once a share of the time was over."""
@@ -226,7 +228,8 @@ def test_what_a_search_will_ask_for_is_in_it(procedure: Any) -> None:
     if not isinstance(procedure, ht.MedianStopping):  # of what it has asked for it may give up any part
         assert sum(left.least <= run.end - now <= left.most for now, left in half) > 0.8 * len(half)
     now, left = half[0]
-    assert 0.5 < left.expected / (run.end - now) < 2.5
+    most = 3.5 if isinstance(procedure, ht.MedianStopping) else 2.5  # it gives up what it has asked for
+    assert 0.5 < left.expected / (run.end - now) < most
 
 
 def test_a_search_that_cannot_say_what_it_will_ask_for_gets_no_percent() -> None:
@@ -265,7 +268,7 @@ class Stopped:
         self.now = self.tick = 0.0
         self.estimator = Estimator()
         self.engine = Engine(Settings(PARTITIONS))
-        self.tally = Tally(self.engine, {}, GOALS, lambda: self.now)
+        self.tally = Tally(self.engine, GOALS, lambda: self.now)
         self.spent = 0.0
         self.remaining = Remaining(self.tally, self.estimator, cpu=self.cpu)
         self.given: list[RunUnit] = []
@@ -278,8 +281,9 @@ class Stopped:
 
     def step(self, event: Event) -> None:
         actions = self.engine.step(event, self.now)
-        self.tally.see(event, self.now, False, actions)
-        self.estimator.watch(event, self.now, False, actions)
+        step = self.engine.state.note(event, self.now, False, actions)
+        self.tally.see(step)
+        self.estimator.watch(step)
         self.given += [action for action in actions if isinstance(action, RunUnit)]
 
     def until(self, units: int) -> None:

@@ -13,6 +13,7 @@ from hoptree.core.events import Metrics, TrialAsked, TrialStopped
 from hoptree.core.lineage import config_items
 from hoptree.core.schedules import multistep
 from hoptree.core.settings import Settings
+from hoptree.core.steps import Step
 from hoptree.estimate import Estimator
 from hoptree.progress import Scenes, Tally
 from hoptree.search.protocol import Goal
@@ -30,21 +31,28 @@ def expected_best(engine: Engine, curves: dict[int, dict[int, Metrics]]) -> set[
     return {number for number, value in last.items() if value == min(last.values())}
 
 
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10_000))
-def test_the_tally_agrees_with_the_engine_at_every_step(seed: int) -> None:
-    history = History(Random(seed), steps=40)
-    history.run()
-    engine = history.fresh_engine()
-    tally = Tally(engine, {}, {"": GOAL})
-    scenes = Scenes(tally, len(history.workers), Estimator())
-    curves: dict[int, dict[int, Metrics]] = {}
-    for event, now, more in history.journal:
-        actions = list(engine.step(event, now, more=more))
-        tally.see(event, now, more, actions)
-        for action in actions:
+class Tallied(History):
+    """A history that is counted as it happens; a driver that takes it up counts anew from what is known."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random, steps=40)
+        self.curves: dict[int, dict[int, Metrics]] = {}
+        self.take_up()
+
+    def take_up(self) -> None:
+        self.tally = Tally(self.engine, {"": GOAL})
+        self.scenes = Scenes(self.tally, len(self.workers), Estimator())
+
+    def record(self, step: Step) -> None:
+        super().record(step)
+        self.tally.see(step)
+        for action in step.actions:
             if isinstance(action, Report):
-                curves.setdefault(action.trial, {})[action.epoch] = action.metrics
+                self.curves.setdefault(action.trial, {})[action.epoch] = action.metrics
+        self.check()
+
+    def check(self) -> None:
+        engine, tally, curves = self.engine, self.tally, self.curves
         endings = [trial.ending for trial in engine.trials.values()]
         assert {key: n for key, n in tally.endings.items() if n} == {
             key: endings.count(key) for key in ("complete", "stopped", "failed") if key in endings
@@ -54,7 +62,7 @@ def test_the_tally_agrees_with_the_engine_at_every_step(seed: int) -> None:
         assert len(set(tally.workers.values())) == len(tally.workers)
         for name, worker in engine.workers.by_name.items():
             assert {action.run for action in tally.queues.get(name, ())} == {run.number for run in worker.queue}
-        scene = scenes.scene()
+        scene = self.scenes.scene()
         assert sum(scene.counts.values()) == len(engine.trials)
         assert scene.fraction is not None
         assert 0.0 <= scene.fraction <= 1.0
@@ -64,23 +72,38 @@ def test_the_tally_agrees_with_the_engine_at_every_step(seed: int) -> None:
 
 
 @settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_the_tally_agrees_with_the_engine_at_every_step(seed: int) -> None:
+    Tallied(Random(seed)).run()
+
+
+class TalliedLate(History):
+    """A history that one tally follows from its beginning, and another from an entry on."""
+
+    def __init__(self, random: Random, cut: int) -> None:
+        super().__init__(random, steps=40)
+        self.cut = cut
+        self.whole = Tally(self.engine, {"": GOAL})
+        self.late: Tally | None = None
+
+    def restart(self) -> None:
+        """Both follow one engine to the end."""
+
+    def record(self, step: Step) -> None:
+        super().record(step)
+        for tally in (self.whole, self.late):
+            if tally is not None:
+                tally.see(step)
+        if len(self.journal) == self.cut:
+            self.late = Tally(self.engine, {"": GOAL})
+
+
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), cut=st.integers(1, 60))
 def test_a_tally_that_begins_in_the_middle_knows_what_was_before(seed: int, cut: int) -> None:
-    history = History(Random(seed), steps=40)
+    history = TalliedLate(Random(seed), cut)
     history.run()
-    engine, curves = history.fresh_engine(), {}
-    whole = Tally(engine, {}, {"": GOAL})
-    late = None
-    for place, (event, now, more) in enumerate(history.journal):
-        if place == cut:
-            late = Tally(engine, curves, {"": GOAL})
-        actions = list(engine.step(event, now, more=more))
-        for tally in (whole, late):
-            if tally is not None:
-                tally.see(event, now, more, actions)
-        for action in actions:
-            if isinstance(action, Report):
-                curves.setdefault(action.trial, {})[action.epoch] = action.metrics
+    whole, late = history.whole, history.late
     if late is not None:
         assert +late.endings == +whole.endings
         assert {n: f.number for n, f in late.followed.items()} == {n: f.number for n, f in whole.followed.items()}
@@ -93,13 +116,13 @@ def test_a_tally_that_begins_in_the_middle_knows_what_was_before(seed: int, cut:
 def test_what_tells_trials_apart_comes_first_and_numbers_are_short() -> None:
     """Configs are cut at the edge of a terminal: what is the same in many trials would be all that is seen."""
     engine = Engine(Settings(partitions=1))
-    tally = Tally(engine, {}, {"": GOAL})
+    tally = Tally(engine, {"": GOAL})
     scenes = Scenes(tally, 1, Estimator())
     for number in range(6):
         rate = multistep(0.0123456789 + number, at=[3], gamma=0.1)
         items = config_items({"batch": 32 << number % 2, "depth": 2, "lr": rate})
         event = TrialAsked(number, items, 2, root="r")
-        tally.see(event, 0.0, False, engine.step(event, 0.0))
+        tally.see(engine.state.note(event, 0.0, False, engine.step(event, 0.0)))
     rows = scenes.scene().rows
     assert rows[0].config == "lr=multistep(0.01235, [3], 0.1), batch=32"
     assert len({row.config[:20] for row in rows}) == 6
@@ -107,15 +130,16 @@ def test_what_tells_trials_apart_comes_first_and_numbers_are_short() -> None:
 
 def test_the_end_is_counted_anew_and_names_the_best_that_results_name() -> None:
     engine = Engine(Settings(1))
-    tally = Tally(engine, {}, {"": GOAL})
+    tally = Tally(engine, {"": GOAL})
     scenes = Scenes(tally, 1, Estimator(), cpu=iter(range(10_000)).__next__)  # every count takes too long
     for number in (0, 1):
         event = TrialAsked(number, config_items({"lr": float(number)}), 2, every=1)
-        tally.see(event, 0.0, False, list(engine.step(event, 0.0)))
+        tally.see(engine.state.note(event, 0.0, False, engine.step(event, 0.0)))
         scenes.scene()
-    tally.see(stop := TrialStopped(1), 0.0, False, list(engine.step(stop, 0.0)))
-    tally.see(stop, 0.0, False, [Report(0, 2, {"loss": 0.5}), Report(1, 1, {"loss": 0.1})])
-    tally.see(stop, 0.0, False, [EndTrial(0, "complete", "")])
+    stop = TrialStopped(1)
+    tally.see(engine.state.note(stop, 0.0, False, engine.step(stop, 0.0)))
+    tally.see(Step(stop, 0.0, False, [Report(0, 2, {"loss": 0.5}), Report(1, 1, {"loss": 0.1})]))
+    tally.see(Step(stop, 0.0, False, [EndTrial(0, "complete", "")]))
     assert [leader.number for leader in scenes.scene().leaders] == [1]
     assert [leader.number for leader in scenes.scene(over=True).leaders] == [0]
     assert scenes.scene(over=True).epochs_asked == engine.plan.work(engine.trials.values()).asked

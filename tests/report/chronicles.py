@@ -8,7 +8,8 @@ from typing import Any
 import hoptree as ht
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.engine import Engine
-from hoptree.core.lineage import Values, digest
+from hoptree.core.keys import fraction
+from hoptree.core.lineage import Values
 from hoptree.core.settings import Settings
 from hoptree.drive import Watch, drive
 from hoptree.report.chronicle import Chronicle
@@ -46,7 +47,7 @@ def landscape() -> Landscape:
 
     def metrics(values: Values, epoch: int, key: str) -> dict[str, float]:
         now: dict[str, Any] = values.at(float(epoch))
-        noise = int(digest(key, epoch)[:8], 16) / 0xFFFFFFFF - 0.5
+        noise = fraction("noise", key, epoch) - 0.5
         quality = math.exp(-((math.log10(now["lr"]) + 2.3) ** 2) / 1.2) * (1 - 8 / now.get("width", 64))
         accuracy = 0.1 + 0.85 * quality * (1 - math.exp(-epoch / 4)) + 0.01 * noise
         return {"accuracy": accuracy, "loss": 3 * (1 - accuracy) + (50 * now["lr"] if now["lr"] > 0.3 else 0)}
@@ -63,14 +64,15 @@ def run(
     partitions: int = 4,
     watches: tuple[Watch, ...] = (),
     faults: Any = (),
+    seed: int = 1,
 ) -> Chronicler:
     """Run a study, and return who has listened."""
     goal = Goal("accuracy", True) if maximize else Goal("loss", False)
     engine = Engine(Settings(partitions))
     cluster = ht.Cluster(workers=workers, bandwidth=1e9, noise=0.1, faults=faults)
     backend = SimulatedBackend(cluster, partitions, landscape(), state_bytes=1e8, evaluation_seconds=0.4)
-    chronicler = Chronicler(engine)
-    tuner = Tuner(procedure.search(space, goal, 1), study="made-up", root="root")
+    chronicler = Chronicler(engine.state)
+    tuner = Tuner(procedure.search(space, goal, seed), study="made-up", root="root")
     drive(engine, backend, tuner, [*watches, chronicler.see])
     return chronicler
 

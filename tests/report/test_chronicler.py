@@ -16,6 +16,7 @@ from hoptree.core.engine import Engine
 from hoptree.core.events import Event, TrialAsked, TrialExtended, UnitFinished, WorkerJoined, WorkerLost
 from hoptree.core.lineage import config_items
 from hoptree.core.settings import Settings
+from hoptree.core.steps import Step
 from hoptree.drive import drive
 from hoptree.progress import Tally
 from hoptree.record.record import Record
@@ -43,8 +44,8 @@ def test_sums_are_those_of_the_plan() -> None:
 def test_workers_do_one_thing_at_a_time_and_every_unit_is_told(workers: int, partitions: int, trials: int) -> None:
     units = []
 
-    def count(event: object, *_: object) -> None:
-        units.append(isinstance(event, UnitFinished))
+    def count(step: Step) -> None:
+        units.append(isinstance(step.event, UnitFinished))
 
     workers = min(workers, partitions)
     told = chronicle(ht.Random(trials, epochs=3), WIDE, workers=workers, partitions=partitions, watches=(count,))
@@ -75,22 +76,22 @@ class Late:
 
 def test_what_is_told_late_or_twice_is_told_once_and_in_its_place() -> None:
     record = Record(Settings(partitions=2))
-    chronicler = Chronicler(record.engine)
+    engine, chronicler = Engine(record.settings, state=record.state), Chronicler(record.state)
     landscape = Landscape(lambda _: 1.0, lambda _, epoch, __: {"loss": 1 / epoch})
     backend = SimulatedBackend(Cluster(workers=1), 2, landscape)
-    drive(record.engine, backend, Late(), [record.note, chronicler.see])
+    drive(engine, backend, Late(), [record.note, chronicler.see])
     (course,) = chronicler.chronicle("late", "loss", maximize=False).courses
     assert [told.epoch for told in course.reports] == [1, 2, 4]
     assert course.epochs == 4
-    assert list(record.curves[0].items()) == [(1, {"loss": 1.0}), (2, {"loss": 0.5}), (4, {"loss": 0.25})]
+    assert list(record.by_number[0].curve.items()) == [(1, {"loss": 1.0}), (2, {"loss": 0.5}), (4, {"loss": 0.25})]
 
 
 def test_spans_agree_with_the_simulator() -> None:
     seen = {}
 
-    def watch(event: object, now: float, more: bool, actions: list[object]) -> None:
-        if isinstance(event, UnitFinished):
-            seen[event.run] = now
+    def watch(step: Step) -> None:
+        if isinstance(step.event, UnitFinished):
+            seen[step.event.run] = step.now
 
     told = chronicle(ht.Grid(epochs=3), STEPPED, watches=(watch,))
     assert sorted(seen.values()) == sorted(span.end for span in told.timeline.spans if span.kind == "unit")
@@ -99,22 +100,22 @@ def test_spans_agree_with_the_simulator() -> None:
 def test_workers_are_called_as_in_the_live_view() -> None:
     """By the first place that is free: one that takes the place of a lost one is called as that was."""
     engine = Engine(Settings(1))
-    chronicler, tally = Chronicler(engine), Tally(engine, {}, {"": Goal("loss", False)})
+    chronicler, tally = Chronicler(engine.state), Tally(engine, {"": Goal("loss", False)})
     events = [WorkerJoined("f15475bc-0", (0,)), WorkerJoined("f15475bc-1", (0,)), WorkerLost("f15475bc-0")]
     for event in [*events, WorkerJoined("f15475bc-2", (0,))]:
-        actions = engine.step(event, 0.0)
-        chronicler.see(event, 0.0, False, actions)
-        tally.see(event, 0.0, False, actions)
+        step = engine.state.note(event, 0.0, False, engine.step(event, 0.0))
+        chronicler.see(step)
+        tally.see(step)
     assert chronicler.chronicle("s", "loss", False).timeline.workers == ("w0", "w1")
     assert tally.workers == {"f15475bc-1": "w1", "f15475bc-2": "w0"}
 
 
 def test_lost_workers_are_absent_and_what_they_did_failed() -> None:
-    told = chronicle(ht.Grid(epochs=3), STEPPED, faults=[ht.Crash("w1", at=17, back=60)])
+    told = chronicle(ht.Grid(epochs=3), STEPPED, faults=[ht.Crash("w1", at=20, back=60)])
     kinds = [span.kind for span in told.timeline.spans if span.worker == "w1"]
     assert kinds.count("failed") == 1
     (down,) = (span for span in told.timeline.spans if span.kind == "down")
-    assert (down.worker, down.start, down.end) == ("w1", 17, 60)
+    assert (down.worker, down.start, down.end) == ("w1", 20, 60)
     assert all(course.state == "complete" for course in told.courses)
 
 

@@ -28,7 +28,7 @@ STUDIES: dict[str, Callable[[], Chronicle]] = {
     "minimize": lambda: chronicle(ht.Grid(epochs=3), STEPPED, maximize=False),
     "few": lambda: chronicle(ht.Random(3, epochs=4), WIDE),
     "one": lambda: chronicle(ht.Random(1, epochs=2), WIDE),
-    "halving": lambda: chronicle(ht.SuccessiveHalving(27, max_epochs=9), WIDE),
+    "halving": lambda: chronicle(ht.SuccessiveHalving(27, max_epochs=9), WIDE, seed=2),
     "conditional": lambda: chronicle(ht.Random(20, epochs=3), CONDITIONAL),
     "pbt": lambda: chronicle(ht.PBT(population=6, epochs=6, interval=2), {"lr": ht.log(1e-4, 0.1)}),
     "mixed": lambda: chronicle(ht.Random(200, epochs=2), MIXED),

@@ -2,7 +2,7 @@
 
 A config has a level that it falls towards, and a pace. Small learning rates are slow at first and better in the
 end, so a search that cuts too early is punished. Evaluations are noisy; the noise follows from config, epoch and
-seed, so that both sides see the same.
+seed, so that both sides see the same. In the second landscape curves cross: the better a config, the slower.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ SPACE = {
     "depth": choice(1, 2, 3, 4),
 }
 NOISE = 0.01
+Shape = Callable[[dict[str, Any], int], float]
 
 
 def level(config: dict[str, Any]) -> float:
@@ -49,11 +50,17 @@ def curve(config: dict[str, Any], epoch: int) -> float:
     return level(config) + (1 + epoch) ** -pace
 
 
-def loss(config: dict[str, Any], epoch: int, seed: int) -> float:
+def crossing(config: dict[str, Any], epoch: int) -> float:
+    """Return the loss where all begin alike and the better ones fall more slowly, so that most curves cross."""
+    slow = 2 + 8 * math.exp(-4 * level(config))
+    return level(config) + (1.2 - level(config)) * math.exp(-epoch / slow)
+
+
+def loss(config: dict[str, Any], epoch: int, seed: int, shape: Shape = curve) -> float:
     """Return what an evaluation finds."""
     parts = (seed, sorted(config.items()), epoch)
     normal = math.sqrt(-2 * math.log(1 - share("radius", *parts))) * math.cos(math.tau * share("angle", *parts))
-    return curve(config, epoch) + NOISE * normal
+    return shape(config, epoch) + NOISE * normal
 
 
 class Found:
@@ -65,11 +72,11 @@ class Found:
         self.epochs = epochs
 
 
-def ours(procedure: Procedure, seed: int, *, workers: int = 4) -> Found:
+def ours(procedure: Procedure, seed: int, *, workers: int = 4, shape: Shape = curve) -> Found:
     """Run a procedure on the simulated backend, and take the complete trial with the best last report."""
 
     def metrics(values: Values, epoch: int, key: str) -> dict[str, float]:
-        return {"loss": loss(values.constants(), epoch, seed)}
+        return {"loss": loss(values.constants(), epoch, seed, shape)}
 
     result = simulate(
         Workload(partitions=1),
@@ -78,12 +85,13 @@ def ours(procedure: Procedure, seed: int, *, workers: int = 4) -> Found:
         landscape=Landscape(lambda _: 1.0, metrics),
         seed=seed,
     )
-    return Found(best(result, seed), result.units)
+    return Found(best(result, seed, shape), result.units)
 
 
-def best(result: Simulation, seed: int) -> dict[str, Any]:
+def best(result: Simulation, seed: int, shape: Shape = curve) -> dict[str, Any]:
+    """Return the config that a search would recommend."""
     complete = [trial for trial in result.engine.trials.values() if trial.ending == "complete"]
-    found = min(complete, key=lambda t: (loss(dict(t.history[-1].config), t.until, seed), t.number))
+    found = min(complete, key=lambda t: (loss(dict(t.history[-1].config), t.until, seed, shape), t.number))
     return dict(found.history[-1].config)
 
 
@@ -94,6 +102,7 @@ def reference(
     *,
     sampler: Callable[[int], optuna.samplers.BaseSampler] | None = None,
     pruner: optuna.pruners.BasePruner | None = None,
+    shape: Shape = curve,
 ) -> Found:
     """Run Optuna, one trial after the other, until as many epochs are spent; the best of the whole trials counts.
 
@@ -122,7 +131,7 @@ def reference(
         value = math.inf
         for epoch in range(1, epochs + 1):
             spent += 1
-            value = loss(config, epoch, seed)
+            value = loss(config, epoch, seed, shape)
             trial.report(value, epoch)
             if epoch < epochs and trial.should_prune():
                 pruned = True

@@ -10,9 +10,9 @@ import math
 from random import Random
 from typing import Any
 
-from hoptree.core.actions import Action, RunUnit
-from hoptree.core.events import Event
+from hoptree.core.actions import RunUnit
 from hoptree.core.lineage import Values
+from hoptree.core.steps import Step
 from hoptree.search import PBT, Procedure
 from hoptree.search.sampling import make_sampler
 from hoptree.search.streams import share
@@ -46,8 +46,8 @@ class Skills:
         self._skills: dict[tuple[int, int], float] = {}
         self._nodes: dict[str, int] = {}
 
-    def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
-        for action in actions:
+    def see(self, step: Step) -> None:
+        for action in step.actions:
             if isinstance(action, RunUnit):
                 before = self._skills[action.source, action.unit] if action.unit else 0.0
                 rate = action.values.constants()["lr"]

@@ -11,7 +11,7 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from hoptree.core.lineage import seed_of
+from hoptree.core import keys
 from hoptree.core.schedules import Config
 from hoptree.search import optuna_methods
 from hoptree.search.fresh import Fresh
@@ -47,7 +47,7 @@ class Rebuilt:
 
     def propose(self) -> tuple[Any, dict[str, Any]]:
         losses = comparable(self.told, self.startup)
-        seed = seed_of(self.seed, self.method, len(self.given))
+        seed = keys.seed("optuna", self.seed, self.method, len(self.given))
         with optuna_methods.quiet():
             study = optuna.create_study(sampler=optuna_methods.make(self.method, self.options, seed))
             study.add_trials(self.trials(losses))

@@ -33,7 +33,10 @@ def hyperband() -> optuna.pruners.BasePruner:
 def assert_as_good(ours: list[float], reference: list[float]) -> None:
     differences = [a - b for a, b in zip(ours, reference, strict=True)]
     error = stdev(differences) / len(differences) ** 0.5
-    assert mean(differences) <= error, f"{mean(ours):.4f}, the reference {mean(reference):.4f} (± {error:.4f})"
+    # One seed that differs makes both equal: neither is the greater but by rounding.
+    assert mean(differences) <= error + 1e-12, (
+        f"{mean(ours):.4f}, the reference {mean(reference):.4f} (± {error:.4f})"
+    )
 
 
 def compare(
@@ -41,11 +44,15 @@ def compare(
     pruner: Pruner | None = None,
     sampler: Callable[[int], optuna.samplers.BaseSampler] | None = None,
     epochs: int = EPOCHS,
+    seeds: range = SEEDS,
+    shape: landscape.Shape = landscape.curve,
 ) -> None:
     ours, reference = [], []
-    for seed in SEEDS:
-        found = landscape.ours(procedure, seed)
-        other = landscape.reference(seed, found.epochs, epochs, sampler=sampler, pruner=pruner and pruner())
+    for seed in seeds:
+        found = landscape.ours(procedure, seed, shape=shape)
+        other = landscape.reference(
+            seed, found.epochs, epochs, sampler=sampler, pruner=pruner and pruner(), shape=shape
+        )
         assert other.epochs >= found.epochs  # it may end the trial that exceeds the budget
         ours.append(found.level)
         reference.append(other.level)
@@ -85,7 +92,8 @@ def test_asha():
 
 
 def test_asha_that_stops():
-    compare(ASHA(81, EPOCHS, mode="stop", concurrent=8), halving)
+    # By chance, equals differ by more than one standard error in one of six draws of 20 seeds.
+    compare(ASHA(81, EPOCHS, mode="stop", concurrent=8), halving, seeds=range(100))
 
 
 def test_asha_that_stops_is_optunas_pruner_when_one_trial_runs_at_a_time():
@@ -98,6 +106,10 @@ def test_asha_that_stops_is_optunas_pruner_when_one_trial_runs_at_a_time():
 
 def test_median_stopping():
     compare(MedianStopping(80, EPOCHS), optuna.pruners.MedianPruner)
+
+
+def test_median_stopping_where_curves_cross():
+    compare(MedianStopping(80, EPOCHS), optuna.pruners.MedianPruner, seeds=range(30), shape=landscape.crossing)
 
 
 def test_tpe_in_batches():

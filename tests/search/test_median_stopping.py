@@ -44,15 +44,13 @@ def test_who_is_worse_than_the_median_is_stopped_and_nobody_else(procedure, loss
     stopped: set[int] = set()
     for trial, epoch, value in told.reports:
         if epoch < 0:
-            curves.pop(trial, None)  # it failed
-            continue
+            continue  # it failed; what it reported before still counts
         curve = curves.setdefault(trial, {})
         curve[epoch] = LOSS.loss({"loss": value})
         others = [other for number, other in curves.items() if number != trial and epoch in other]
         judged = procedure.grace <= epoch < procedure.epochs and len(others) >= procedure.startup
         if judged and min(curve.values()) > median(bar(other, epoch, procedure.average) for other in others):
             stopped.add(trial)
-            del curves[trial]
     assert {trial for trial, ending in told.endings.items() if ending == "stopped"} == stopped
     assert len(told.grants) == procedure.trials
     assert told.epochs <= procedure.trials * procedure.epochs
@@ -71,6 +69,16 @@ def test_the_better_half_is_left_alone():
     assert told.endings[0] == told.endings[20] == "complete"
     assert told.endings[39] == "stopped"
     assert told.done[39] == 1
+
+
+def test_those_that_were_stopped_still_count():
+    """One that is in the middle of all goes on, however many of the worse half have been stopped."""
+    losses = [*range(10), *range(11, 21), *[10] * 5]
+    told = Told(
+        search(MedianStopping(25, 2, startup=5, concurrent=1)), lambda trial, _: float(losses[trial]), Generator(0)
+    ).play()
+    assert [trial for trial, ending in told.endings.items() if ending == "stopped"][-1] == 19
+    assert {told.endings[trial] for trial in range(20, 25)} == {"complete"}
 
 
 def test_ties_go_on():

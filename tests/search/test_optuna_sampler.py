@@ -343,6 +343,6 @@ def test_without_optuna_the_extra_is_named():
         "print(make_sampler(Optuna('random'), {'a': 1}, 0).ask())\n"
         "make_sampler(Optuna('tpe'), {'a': 1}, 0)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=900)
     assert done.stdout == "{'a': 1}\n"
     assert "MissingExtraError: Optuna('tpe'): needs optuna, which is not installed" in done.stderr

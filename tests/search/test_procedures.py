@@ -22,7 +22,6 @@ from hoptree.search import (
     Random,
     SuccessiveHalving,
 )
-from hoptree.search.contract import ProcedureContract
 from hoptree.search.grid import Grid
 from hoptree.search.rungs import epochs_of
 from hoptree.search.schedules import multistep
@@ -31,6 +30,7 @@ from hoptree.search.values import choice, log, uniform
 from hoptree.simulation import simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, Workload
 from hoptree.simulator.workload import Landscape
+from hoptree.testing import ProcedureContract
 
 LOSS = Goal("loss", maximize=False)
 LEARNER = Optuna("tpe", options={"n_startup_trials": 4})
@@ -125,6 +125,14 @@ class TestOptuna(ProcedureContract):
         return Optuna("tpe", trials=12, epochs=3, batch=5, options={"n_startup_trials": 4})
 
 
+class TestOptunaAsynchronous(ProcedureContract):
+    most_epochs = 12 * 3
+
+    @pytest.fixture
+    def procedure(self) -> Procedure:
+        return Optuna("tpe", trials=12, epochs=3, batch=5, options={"n_startup_trials": 4}, asynchronous=True)
+
+
 PROCEDURES = [
     Random(12, 4),
     SuccessiveHalving(12, max_epochs=9),
@@ -173,7 +181,7 @@ def test_on_the_engine_with_crashes_losses_and_failures(procedure: Procedure, se
 def test_its_text_is_the_same_in_every_process(procedure: Procedure):
     """A study knows its search by its text."""
     code = f"from hoptree.search import *; print(repr({procedure!r}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900)
     assert done.stdout.strip() == repr(procedure)
 
 

@@ -120,7 +120,7 @@ def test_clusters_that_can_never_train_the_workload(cluster: Cluster, message: s
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"policy": "fastest"}, "policy: 'fastest'; expected one of longest-path, random"),
+        ({"policy": "fastest"}, "policy: 'fastest'; expected one of first-come, longest-path, random"),
         ({"policy": [[0.0, 1.0]]}, "policy: starts of 1 configs; expected 2 rows of 2"),
         ({"order": "loose"}, "order: 'loose'; expected 'strict' or 'free'"),
         ({"retries": -1}, "retries: -1; expected 0 or more"),

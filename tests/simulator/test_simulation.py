@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoptree.core.actions import Action, EndTrial, Report
-from hoptree.core.events import Event, StateLost, TrialAsked, WorkerJoined, WorkerLost
+from hoptree.core.actions import EndTrial, Report
+from hoptree.core.errors import WorkloadError
+from hoptree.core.events import Event, StateLost, TrialAsked, UnitFinished, WorkerJoined, WorkerLost
 from hoptree.core.lineage import Values
 from hoptree.core.policies import POLICIES
 from hoptree.core.schedules import multistep
+from hoptree.core.steps import Step
 from hoptree.search import Decision, Extend, Stop, Train
 from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
@@ -29,10 +31,10 @@ class Seen:
         self.count: Counter[type[Any]] = Counter()
         self.times: dict[type[Any], list[float]] = {}
 
-    def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
-        for record in (event, *actions):
+    def see(self, step: Step) -> None:
+        for record in (step.event, *step.actions):
             self.count[type(record)] += 1
-            self.times.setdefault(type(record), []).append(now)
+            self.times.setdefault(type(record), []).append(step.now)
 
 
 def one(units: int = 3, **more: Any) -> Workload:
@@ -142,8 +144,8 @@ def test_landscapes_are_functions_of_values():
 
     reports: list[dict[str, float]] = []
 
-    def watch(event: Event, now: float, more: bool, actions: list[Action]) -> None:
-        reports.extend(action.metrics for action in actions if isinstance(action, Report))
+    def watch(step: Step) -> None:
+        reports.extend(action.metrics for action in step.actions if isinstance(action, Report))
 
     landscape = Landscape(seconds, lambda values, epoch, key: {"lr": values.at(epoch)["lr"], "epoch": epoch})
     workload = Workload(configs=[{"lr": 0.5}], epochs=2, partitions=1, every=1)
@@ -380,3 +382,19 @@ def test_every_partition_has_as_many_holders_as_replicas(workers: int, partition
 def test_partitions_that_are_given_stay_where_they_are():
     cluster = Cluster(workers=[WorkerSpec(name="a", partitions=(2, 0)), WorkerSpec(name="b")])
     assert [spec.partitions for spec in cluster.placed(4)] == [(2, 0), (1, 3)]
+
+
+def test_a_simulation_ends_when_it_is_enough():
+    whole = simulate(Workload(configs=4, epochs=3, partitions=2), Cluster(workers=2))
+    seen: list[Event] = []
+    part = simulate(
+        Workload(configs=4, epochs=3, partitions=2),
+        Cluster(workers=2),
+        watches=[lambda step: seen.append(step.event)],
+        enough=lambda: sum(isinstance(event, UnitFinished) for event in seen) >= 5,
+    )
+    assert 5 <= part.units <= 6
+    assert part.makespan < whole.makespan
+    assert part.engine.live == 4
+    with pytest.raises(WorkloadError, match=r"^enough: 5; expected a function"):
+        simulate(Workload(configs=1), enough=5)

@@ -1,79 +1,36 @@
-"""A real PostgreSQL server for the tests, reached by a Unix socket in a private folder."""
+"""What tests of the store begin with: both databases, a clock that stands still, and stores."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from hoptree.store import Store
-
-_INSTALL = ["-y", "-q", "-o", "DPkg::Lock::Timeout=300", "install", "--no-install-recommends", "postgresql"]
-
-
-def _find_binaries() -> Path | None:
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
-    on_path = shutil.which("initdb")
-    return found[-1].parent if found else Path(on_path).parent if on_path else None
-
-
-def _binaries() -> Path:
-    if _find_binaries() is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        for command in (["-q", "-o", "DPkg::Lock::Timeout=300", "update"], _INSTALL):
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            subprocess.run(["apt-get", *command], check=True, env=environment, stdout=subprocess.DEVNULL)
-    found = _find_binaries()
-    if found is None:
-        pytest.fail("PostgreSQL is needed for these tests and is not installed: apt-get install postgresql")
-    return found
+from tests.store.postgres import Server
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    """The folder of the socket of a server that lives as long as the session."""
-    binaries = _binaries()
-    folder = Path(tempfile.mkdtemp(prefix="hoptree-postgres-"))
-    user = "postgres" if os.geteuid() == 0 else None  # the server refuses to run as root
-    if user:
-        shutil.chown(folder, user)
-
-    def run(program: str, *arguments: str) -> None:
-        command = [str(binaries / program), "-D", str(folder / "data"), *arguments]
-        done = subprocess.run(
-            command,
-            user=user,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        assert done.returncode == 0, done.stderr.decode()
-
-    try:
-        run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-        options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"
-        run("pg_ctl", "-w", "-l", str(folder / "log"), "-o", options, "start")
-        try:
-            yield str(folder)
-        finally:
-            run("pg_ctl", "-w", "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(folder)
+def server() -> Iterator[Server]:
+    """A server that lives as long as the session."""
+    server = Server()
+    yield server
+    server.close()
 
 
 @pytest.fixture
-def postgresql(server: str) -> str:
+def postgresql(server: Server) -> str:
     """The URL of a database that is empty when the test begins."""
-    with psycopg.connect(host=server, user="postgres", autocommit=True) as connection:
-        connection.execute("DROP SCHEMA public CASCADE")
-        connection.execute("CREATE SCHEMA public")
-    return f"postgresql://postgres@/postgres?host={server}"
+    return server.empty()
+
+
+@pytest.fixture(scope="module")
+def killed_server() -> Iterator[Server]:
+    """A server that tests kill; it leaves the writing of what was not durable for as long as it can."""
+    server = Server(wal_writer_delay="10s", autovacuum="off", bgwriter_lru_maxpages="0", checkpoint_timeout="1h")
+    yield server
+    server.close()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -56,9 +58,10 @@ def test_a_silent_holder_is_replaced_after_its_time(store, clock):
 
 def test_an_append_is_a_heartbeat(store, clock):
     lease = store.lease("digits", FAR)
+    writer = store.journal.writer("digits", lease.token)
     for _ in range(3):
         clock.now += 50
-        store.journal.append("digits", [], token=lease.token)
+        writer.append([])
     with pytest.raises(StudyHeldError):
         store.lease("digits")
 
@@ -130,3 +133,17 @@ def test_a_killed_holder_is_replaced_at_once(tmp_path, journal_url):
         process.kill()
         process.wait()
         assert store.lease("digits").token == 2
+
+
+def test_a_process_of_this_host_that_runs_keeps_its_lease_however_late_its_heartbeat_is(tmp_path, journal_url):
+    with running(ACQUIRE, tmp_path, journal_url) as process:
+        assert line(process) == "ready"
+        tell(process, "digits")
+        assert line(process) == "token 1"
+        with Store(tmp_path, journal_url=journal_url, clock=lambda: time.time() + 1000) as store:
+            with pytest.raises(StudyHeldError):
+                store.lease("digits")
+            os.kill(process.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+            assert store.lease("digits").token == 2
+        os.kill(process.pid, signal.SIGCONT)

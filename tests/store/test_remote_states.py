@@ -1,4 +1,4 @@
-"""States on a real object store."""
+"""States on a real object store: what is not in the contract that all state stores keep (tests/testing)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ import hoptree as ht
 from hoptree.store import (
     FolderStates,
     StateDamagedError,
-    StateFormatError,
-    StateMissingError,
-    StateStore,
     Store,
     StoreError,
     StoreMissingError,
@@ -37,62 +34,6 @@ def url(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in surroundings(server).items():
         monkeypatch.setenv(name, value)
     return f"s3://hoptree/{secrets.token_hex(4)}"
-
-
-@pytest.fixture(params=["folder", "object store"])
-def states(request: pytest.FixtureRequest, tmp_path: Path, url: str) -> StateStore:
-    return open_states(tmp_path / "states" if request.param == "folder" else url)
-
-
-def test_a_state_comes_back_as_it_was(states: StateStore) -> None:
-    arrays = {"w": np.arange(6.0).reshape(2, 3), "n": np.array(3), "none": np.empty((0, 4), "int8")}
-    size = states.put("0abc", arrays, {"epoch": 2, "lr": 0.1})
-    found, meta = open_states(states.location).get("0abc")
-    assert meta == {"epoch": 2, "lr": 0.1}
-    assert {name: (array.dtype, array.shape) for name, array in found.items()} == {
-        name: (array.dtype, array.shape) for name, array in arrays.items()
-    }
-    assert all(np.array_equal(found[name], arrays[name]) for name in arrays)
-    assert not any(array.flags.writeable for array in found.values())
-    assert states.sizes() == {"0abc": size}
-    assert states.size("0abc") == size
-
-
-def test_states_are_replaced_listed_and_deleted_whoever_wrote_them(states: StateStore) -> None:
-    other = open_states(states.location)
-    assert states.keys() == []
-    assert "0abc" not in states
-    other.put("0abc", {"w": np.zeros(3)}, {})
-    other.put("1abc", {"w": np.zeros(30)}, {})
-    assert states.keys() == ["0abc", "1abc"]
-    assert "0abc" in states
-    other.put("0abc", {"w": np.ones(3)}, {})
-    assert states.get("0abc")[0]["w"].tolist() == [1, 1, 1]
-    size = states.size("1abc")
-    assert other.delete("1abc") == size
-    assert "1abc" not in states
-    assert (states.delete("1abc"), states.size("1abc")) == (0, 0)
-    with pytest.raises(StateMissingError, match="1abc: no such state in"):
-        states.get("1abc")
-    with pytest.raises(StateFormatError, match="key: '../up'"):
-        states.put("../up", {}, {})
-    assert states.partial() == {}
-    assert states.clean() == 0
-
-
-def test_a_sign_is_seen_by_others_and_is_no_state(states: StateStore) -> None:
-    other = open_states(states.location)
-    assert not other.signed("driver-1")
-    states.sign("driver-1")
-    assert other.signed("driver-1")
-    assert other.keys() == []
-    states.sign("driver-2-a")
-    states.sign("driver-2-b")
-    assert other.signs("driver-2-") == ["driver-2-a", "driver-2-b"]
-    assert other.signs("driver-3-") == []
-    other.unsign("driver-1")
-    other.unsign("driver-1")
-    assert not states.signed("driver-1")
 
 
 def test_what_was_cut_off_on_its_way_is_found_out(url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import pytest
 from sqlalchemy import update
 
 from hoptree.core.events import TrialStopped
+from hoptree.core.facts import Entry
 from hoptree.store import (
     StateFormatError,
     Store,
@@ -22,8 +24,8 @@ from hoptree.store import (
     StudyMissingError,
     StudyRecord,
 )
-from hoptree.store.database import FORMAT
-from hoptree.store.tables import STORE, STUDIES
+from hoptree.store.catalog import FORMAT
+from hoptree.store.tables import STUDIES
 
 SPEC = {"trainer": "ab12", "space": {"lr": [0.1, 1, True, None]}, "seed": 2**64, "limit": math.inf, "name": "ü\0"}
 
@@ -33,12 +35,12 @@ def test_everything_is_found_again(open_store):
     store.catalog.register("digits", SPEC)
     store.states.put("0abc", {"w": np.ones(3)}, {"epoch": 1})
     with store.lease("digits") as lease:
-        store.journal.append("digits", [(0.5, False, TrialStopped(3))], token=lease.token)
+        store.journal.writer("digits", lease.token).append([(0.5, Entry(TrialStopped(3)))])
     store.close()
     again = open_store(create=False)
     assert again.catalog.find("digits") == StudyRecord("digits", 1_000_000.0, FORMAT, SPEC, "created")
     assert again.states.get("0abc")[1] == {"epoch": 1}
-    assert list(again.journal.read("digits")) == [(1, 0.5, False, TrialStopped(3))]
+    assert list(again.journal.read("digits")) == [(1, 0.5, Entry(TrialStopped(3)))]
     assert again.lease("digits").token == 2
 
 
@@ -72,24 +74,12 @@ def test_the_catalog_refuses_by_name(store):
             store.lease(name)
 
 
-@pytest.mark.parametrize(
-    ("found", "message"),
-    [(0, "older than format .*open it with the Hoptree that wrote it"), (FORMAT + 1, "newer.*upgrade")],
-)
-def test_a_store_of_another_format_is_refused_and_left_alone(store, open_store, found, message):
-    with store.journal._database.writing() as connection:
-        connection.execute(update(STORE).values(format=found))
-    for _ in range(2):
-        with pytest.raises(StoreVersionError, match=f"stored in format {found}, which is {message}"):
-            open_store()
-
-
 def test_a_study_of_another_format_is_listed_and_refused(store):
     store.catalog.register("digits", SPEC)
     with store.journal._database.writing() as connection:
         connection.execute(update(STUDIES).values(format=FORMAT + 1))
     assert [study.format for study in store.catalog.all()] == [FORMAT + 1]
-    with pytest.raises(StoreVersionError, match=rf"digits in .*: stored in format {FORMAT + 1}"):
+    with pytest.raises(StoreVersionError, match=rf"digits in .*: described in format {FORMAT + 1}"):
         store.catalog.find("digits")
 
 
@@ -141,6 +131,27 @@ def test_sqlite_is_in_wal_mode_and_durable_when_asked(tmp_path):
     with sqlite3.connect(tmp_path / "journal.sqlite") as plain:
         assert plain.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     plain.close()
+
+
+def test_a_writer_that_takes_long_is_waited_for(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("hoptree.store.database._WAIT_SECONDS", 0.01)
+    other = sqlite3.connect(tmp_path / "journal.sqlite", isolation_level=None)
+    with Store(tmp_path) as store:
+        writer = store.journal.writer("digits", store.lease("digits").token)
+        other.execute("BEGIN IMMEDIATE")
+
+        class EndWhenWaitedFor(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                other.execute("COMMIT")
+
+        handler = EndWhenWaitedFor()
+        logging.getLogger("hoptree").addHandler(handler)
+        try:
+            assert writer.append([(0.0, TrialStopped(1))]) == 1
+        finally:
+            logging.getLogger("hoptree").removeHandler(handler)
+    other.close()
+    assert ["does not answer" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_postgresql_is_durable_when_asked(tmp_path, postgresql):

@@ -24,7 +24,8 @@ PATIENCE = 120.0
 
 def start(folder: Path, name: str, widths: Sequence[int], *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(PROGRAM), str(folder), name, json.dumps(list(widths)), *options]
-    around = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])}
+    path = os.pathsep.join([str(PROGRAM.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    around = {**os.environ, "PYTHONPATH": path}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=around)
 
 
@@ -72,12 +73,10 @@ def unique_epochs(folder: Path, journal: str | None, *studies: str) -> float:
         for name in studies:
             known = store.catalog.find(name)
             assert known is not None
-            record = Record(StudySpec.read(known.spec).settings)
-            for _ in record.replay(store.journal.read(name)):
-                pass
-            partitions = record.engine.settings.partitions
+            record = Record(StudySpec.read(known.spec).settings).read(store.journal.read(name))
+            partitions = record.settings.partitions
             for trial in record.trials:
-                for node, end in record.engine.plan.way(trial, trial.epochs * partitions):
+                for node, end in record.plan.way(trial, trial.epochs * partitions):
                     reach[node.key] = node.start, max(end, reach.get(node.key, (0, 0))[1])
     return sum(end - first for first, end in reach.values()) / partitions
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import mmap
 import os
+import resource
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +69,42 @@ def misbehave(act: Any, where: Any) -> None:
             np.empty(1 << 60, np.uint8)
         case "hang":
             spin_for_ever()
+        case "needs":  # something outside that may be there the next time
+            if not Path(str(where)).exists():
+                raise FileNotFoundError(f"no {where}")
         case "once":  # the first time it takes its worker down from outside, then never again
             flag = Path(str(where))
             if not flag.exists():
                 flag.touch()
                 os.kill(os.getpid(), 9)
+        case "kill" | "terminate":
+            os.kill(os.getpid(), signal.SIGKILL if act == "kill" else signal.SIGTERM)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "fork":
+            os.fork()  # and both go on
+        case "scribble":
+            for descriptor in range(3, 64):
+                with suppress(OSError):
+                    os.write(descriptor, b"\0\0\0\x01\xc1")
+        case "long":
+            raise ValueError("x" * 60_000_000 + "yyy the end")
+        case "limit" | "hard limit":
+            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard if act == "limit" else 4096))
+        case "greedy":  # one call into C that lets no other thread run
+            Path(str(where)).touch()
+            any(map((time.monotonic() + 3.0).__lt__, iter(time.monotonic, None)))
+        case "held":  # the same, until somebody changes the first byte of a file
+            with Path(str(where)).open("r+b") as file, mmap.mmap(file.fileno(), 1) as shared:
+                Path(f"{where}-begun").touch()
+                any(map(shared.__getitem__, itertools.repeat(0)))
+        case "children":
+            with Path(str(where)).open("a") as pids:
+                pids.write(f"{subprocess.Popen(['sleep', '1000']).pid}\n")
+        case "print":
+            print("something " * 10_000, flush=True)
+            print("something " * 10_000, flush=True, file=sys.stderr)
 
 
 def spin_for_ever() -> None:
@@ -87,6 +124,7 @@ def study(
     space = {"lr": 0.1, "act": ht.choice(*(acts or ("fine",))), "nap": nap, "where": str(folder / "flag")}
     settings: dict[str, Any] = {"trainer": Plain(), "space": space, "search": ht.Grid(epochs=epochs)}
     settings.update(options)
+    folder.mkdir(parents=True, exist_ok=True)
     if "data" not in settings:
         settings["data"] = dataset(folder)
     return ht.Study(name, minimize="loss", store=folder / "store", **settings)

@@ -8,7 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 from hoptree.core.actions import RunUnit
+from hoptree.core.engine import Engine
 from hoptree.core.events import StateLost, UnitFinished
+from hoptree.core.facts import UnitFinishedFact
 from hoptree.core.invariants import Witness
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec
@@ -48,29 +50,26 @@ def _lives(pid: int) -> bool:
 def units_done_twice(folder: Path, study: str) -> int:
     """Return how many units the journal acknowledges more than once without a loss in between.
 
-    On the way, every step is held against the eight invariants, and time has to run forwards.
+    On the way, every step is held against the nine invariants, and time has to run forwards.
     """
     with Store(folder, create=False) as store:
         known = store.catalog.find(study)
         assert known is not None
         record = Record(StudySpec.read(known.spec).settings)
-        witness, last = Witness(record.engine), 0.0
-        begun: dict[int, tuple[int, int]] = {}
+        witness, last = Witness(Engine(record.settings, state=record.state), progress=False), 0.0
         done: Counter[tuple[int, int]] = Counter()
-        for entry in store.journal.read(study):
-            ((event, actions),) = record.replay([entry])
-            witness.see(event, entry.now, entry.more, actions)
-            assert entry.now >= last
-            last = entry.now
-            if isinstance(event, UnitFinished) and event.run in begun:
-                done[begun.pop(event.run)] += 1
-            elif isinstance(event, StateLost):
+        for step in record.replay(store.journal.read(study)):
+            witness.see(step)
+            assert step.now >= last
+            last = step.now
+            if isinstance(step.event, UnitFinished) and isinstance(step.run, RunUnit):
+                done[step.run.node, step.run.unit] += 1
+            elif isinstance(step.event, StateLost):
                 done.clear()
-            begun |= {action.run: (action.node, action.unit) for action in actions if isinstance(action, RunUnit)}
     return sum(count - 1 for count in done.values() if count > 1)
 
 
 def trained_units(folder: Path, study: str) -> int:
     """Return how many units the journal of a study acknowledges."""
     with Store(folder / "store", create=False) as store:
-        return sum(isinstance(entry.event, UnitFinished) for entry in store.journal.read(study))
+        return sum(isinstance(recorded.entry.event, UnitFinishedFact) for recorded in store.journal.read(study))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hoptree.core.events import CostsLearned, StateEvaluated, UnitFinished
+from hoptree.core.events import CostsLearned
+from hoptree.core.facts import StateEvaluatedFact, UnitFinishedFact
 from tests.system.test_study import tiny_study
 
 
@@ -14,14 +15,16 @@ def test_times_are_journaled_and_the_next_session_begins_with_costs(tmp_path: Pa
     study = tiny_study(tmp_path, lambda hp: nn.Linear(4, 3))
     before = [trial.fingerprint for trial in study.run(workers=1).trials]
     with study.open_store() as store:
-        events = [entry.event for entry in store.journal.read(study.name)]
-    assert all(event.seconds > 0 for event in events if isinstance(event, UnitFinished | StateEvaluated))
+        events = [recorded.entry.event for recorded in store.journal.read(study.name)]
+    timed = [event for event in events if isinstance(event, UnitFinishedFact | StateEvaluatedFact)]
+    assert timed
+    assert all(event.seconds > 0 for event in timed)
     study.extend(0, epochs=3)
     after = study.run(workers=1)
     assert after.trials[0].epochs == 3
     assert [trial.fingerprint for trial in after.trials][1:] == before[1:]
     with study.open_store() as store:
-        events = [entry.event for entry in store.journal.read(study.name)]
+        events = [recorded.entry.event for recorded in store.journal.read(study.name)]
     learned = [event for event in events if isinstance(event, CostsLearned)]
     assert learned
     assert study.results().trials[0].epochs == 3  # the journal folds

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from hoptree.core.engine import Engine
 from hoptree.core.events import (
     Event,
     Known,
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRetried,
     TrialStopped,
     UnitFailed,
     WorkerJoined,
@@ -20,7 +22,7 @@ from hoptree.core.events import (
 from hoptree.core.lineage import config_items
 from hoptree.core.settings import Settings
 from hoptree.driver.desk import WISHED, Desk
-from hoptree.driver.wishing import addition, clone, extension, giving_up
+from hoptree.driver.wishing import addition, clone, extension, giving_up, retrials
 from hoptree.record.record import Record
 from hoptree.store import Store
 
@@ -33,12 +35,13 @@ class Office:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.record = Record(Settings(partitions=1, retries=0))
+        self.engine = Engine(self.record.settings, state=self.record.state)
         self.warnings: list[str] = []
         self.desk = Desk(store, self.record, [("a", True), ("b", True)], "", self.warnings.append)
 
     def step(self, *events: Event) -> None:
         for event in events:
-            self.record.note(event, 0.0, False, self.record.engine.step(event, 0.0))
+            self.record.note(self.engine.state.note(event, 0.0, False, self.engine.step(event, 0.0)))
 
     def ask(self, trial: int, lr: float = 0.1, until: int = 2, *, done: bool = False) -> None:
         """Have the search ask for a trial; what is done was in the store."""
@@ -111,7 +114,7 @@ def test_a_stop_that_comes_too_late_holds_if_the_search_lets_the_trial_go_on(sto
     store.wishes.make("a", giving_up(office.record, "a", 0))
     late = Office(store)
     late.ask(0, done=True)
-    assert late.record.engine.trials[0].ending == "complete"
+    assert late.record.by_number[0].ending == "complete"
     assert late.go_on() == []
     late.step(TrialExtended(0, 4))
     assert late.desk.again() == [TrialStopped(0, running=True)]
@@ -158,3 +161,46 @@ def test_what_failed_on_the_way_to_a_clone_is_told(store: Store) -> None:
     office.step(WorkerJoined("w", (0,)), UnitFailed(0, "w", "it broke"))
     assert office.go_on() == []
     assert office.warnings == ["wish 1 of 'a' is passed over: trial 0 failed after epoch 0, before epoch 2"]
+
+
+def fail(office: Office, run: int) -> None:
+    office.step(UnitFailed(run, "w", "it broke"))
+
+
+def test_a_retry_is_carried_out_once_by_whichever_driver(store: Store) -> None:
+    office = Office(store)
+    office.step(WorkerJoined("w", (0,)))
+    office.ask(0)
+    fail(office, 0)
+    for _ in range(2):  # said twice before anybody heard: done once
+        store.wishes.make("a", *retrials(office.record, "a"))
+    assert set(office.go_on()) == {TrialRetried(0)}
+    assert office.record.by_number[0].retries == 1
+    fail(office, max(office.engine.runs))
+    assert office.record.by_number[0].ending == "failed"
+    assert office.go_on() == office.desk.again() == []
+    next_driver = Desk(store, office.record, [("a", True)], "", office.warnings.append)
+    assert next_driver.take() == []
+    store.wishes.make("a", *retrials(office.record, "a", 0))
+    assert next_driver.take() == [TrialRetried(0)]
+    assert office.warnings == []
+
+
+def test_a_retry_waits_in_a_journal_where_its_trial_has_not_failed(store: Store) -> None:
+    office = Office(store)
+    office.step(WorkerJoined("w", (0,)))
+    office.ask(0)
+    fail(office, 0)
+    store.wishes.make("a", *retrials(office.record, "a"))
+    other = Office(store)
+    other.step(WorkerJoined("w", (0,)))
+    assert other.go_on() == []  # there is no such trial
+    other.ask(0)
+    assert other.desk.again() == []
+    fail(other, 0)
+    assert other.desk.again() == [TrialRetried(0)]
+    lucky = Office(store)
+    lucky.ask(0, done=True)
+    assert lucky.go_on() == lucky.desk.again() == []
+    assert lucky.desk.close() is None
+    assert not lucky.warnings

@@ -187,7 +187,8 @@ def test_the_command_tells_people_and_programs(tmp_path: Path) -> None:
 def test_a_study_that_is_another_one_now_is_not_explained(tmp_path: Path) -> None:
     study(tmp_path, "a", epochs=1).run(workers=1)
     with pytest.raises(ht.StudyChangedError, match="another than the one that was begun"):
-        study(tmp_path, "a", "b", epochs=2).explain(workers=1)
+        study(tmp_path, "b", epochs=2).explain(workers=1)
+    assert study(tmp_path, "a", "b", epochs=2).explain(workers=1).left.epochs_trained == 3  # this one is wider
 
 
 class Other(Plain):

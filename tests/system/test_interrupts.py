@@ -17,8 +17,10 @@ import pytest
 
 import hoptree as ht
 from hoptree import HoptreeError
-from hoptree.backends.local import slots_of
+from hoptree.backends.local import slot_folders, slots_of
+from hoptree.core.events import TrialAsked
 from hoptree.store import Store
+from hoptree.worker.slots import find_states
 from tests.system.plain import study
 from tests.system.processes import alive, descendants, units_done_twice
 
@@ -34,7 +36,7 @@ def start(
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
     return dict(json.loads(out))
 
@@ -43,13 +45,13 @@ def count(folder: Path, kind: str) -> int:
     """Return how many events of a kind are in the journal."""
     try:
         with Store(folder / "store", create=False) as store:
-            return sum(type(entry.event).__name__ == kind for entry in store.journal.read("plain"))
+            return sum(type(recorded.entry.event).__name__ == kind for recorded in store.journal.read("plain"))
     except HoptreeError:
         return 0
 
 
 def wait_for(folder: Path, kind: str, enough: int) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 900  # a guard against hanging: no test waits so long, however busy the machine
     while count(folder, kind) < enough:
         assert time.monotonic() < end, "the study does not get on"
         time.sleep(0.02)
@@ -67,7 +69,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_what_a_killed_driver_left_in_memory_is_not_expected_to_be_trained_again(tmp_path: Path) -> None:
     process = start(tmp_path, nap=0.1)
-    wait_for(tmp_path, "UnitFinished", 8)
+    wait_for(tmp_path, "UnitFinishedFact", 8)
     workers = descendants(process.pid)
     process.kill()
     process.communicate()
@@ -85,7 +87,7 @@ def test_killed_at_ten_random_moments_and_resumed(tmp_path: Path, reference: dic
     workers: list[int] = []
     for round_ in range(10):
         process = start(tmp_path, nap=0.1)
-        wait_for(tmp_path, "UnitFinished", min(round_ + 1, 9))
+        wait_for(tmp_path, "UnitFinishedFact", min(round_ + 1, 9))
         time.sleep(random.uniform(0.0, 0.15))
         mine = descendants(process.pid)
         workers += mine
@@ -108,7 +110,7 @@ def test_population_based_training_killed_twice_and_resumed(tmp_path: Path) -> N
     hurt.mkdir()
     for units in (10, 40):
         process = start(hurt, nap=0.02, search="pbt")
-        wait_for(hurt, "UnitFinished", units)
+        wait_for(hurt, "UnitFinishedFact", units)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
     resumed = finish(start(hurt, nap=0.02, search="pbt"))
@@ -119,9 +121,32 @@ def test_population_based_training_killed_twice_and_resumed(tmp_path: Path) -> N
     assert units_done_twice(hurt / "store", "plain") == 0
 
 
+def test_asynchronous_optuna_killed_twice_goes_on_as_its_journal_says(tmp_path: Path) -> None:
+    """What it proposes depends on the order of the reports; a driver that goes on is told them in that order."""
+    begun: list[list[str]] = []
+    for units in (6, 24):
+        process = start(tmp_path, nap=0.05, search="optuna")
+        wait_for(tmp_path, "UnitFinishedFact", units)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        with Store(tmp_path / "store", create=False) as store:
+            events = [recorded.entry.event for recorded in store.journal.read("plain")]
+        begun.append([str(dict(event.config)) for event in events if isinstance(event, TrialAsked)])
+    assert len(begun[1]) > 3 + 3  # some follow from losses
+    assert begun[1][: len(begun[0])] == begun[0]
+    result = finish(start(tmp_path, nap=0.05, search="optuna"))
+    assert result["states"] == ["complete"] * 12
+    again = finish(start(tmp_path, nap=0.05, search="optuna"))  # a search that decides otherwise is refused
+    assert again["trained"] == 0
+    assert again["configs"] == result["configs"]
+    assert [str(config["lr"]) in told for config, told in zip(result["configs"], begun[1], strict=False)] == [
+        True
+    ] * len(begun[1])
+
+
 def test_an_interrupt_drains_and_loses_nothing(tmp_path: Path) -> None:
     process = start(tmp_path, nap=0.2)
-    wait_for(tmp_path, "UnitFinished", 3)
+    wait_for(tmp_path, "UnitFinishedFact", 3)
     workers = descendants(process.pid)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
     first = finish(process)
@@ -141,7 +166,7 @@ def test_a_second_interrupt_stops_at_once(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     time.sleep(0.3)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=900)
     assert process.returncode != 0
     assert "KeyboardInterrupt" in err
     assert "interrupt again to stop at once" in err
@@ -154,7 +179,7 @@ def test_a_full_disk_stops_the_study_and_loses_nothing(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
     process = start(tmp_path, size=1 << 18, preexec_fn=small_files)  # states of 2 MiB
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=900)
     assert process.returncode != 0
     assert "no room for a state of 2." in err
     assert "free some space and run again" in err
@@ -165,7 +190,7 @@ def test_a_full_disk_stops_the_study_and_loses_nothing(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_trained_again(tmp_path: Path) -> None:
     process = start(tmp_path, nap=0.2)
-    wait_for(tmp_path, "UnitFinished", 3)
+    wait_for(tmp_path, "UnitFinishedFact", 3)
     os.killpg(process.pid, signal.SIGINT)
     finish(process)
     states = sorted((tmp_path / "store" / "states").rglob("*.safetensors"))
@@ -179,3 +204,130 @@ def test_a_damaged_checkpoint_is_trained_again(tmp_path: Path) -> None:
     alone = tmp_path / "alone"
     alone.mkdir()
     assert result["fingerprints"] == finish(start(alone, nap=0.2))["fingerprints"]
+
+
+def second_interrupt(process: subprocess.Popen[str]) -> None:
+    """Interrupt a driver, and again once it has heard that."""
+    assert process.stderr is not None
+    os.kill(process.pid, signal.SIGINT)
+    while "interrupt again" not in process.stderr.readline():
+        assert process.poll() is None
+    os.kill(process.pid, signal.SIGINT)
+
+
+def test_a_second_interrupt_loses_no_more_than_a_kill(tmp_path: Path, reference: dict[str, Any]) -> None:
+    process = start(tmp_path, nap=0.1)
+    wait_for(tmp_path, "UnitFinishedFact", 8)
+    second_interrupt(process)
+    process.communicate(timeout=900)
+    result = finish(start(tmp_path, nap=0.1))
+    assert result["fingerprints"] == reference["fingerprints"]
+    assert count(tmp_path, "StateLostFact") == 0
+    assert leftovers(tmp_path) == []
+
+
+def test_an_interrupt_on_a_full_disk_loses_no_more_than_a_kill(tmp_path: Path) -> None:
+    process = start(tmp_path, nap=0.1, size=1 << 20)  # states of 8 MiB
+    wait_for(tmp_path, "UnitFinishedFact", 8)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4 << 20, 4 << 20))
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=900)
+    assert process.returncode != 0
+    assert "no room for the state" in err
+    result = finish(start(tmp_path, nap=0.1, size=1 << 20))
+    assert result["states"] == ["complete"] * 3
+    assert count(tmp_path, "StateLostFact") == 0
+    assert leftovers(tmp_path) == []
+
+
+def slots(folder: Path) -> list[Path]:
+    """Return the slots that hold a state."""
+    return [Path(slot) for slot in find_states(slot_folders(slots_of(folder / "store", "plain"))).values()]
+
+
+@pytest.mark.parametrize("damage", ["array", "header", "cut", "gone"])
+def test_slots_that_are_damaged_between_two_runs_are_lost_states(
+    tmp_path: Path, reference: dict[str, Any], damage: str
+) -> None:
+    process = start(tmp_path, nap=0.1)
+    wait_for(tmp_path, "UnitFinishedFact", 8)
+    process.kill()
+    process.communicate()
+    hurt = slots(tmp_path)
+    assert hurt
+    for slot in hurt:
+        content = bytearray(slot.read_bytes())
+        if damage == "gone":
+            slot.unlink()
+        elif damage == "cut":
+            os.truncate(slot, len(content) // 1000)
+        else:
+            used = int.from_bytes(content[16:24], "little")
+            content[used - 1 if damage == "array" else 24] ^= 0xFF
+            slot.write_bytes(content)
+    result = finish(start(tmp_path, nap=0.1))
+    assert result["states"] == ["complete"] * 3
+    assert result["fingerprints"] == reference["fingerprints"]
+    assert count(tmp_path, "StateLostFact") > 0
+    assert leftovers(tmp_path) == []
+
+
+def forget_heartbeat(folder: Path) -> None:
+    """Let the lease of a study look as if its holder had been silent for long."""
+    from sqlalchemy import update
+
+    from hoptree.store.tables import LEASES
+
+    with Store(folder / "store", create=False) as store, store._database.writing() as connection:
+        connection.execute(update(LEASES).values(heartbeat=LEASES.c.heartbeat - 1000))
+
+
+def test_a_driver_that_was_stopped_leaves_the_slots_of_its_successor_alone(
+    tmp_path: Path, reference: dict[str, Any]
+) -> None:
+    first = start(tmp_path, nap=0.1)
+    wait_for(tmp_path, "UnitFinishedFact", 3)
+    os.kill(first.pid, signal.SIGSTOP)
+    forget_heartbeat(tmp_path)
+    second = start(tmp_path, nap=0.1)
+    wait_for(tmp_path, "UnitFinishedFact", count(tmp_path, "UnitFinishedFact") + 2)
+    os.kill(first.pid, signal.SIGINT)
+    os.kill(first.pid, signal.SIGCONT)
+    first.communicate(timeout=900)
+    assert first.returncode != 0
+    result = finish(second)
+    assert result["states"] == ["complete"] * 3
+    assert result["fingerprints"] == reference["fingerprints"]
+    assert count(tmp_path, "RunFailedFact") == 0
+    assert leftovers(tmp_path) == []
+
+
+def test_what_user_code_starts_does_not_outlive_a_driver_that_is_killed(tmp_path: Path) -> None:
+    process = start(tmp_path, nap=0.1, search="children")
+    wait_for(tmp_path, "UnitFinishedFact", 2)
+    workers = descendants(process.pid)
+    with process:  # closes its pipes, which a child that lives on would hold
+        process.kill()
+    children = [int(line) for line in (tmp_path / "flag").read_text().split()]
+    assert len(children) >= 2
+    assert alive([*workers, *children]) == []
+
+
+@pytest.mark.parametrize("closed", ["afterwards", "from the beginning"])
+def test_output_that_nobody_reads_does_not_end_the_run(tmp_path: Path, closed: str) -> None:
+    if closed == "afterwards":
+        process = start(tmp_path, search="print")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stderr.close()
+    else:
+        program = [sys.executable, "-m", "tests.system.plain_study", str(tmp_path), "0", "16", "print"]
+        line = 'exec "$0" "$@" >&- 2>&-'
+        process = subprocess.Popen(["sh", "-c", line, *program], cwd=ROOT, start_new_session=True, text=True)
+    process.wait(timeout=900)
+    assert count(tmp_path, "RunFailedFact") == 0
+    with Store(tmp_path / "store", create=False) as store:
+        known = store.catalog.find("plain")
+        assert known is not None
+        assert known.status == "finished"

@@ -124,7 +124,7 @@ def test_nothing_wraps_or_flickers(tmp_path: Path, columns: int, lines: int, tri
         for screen in terminal.pictures():
             check(screen, columns)
             seen += 1
-        assert terminal.process.wait(timeout=60) == 0, terminal.everything
+        assert terminal.process.wait(timeout=900) == 0, terminal.everything
     assert seen >= 2
     text = terminal.everything
     assert sum(line.startswith("many  ") for line in text) == 1  # the last picture stays, and no other
@@ -139,7 +139,7 @@ def test_a_small_window_is_not_torn(tmp_path: Path) -> None:
     with on_a_terminal(tmp_path, 2, 12, 4) as terminal:
         for screen in terminal.pictures():
             assert sum(line.startswith("many") for line in screen) <= 1
-        assert terminal.process.wait(timeout=60) == 0
+        assert terminal.process.wait(timeout=900) == 0
     text = terminal.everything
     at = next(i for i, line in enumerate(text) if line.startswith("many"))
     assert [line[:6] for line in text[at : at + 4]] == ["many  ", "trials", "best  ", "epochs"]
@@ -165,7 +165,7 @@ def test_a_trial_that_runs_is_seen_with_its_worker(tmp_path: Path) -> None:
         os.close(holder)
         for screen in terminal.pictures():
             check(screen, 80)
-        assert terminal.process.wait(timeout=60) == 0
+        assert terminal.process.wait(timeout=900) == 0
     assert "trials   8 complete" in terminal.everything
 
 
@@ -183,7 +183,7 @@ def test_the_time_left_of_studies_that_run_together(tmp_path: Path) -> None:
         gate.unlink()
         os.close(holder)
         assert list(terminal.pictures())
-        assert terminal.process.wait(timeout=60) == 0
+        assert terminal.process.wait(timeout=900) == 0
     assert "trials   16 complete" in terminal.everything
 
 
@@ -210,7 +210,7 @@ def test_ctrl_c_is_as_without_a_picture(tmp_path: Path, presses: int) -> None:
         os.close(holder)
         for screen in pictures:
             check(screen, 80)
-        code = terminal.process.wait(timeout=60)
+        code = terminal.process.wait(timeout=900)
     assert not terminal.screen.cursor.hidden
     text = terminal.everything
     assert sum(line.startswith("many  ") for line in text) == 1

@@ -42,7 +42,7 @@ def test_a_running_study_takes_wishes_up(tmp_path: Path) -> None:
     found: list[Any] = []
     running = Thread(target=lambda: found.append(mine.run(workers=2)))
     running.start()
-    end = monotonic() + 60
+    end = monotonic() + 900
     while monotonic() < end:
         sleep(0.1)
         try:
@@ -53,7 +53,7 @@ def test_a_running_study_takes_wishes_up(tmp_path: Path) -> None:
             continue
     mine.stop(1)
     mine.add(CONFIG, epochs=1)
-    running.join(timeout=90)
+    running.join(timeout=900)
     (results,) = found
     assert [trial.state for trial in results.trials] == ["complete", "stopped", "complete"]
     assert results.trials[1].epochs < 20
@@ -110,7 +110,7 @@ def test_a_running_study_evaluates_on_demand(tmp_path: Path) -> None:
         mine.stop(0)
         mine.stop(1)
     finally:
-        running.join(timeout=90)
+        running.join(timeout=900)
     assert mine.results().trials[2].metrics == metrics
 
 

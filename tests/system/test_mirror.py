@@ -71,7 +71,7 @@ def dashboard(url: str) -> Iterator[str]:
 
 
 def told(address: str, path: str) -> Any:
-    with urlopen(f"{address}/api/{path}", timeout=60) as answer:
+    with urlopen(f"{address}/api/{path}", timeout=900) as answer:
         return json.load(answer)
 
 

@@ -32,7 +32,7 @@ import json, sys
 import nbformat
 from nbclient import NotebookClient
 notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in json.load(sys.stdin)])
-NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+NotebookClient(notebook, timeout=900, kernel_name="python3").execute()
 print(json.dumps(["".join(o.get("text", "") for o in c.outputs) for c in notebook.cells]))
 """
 

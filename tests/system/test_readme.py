@@ -17,7 +17,7 @@ def blocks(language: str, page: Path = README) -> list[str]:
 
 
 def run(directory: Path, *command: str) -> str:
-    done = subprocess.run([sys.executable, *command], cwd=directory, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, *command], cwd=directory, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -175,7 +175,7 @@ if __name__ == "__main__":
     assert lines, done.stdout  # it was there
     for line in lines:
         with suppress(psutil.NoSuchProcess):
-            psutil.Process(int(line.split()[0])).wait(timeout=60)
+            psutil.Process(int(line.split()[0])).wait(timeout=900)
     assert len(files(tmp_path)) == 1
 
 
@@ -183,4 +183,4 @@ def run_program(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "program.py").write_text(text)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(folder / "program.py"), str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=900)

@@ -11,7 +11,7 @@ import pytest
 
 def hoptree(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from hoptree.ui.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=900)
 
 
 def test_demo_trains_real_digits_and_shares(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ SMALL_FILES = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_0
 
 def hoptree(folder: Path, *arguments: str, program: str = MAIN) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", program, "data", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=900)
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_an_interrupted_build_leaves_nothing(tmp_path: Path, number: signal.Sign
         while not list(tmp_path.glob(".building-*/dataset/*.arrow")):
             assert process.poll() is None
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=900)
     assert process.returncode == code, errors
     assert "Traceback" not in errors
     assert [path.name for path in tmp_path.iterdir()] == ["large.npz"]

@@ -111,7 +111,7 @@ def test_a_failing_model_has_one_look_whoever_runs_it(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NET)
     shown = []
     for command in ([sys.executable, "-c", MAIN, "run", "net.py"], [sys.executable, "net.py"]):
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=900)
         shown.append(done.stderr)
         first, *rest, trace = done.stderr.splitlines()
         assert first == "RefusedError: nothing was trained, since no config that was tried can be:"
@@ -127,7 +127,7 @@ def test_a_failing_model_has_one_look_whoever_runs_it(tmp_path: Path) -> None:
 
 def test_a_study_that_cannot_be_has_the_same_look(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NET.replace('"lr": 0.1', '"lr": [0.1]'))
-    done = subprocess.run([sys.executable, "net.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    done = subprocess.run([sys.executable, "net.py"], capture_output=True, text=True, cwd=tmp_path, timeout=900)
     first, *rest, _ = done.stderr.splitlines()
     assert first.startswith("SpaceError: lr: ")
     assert rest[0] == "  at net.py, line 10, in <module>"
@@ -147,7 +147,7 @@ def test_other_errors_of_a_program_go_to_the_hook_before(tmp_path: Path) -> None
         "    study.run(workers=1)", "    try:\n        study.run(workers=0)\n    except ht.HoptreeError:\n"
     )
     (tmp_path / "net.py").write_text(f"{program}        raise KeyError('mine') from None\n")
-    done = subprocess.run([sys.executable, "net.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    done = subprocess.run([sys.executable, "net.py"], capture_output=True, text=True, cwd=tmp_path, timeout=900)
     assert done.stderr.startswith("Traceback (most recent call last):")
     assert done.stderr.endswith("KeyError: 'mine'\n")
 
@@ -165,7 +165,7 @@ def test_what_is_not_there_is_said_to_be_not_there(folder: Path, command: str) -
 
 def test_a_bug_is_called_one(tmp_path: Path) -> None:
     command = [sys.executable, "-c", f"import hoptree.ui.doctor as d; d._OPTIONAL = 1; {MAIN}", "doctor"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=900)
     assert done.returncode == 3
     assert "TypeError: 'int' object is not iterable" in done.stderr
     assert re.search(r"did not expect this \(ui/doctor.py, line \d+\): it is a bug; please report it", done.stderr)
@@ -185,6 +185,6 @@ def test_nobody_reads_on(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-c", MAIN, "show", "tiny"]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=folder, timeout=120)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=folder, timeout=900)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from hoptree.core.events import TrialAsked
+from hoptree.core.facts import Entry
 from hoptree.core.lineage import config_items
 from hoptree.store import Store
 from hoptree.ui.cli import COMMANDS, cli
@@ -80,8 +82,12 @@ JSON = [
     ("wish", ["extend", "tiny", "0", "--epochs", "3"]),
     ("wish", ["clone", "tiny", "0", "--set", "lr=constant(0.2)", "--at", "1", "--epochs", "3"]),
     ("wish", ["stop", "left", "0"]),
+    ("interrupt", ["interrupt", "held"]),
+    ("wish", ["retry", "tiny"]),
+    ("wish", ["retry", "tiny", "2"]),
     ("clean", ["clean"]),
     ("clean", ["clean", "--yes", "--logs", "--datasets"]),
+    ("migrate", ["migrate", ".hoptree"]),
     ("doctor", ["doctor", "--deep"]),
     ("simulate", ["simulate", "--configs", "2", "--workers", "2"]),
     ("data-build", ["data", "build", "rows.npz", "--to", "rows", "--partitions", "2"]),
@@ -90,7 +96,7 @@ JSON = [
 
 
 @pytest.fixture(scope="module")
-def place(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of the program and its store, and a small table."""
     place = tmp_path_factory.mktemp("json") / "copy"
     shutil.copytree(folder, place)
@@ -100,7 +106,8 @@ def place(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     bundled = hoptree("export", "tiny", "--bundle", "tiny.zip", cwd=place)
     assert bundled.returncode == 0, bundled.stderr
     leave_open(place / ".hoptree")
-    return place
+    with Store(place / ".hoptree") as store, store.lease("held"):
+        yield place
 
 
 def leave_open(folder: Path) -> None:
@@ -109,9 +116,10 @@ def leave_open(folder: Path) -> None:
         known = store.catalog.find("tiny")
         assert known is not None
         store.catalog.register("left", known.spec)
+        store.catalog.register("held", known.spec)
         asked = TrialAsked(0, config_items({"lr": 0.1}), until=2, study="left")
         with store.lease("left") as lease:
-            store.journal.append("left", [(0.0, False, asked)], token=lease.token)
+            store.journal.writer("left", lease.token).append([(0.0, Entry(asked))])
 
 
 def follows(schema: str, printed: str) -> Any:
@@ -212,5 +220,5 @@ def test_bash_takes_what_is_printed(folder: Path, tmp_path: Path) -> None:
     """
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     command = [bash, "-c", script]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert done.stdout.strip() == "tiny", done.stderr

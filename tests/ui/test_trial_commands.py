@@ -105,6 +105,8 @@ def test_wishes_are_granted_when_the_study_runs_again(folder: Path, tmp_path: Pa
         (["extend", "tiny", "0", "--epochs", "2"], "epochs: 2; expected more than the 2 that trial 0 has"),
         (["stop", "tiny", "0"], "trial 0: it is complete already; expected one that still runs"),
         (["stop", "tiny", "2"], "trial 2: it is failed already"),
+        (["retry", "tiny", "0"], "trial 0 of 'tiny': it is complete; expected one that failed"),
+        (["retry", "tiny", "9"], "trial 9 of 'tiny': not known"),
         (["clone", "tiny", "0", "--at", "1", "--epochs", "3"], "config: nothing is changed"),
         (["clone", "tiny", "2", "--at", "1", "--epochs", "3", "--set", "lr=1"], "it has reached none: add its"),
         (["clone", "tiny", "0", "--at", "0", "--epochs", "3", "--set", "lr=1"], "at: 0; expected a whole number"),
@@ -226,7 +228,7 @@ def on_a_terminal(folder: Path, width: int, *arguments: str) -> list[str]:
         while part := os.read(ours, 65536):
             text += part
     os.close(ours)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=900) == 0
     return text.decode().splitlines()
 
 

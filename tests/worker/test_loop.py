@@ -22,11 +22,13 @@ from hoptree.worker.messages import (
     Here,
     Judge,
     Judged,
+    News,
     Origin,
     Refused,
     Rehearse,
     Rehearsed,
     Source,
+    Started,
     Train,
     Trained,
     Where,
@@ -53,30 +55,45 @@ def worker(tmp_path: Path, states: FolderStates) -> Iterator[Process]:
     process.end()
 
 
+def answer(worker: Process) -> News | None:
+    """Return what comes next, but for the word that the first unit begins."""
+    news = worker.receive()
+    return worker.receive() if isinstance(news, Started) else news
+
+
 def train(run: int, unit: int = 0, source: Source | None = None, evaluate: bool = False, **values: Any) -> Train:
     config = {"lr": 0.1, "nap": 0.0, "act": "fine", "where": "", **values}
     whole = segments(history(config), partitions=2, units=2)[0].values
-    action = RunUnit(run, "w", 1, 1, unit, unit % 2, unit // 2, "key", whole, "w", evaluate)
+    origin = Origin(whole.at(0.0), 5)
+    action = RunUnit(run, "w", 1, 1, unit, unit % 2, unit // 2, "key", whole, "w", origin, "key", evaluate=evaluate)
     return Train(action, Origin(whole.at(0.0), 5), source, f"state-{unit + 1}", shuffle_seed=1)
 
 
 def test_a_unit_is_trained_handed_on_and_evaluated(worker: Process) -> None:
     worker.send(train(0, evaluate=True))
-    done = worker.receive()
+    done = answer(worker)
     assert isinstance(done, Trained)
     header, arrays = SlotReader().read(done.slot)
     assert (header.key, header.meta, done.size) == ("state-1", {"units": 1}, arrays["w"].nbytes)
-    judged = worker.receive()
+    judged = answer(worker)
     assert isinstance(judged, Judged)
     assert (judged.run, judged.metrics) == (0, {"loss": float(np.abs(arrays["w"]).mean())})
     assert done.seconds > 0
     assert judged.seconds > 0
 
 
+def test_a_worker_says_when_its_first_unit_begins(worker: Process) -> None:
+    worker.send(train(0))
+    worker.send(train(1))
+    assert worker.receive() == Started(0)
+    assert isinstance(worker.receive(), Trained)
+    assert isinstance(worker.receive(), Trained)  # no word for every unit: that would cost time
+
+
 def test_a_run_queued_behind_another_starts_from_its_state(worker: Process) -> None:
     worker.send(train(0))
     worker.send(train(1, unit=1, source=Source("state-1")))
-    first, second = worker.receive(), worker.receive()
+    first, second = answer(worker), answer(worker)
     assert isinstance(first, Trained)
     assert isinstance(second, Trained)
     assert SlotReader().read(second.slot)[0].meta == {"units": 2}
@@ -85,22 +102,22 @@ def test_a_run_queued_behind_another_starts_from_its_state(worker: Process) -> N
 def test_a_state_is_fetched_from_the_store(worker: Process, states: FolderStates) -> None:
     states.put("stored", {"w": np.full(16, 2.0)}, {"units": 8})
     origin = train(0).origin
-    worker.send(Judge(Evaluate(3, "w", 1, 8, "stored"), origin, Source("stored")))
-    judged = worker.receive()
+    worker.send(Judge(Evaluate(3, "w", 1, 8, "stored", "key", origin), origin, Source("stored")))
+    judged = answer(worker)
     assert isinstance(judged, Judged)
     assert (judged.run, judged.metrics) == (3, {"loss": 2.0})
 
 
 def test_a_state_that_is_nowhere_or_damaged_is_told_as_lost(worker: Process, states: FolderStates) -> None:
     worker.send(train(0, unit=1, source=Source("nowhere")))
-    lost = worker.receive()
+    lost = answer(worker)
     assert isinstance(lost, Failed)
     assert (lost.fault, lost.lost) == ("system", True)
     states.put("damaged", {"w": np.full(16, 2.0)}, {"units": 8})
     path = next(states.folder.rglob("*.safetensors"))
     path.write_bytes(path.read_bytes()[:-8] + bytes(8))
     worker.send(train(1, unit=1, source=Source("damaged")))
-    lost = worker.receive()
+    lost = answer(worker)
     assert isinstance(lost, Failed)
     assert "was damaged" in lost.reason
     assert "damaged" not in states
@@ -111,10 +128,10 @@ def test_a_unit_is_given_up_before_it_begins_and_in_the_middle(worker: Process) 
     worker.send(train(1))
     worker.send(Forget(1))
     worker.send(Forget(0))
-    assert worker.receive() == Forgotten(0)
-    assert worker.receive() == Forgotten(1)
+    assert answer(worker) == Forgotten(0)
+    assert answer(worker) == Forgotten(1)
     worker.send(train(2))
-    assert isinstance(worker.receive(), Trained)
+    assert isinstance(answer(worker), Trained)
 
 
 def test_a_hung_unit_says_where_it_is(worker: Process) -> None:
@@ -122,19 +139,19 @@ def test_a_hung_unit_says_where_it_is(worker: Process) -> None:
     here = None
     while here is None or "spin_for_ever" not in here.stack:
         worker.send(Where())
-        here = worker.receive()
+        here = answer(worker)
         assert isinstance(here, Here)
     assert "hoptree/worker" not in here.stack
 
 
 def test_a_rehearsal_names_the_metrics_or_the_reasons(worker: Process) -> None:
     worker.send(Rehearse([{"lr": 0.1, "act": "raise"}, {"lr": 0.1}]))
-    passed = worker.receive()
+    passed = answer(worker)
     assert isinstance(passed, Rehearsed)
     assert (passed.metrics, passed.reasons) == (["loss"], [])
     assert passed.seconds > 0
     worker.send(Rehearse([{"lr": 0.1, "act": "raise"}, {"act": "fine"}]))
-    refused = worker.receive()
+    refused = answer(worker)
     assert isinstance(refused, Rehearsed)
     assert refused.reasons[0].endswith("surrogate")
     assert refused.reasons[1].endswith("KeyError: 'lr'")
@@ -146,3 +163,43 @@ def test_a_trainer_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
     assert isinstance(process.receive(), Refused)
     assert process.receive() is None
     assert process.bury().how == "died with exit code 1"
+
+
+def test_a_copy_of_the_worker_that_comes_back_from_the_users_code_says_nothing(worker: Process) -> None:
+    worker.send(train(0, act="fork"))
+    worker.send(train(1))
+    found = [answer(worker), answer(worker)]
+    assert [news.run for news in found if isinstance(news, Trained)] == [0, 1]
+    worker.ask_to_end(at_once=False)
+    assert worker.receive() is None  # no copy holds the channel open either
+
+
+def test_what_was_written_to_the_channel_by_others_ends_the_worker_only(worker: Process) -> None:
+    worker.send(train(0, act="scribble"))
+    while worker.receive() is not None:
+        pass
+    assert worker.bury().how == "died with SIGKILL"
+
+
+def test_an_account_of_an_error_is_cut(worker: Process) -> None:
+    worker.send(train(0, act="long"))
+    failed = answer(worker)
+    assert isinstance(failed, Failed)
+    assert len(failed.reason) < 21_000
+    assert "characters left out" in failed.reason
+    assert "in misbehave" in failed.reason  # the beginning
+    assert failed.reason.endswith("yyy the end")
+
+
+@pytest.mark.parametrize("act", ["limit", "hard limit"])
+def test_a_limit_on_files_is_the_trials_own_failure(worker: Process, act: str) -> None:
+    worker.send(train(0, act=act))
+    failed = answer(worker)
+    assert isinstance(failed, Failed)
+    assert failed.fault == "user"
+    assert "RLIMIT_FSIZE" in failed.reason
+    worker.send(train(1))
+    if act == "limit":
+        assert isinstance(worker.receive(), Trained)  # it was put back as it was
+    else:
+        assert worker.receive() is None  # that cannot be: another worker is to take its place

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hoptree.worker.slots import NoRoomError, SlotReader, SlotWriter, find_states
+from hoptree.worker.slots import NoRoomError, SlotDamagedError, SlotReader, SlotWriter, find_states
 
 ARRAYS = {
     "w": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -55,7 +57,44 @@ def test_slots_of_a_writer_that_is_gone_are_found_unless_half_written(tmp_path: 
     whole, half = writer.write("whole", ARRAYS, {}), writer.write("half", ARRAYS, {})
     with Path(half).open("r+b") as file:
         file.write(bytes(8))
+    (tmp_path / "a" / "empty").touch()
+    (tmp_path / "a" / "short").write_bytes(b"\x01" * 20)
+    (tmp_path / "a" / "nonsense").write_bytes(b"\x01" + bytes(7) + b"\xc1" * 1000)
     assert find_states([tmp_path / "a", tmp_path / "b"]) == {"whole": whole}
+
+
+@pytest.mark.parametrize("place", ["length", "checksum", "used", "header", "key", "array", "last"])
+def test_a_slot_in_which_a_bit_has_changed_is_refused(tmp_path: Path, place: str) -> None:
+    path = Path(SlotWriter([tmp_path], "me").write("key", ARRAYS, {"units": 3}))
+    content = bytearray(path.read_bytes())
+    used = int.from_bytes(content[16:24], "little")
+    at = {"length": 0, "checksum": 8, "used": 16, "header": 24, "key": content.index(b"key")}
+    at |= {"array": content.index(ARRAYS["w"].tobytes()) + 5, "last": used - 1}
+    content[at[place]] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(SlotDamagedError):
+        SlotReader().read(str(path))
+
+
+@pytest.mark.parametrize("size", [1, 10, 30, 200])
+def test_a_slot_that_was_cut_is_refused_also_when_it_is_mapped(tmp_path: Path, size: int) -> None:
+    reader = SlotReader()
+    path = SlotWriter([tmp_path], "me").write("key", ARRAYS, {})
+    reader.read(path)
+    os.truncate(path, size)
+    for each in (reader, SlotReader()):
+        with pytest.raises(SlotDamagedError):
+            each.read(path)
+    assert find_states([tmp_path]) == {}
+
+
+def test_a_slot_that_somebody_has_removed_is_not_used_again(tmp_path: Path) -> None:
+    writer = SlotWriter([tmp_path / "slots"], "me")
+    first = writer.write("a", ARRAYS, {})
+    shutil.rmtree(tmp_path / "slots")
+    writer.free(first)
+    second = writer.write("b", ARRAYS, {})
+    assert SlotReader().read(second)[0].key == "b"
 
 
 @contextmanager

@@ -4,31 +4,53 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from hoptree.backends.heartbeats import LIMIT, beat_interval
+from hoptree.backends.job import BackendSettings
 from hoptree.backends.local import LocalPool, slots_of
 from hoptree.backends.member import Pool
 from hoptree.backends.ray_settings import Ray, check_count
 from hoptree.core.errors import WorkloadError
+from hoptree.registry import find_plugin, plugins
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
     from hoptree.store.states import StateStore
     from hoptree.trainers.base import Trainer
 
-Where: TypeAlias = str | Ray
+BUILT_IN = ("local", "ray")
+Where: TypeAlias = str | Ray | BackendSettings
 
 
 def check_backend(backend: Where, workers: int | None) -> None:
     """Refuse what is no backend, before anything is opened."""
     if workers is not None:
         check_count("workers", workers)
-    if backend in ("local", "ray"):
-        return
-    if not isinstance(backend, Ray):
-        raise WorkloadError(f"backend: {backend!r}; expected 'local', 'ray' or ht.Ray(address=…)")
-    if workers is not None and backend.workers not in (None, workers):
-        raise WorkloadError(f"workers: {workers}, but ht.Ray(workers={backend.workers}); give the number once")
+    found = find_backend(backend)
+    if isinstance(found, Ray) and workers is not None and found.workers not in (None, workers):
+        raise WorkloadError(f"workers: {workers}, but ht.Ray(workers={found.workers}); give the number once")
+
+
+def find_backend(backend: Where) -> Literal["local"] | Ray | BackendSettings:
+    """Return "local", the settings of Ray, or the settings of another backend, whichever is meant.
+
+    A name that is not built in is looked up among those that installed packages register.
+    """
+    if backend in BUILT_IN:
+        return Ray() if backend == "ray" else "local"
+    if isinstance(backend, str):
+        return _registered(backend)
+    if isinstance(backend, Ray) or (not isinstance(backend, type) and _opens(backend)):
+        return backend
+    if isinstance(backend, type):
+        raise WorkloadError(f"backend: the class {backend.__qualname__}; expected {backend.__qualname__}(…)")
+    if callable(getattr(backend, "submit", None)):
+        raise WorkloadError(
+            f"backend: {backend!r} runs units, but has no open(job); expected its settings, an object whose "
+            "open(job) returns a backend for one run of the study"
+        )
+    raise WorkloadError(f"backend: {backend!r}; expected {_expected()}")
 
 
 def worker_count(workers: int | None, threads: int) -> int:
@@ -37,19 +59,58 @@ def worker_count(workers: int | None, threads: int) -> int:
 
 
 def make_pool(
-    backend: Where,
+    backend: Literal["local"] | Ray,
     workers: int | None,
     trainer: Trainer,
     dataset: Dataset,
     states: StateStore,
     folder: Path,
     study: str,
+    token: int,
+    heartbeat_limit: float = LIMIT,
 ) -> Pool:
-    """Return the pool in which a study is trained; its workers start when they are recruited."""
+    """Return the pool in which a study is trained; its workers start when they are recruited.
+
+    ``token`` is that of the driver's lease.
+    """
     if backend == "local":
         count = worker_count(workers, trainer.threads)
-        return LocalPool(trainer, dataset, states, workers=count, slots=slots_of(folder, study))
+        slots, beat = slots_of(folder, study), beat_interval(heartbeat_limit)
+        return LocalPool(trainer, dataset, states, workers=count, slots=slots, token=token, heartbeat=beat)
     from hoptree.backends.ray_pool import RayPool
 
-    settings = backend if isinstance(backend, Ray) else Ray()
-    return RayPool(settings.asked(workers), trainer, dataset, states, study)
+    return RayPool(backend.asked(workers), trainer, dataset, states, study, beat_interval(heartbeat_limit))
+
+
+def _registered(name: str) -> BackendSettings:
+    """Return the settings of a backend that a package registers: with their defaults, if it registers a class."""
+    plugin = find_plugin("backends", name)
+    if plugin is None:
+        raise WorkloadError(f"backend: {name!r}; expected {_expected()}")
+    given = plugin.load()
+    made = given
+    if isinstance(given, type) or not _opens(given):
+        try:
+            made = given()
+        except Exception as error:
+            raise WorkloadError(
+                f"backend: {name!r} of the package {plugin.package} cannot be made without settings "
+                f"({type(error).__name__}: {error}); import {plugin.value} and give backend={name}(…)"
+            ) from error
+    if not _opens(made):
+        raise WorkloadError(
+            f"backend: {name!r} of the package {plugin.package} is {made!r}, which has no open(job); expected the "
+            "settings of a backend, or a class of settings"
+        )
+    settings: BackendSettings = made
+    return settings
+
+
+def _opens(settings: Any) -> bool:
+    return callable(getattr(settings, "open", None))
+
+
+def _expected() -> str:
+    names = [repr(plugin.name) for plugin in plugins("backends")]
+    registered = f"one of {', '.join(names)}, which installed packages register, " if names else ""
+    return f"'local', 'ray', ht.Ray(address=…), {registered}or the settings of a backend of your own"

@@ -11,13 +11,15 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, final
 
+from hoptree.backends.heartbeats import LIMIT, beat_interval
 from hoptree.backends.member import Member, Tidings
 from hoptree.backends.processes import Process, make_setup
 from hoptree.backends.sending import send_off
 from hoptree.backends.shelf import Stored
-from hoptree.core.lineage import digest
+from hoptree.core.keys import identity
 from hoptree.worker.messages import FreeSlot
-from hoptree.worker.slots import SlotReader, find_states
+from hoptree.worker.models import StateGoneError
+from hoptree.worker.slots import SlotDamagedError, SlotReader, find_states
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
@@ -29,24 +31,38 @@ if TYPE_CHECKING:
 class LocalPool:
     """So many processes, each with all partitions: they share them in the page cache.
 
-    ``slots`` are folders for states on the way, the fastest first; what an earlier driver left there is found
-    again.
+    ``slots`` are folders for states on the way, the fastest first. Each driver has its own in there, by the
+    ``token`` of its lease: what earlier ones left is found again, and what a later one owns is left alone.
     """
 
     def __init__(
-        self, trainer: Trainer, dataset: Dataset, states: StateStore, *, workers: int, slots: Sequence[Path]
+        self,
+        trainer: Trainer,
+        dataset: Dataset,
+        states: StateStore,
+        *,
+        workers: int,
+        slots: Sequence[Path],
+        token: int,
+        heartbeat: float = beat_interval(LIMIT),
     ) -> None:
         self._trainer = trainer
         self._dataset = dataset
         self._states = states
         self._workers = workers
         self._slots = list(slots)
+        self._token = token
+        self._own = [folder / str(token) for folder in slots]
+        self._heartbeat = heartbeat
         self._session = secrets.token_hex(4)
         self._spawned = 0
         self._pickled = b""
         self._processes: dict[str, Process] = {}
+        self._given_up: list[Process] = []  # which may not have ended yet
         self._reader = SlotReader()
-        for folder in self._slots:
+        if token == 1:  # nobody has driven this study before: what is there was a study's that is gone
+            remove_slots(self._slots)
+        for folder in self._own:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     # --- workers ----------------------------------------------------------------------------------------
@@ -54,6 +70,8 @@ class LocalPool:
     def recruit(self, members: Mapping[str, Member], lineages: int) -> Sequence[Member]:
         """Start a process for each worker that is missing."""
         self._pickled = self._pickled or send_off(self._trainer)
+        self._given_up += [process for name, process in self._processes.items() if name not in members]
+        self._given_up = [process for process in self._given_up if not process.ended]
         self._processes = {name: process for name, process in self._processes.items() if name in members}
         return [self._spawn() for _ in range(self._workers - len(members))]
 
@@ -66,20 +84,34 @@ class LocalPool:
         return [(process, process.receive()) for process in self._processes.values() if process.channel in ready]
 
     def close(self, members: Sequence[Member], *, at_once: bool, failed: bool) -> None:
-        """End all processes; only a failure leaves the slots, for the next driver."""
-        processes = [self._processes[member.name] for member in members]
-        for process in processes:
-            process.ask_to_end(at_once=at_once)
-        for process in processes:
-            process.end()
+        """End all processes; after a failure the slots stay, for the next driver."""
+        processes = [self._processes[member.name] for member in members] + self._given_up
+        try:
+            for process in processes:
+                process.ask_to_end(at_once=at_once)
+            for process in processes:
+                process.end()
+        except BaseException:  # the user does not want to wait any longer
+            for process in processes:
+                process.kill()
+            raise
         self._processes.clear()
-        remove_slots(self._slots, all_of_them=not failed)
+        if failed:
+            _remove_empty([*slot_folders(self._slots, self._token), *self._slots])
+        else:
+            remove_slots(self._slots, self._token)
 
     def _spawn(self) -> Process:
         name = f"{self._session}-{self._spawned}"
         self._spawned += 1
         setup = make_setup(
-            name, self._trainer.threads, self._pickled, self._dataset.path, self._states.location, self._slots
+            name,
+            self._trainer.threads,
+            self._pickled,
+            self._dataset.path,
+            self._states.location,
+            self._own,
+            self._heartbeat,
         )
         self._processes[name] = process = Process(name, setup)
         return process
@@ -87,13 +119,17 @@ class LocalPool:
     # --- states -----------------------------------------------------------------------------------------
 
     def left(self) -> dict[str, str]:
-        """Return the slots that hold a whole state."""
-        return find_states(self._slots)
+        """Return the slots that hold a whole state, ours and those of earlier drivers."""
+        return find_states(slot_folders(self._slots, self._token))
 
     def write(self, stored: Stored) -> None:
-        """Copy a state from its slot to the store."""
-        header, arrays = self._reader.read(stored.slot)
-        assert header.key == stored.key
+        """Copy a state from its slot to the store; a slot that is gone or damaged is a lost state."""
+        try:
+            header, arrays = self._reader.read(stored.slot)
+        except (OSError, ValueError, SlotDamagedError) as error:
+            raise StateGoneError(f"the state {stored.key} is lost: {error}") from error
+        if header.key != stored.key:
+            raise StateGoneError(f"the state {stored.key} is lost: {stored.slot} holds {header.key}")
         self._states.put(stored.key, arrays, header.meta, durable=stored.durable)
 
     def free(self, stored: Stored) -> None:
@@ -110,16 +146,26 @@ def slots_of(store: Path, study: str) -> list[Path]:
     They are the same for every driver, so that what a killed one left is found: in shared memory, and beside the
     store for what does not fit there.
     """
-    name = f"hoptree-{os.getuid()}-{digest(store, study)}"
+    name = f"hoptree-{os.getuid()}-{identity('slots', os.fsencode(store), study)}"
     memory = Path("/dev/shm")  # noqa: S108 the name is ours alone by user, store and study
     home = memory if memory.is_dir() else Path(gettempdir())
-    return [home / name, store / f"slots-{digest(study)}"]
+    return [home / name, store / f"slots-{identity('slots', study)}"]
 
 
-def remove_slots(folders: Sequence[Path], *, all_of_them: bool) -> None:
-    """Remove the folders of slots, or only the empty ones."""
+def slot_folders(folders: Sequence[Path], token: int | None = None) -> list[Path]:
+    """Return where drivers have their slots, those with a token up to ``token``, the earliest first."""
+    found = [(int(path.name), path) for base in folders for path in base.glob("*") if path.name.isdecimal()]
+    return [path for number, path in sorted(found) if token is None or number <= token]
+
+
+def remove_slots(folders: Sequence[Path], token: int | None = None) -> None:
+    """Remove the slots of drivers with a token up to ``token``: later ones may be at work."""
+    for folder in slot_folders(folders, token):
+        shutil.rmtree(folder, ignore_errors=True)
+    _remove_empty(folders)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
     for folder in folders:
-        if all_of_them:
-            shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):
             folder.rmdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ class Death(msgspec.Struct, frozen=True):
     """How a worker ended, and whose fault it was: None for a machine that went away, which costs no retry.
 
     ``known`` is False where nobody can tell the user's code from the system: a unit at which workers die again
-    and again is then taken for the culprit.
+    and again is then taken for the reason.
     """
 
     how: str
@@ -35,12 +36,15 @@ class Member(ABC):
     def __init__(self, name: str, node: str = "") -> None:
         self.name = name
         self.node = node
+        self._made = time.monotonic()
         self.rehearsing = False
         self.ready = False
         self.leaving = False  # it gets nothing new, and ends when nothing is left that only it has
         self.partitions: tuple[int, ...] = ()
         self.queue: deque[int] = deque()
         self.since = 0.0  # when it began with what it is at
+        self.warm = False  # whether it has begun a unit: the first one waits until its code is loaded
+        self.silence = 0.0  # seconds without a sign of life
         self.asked_where = False
         self.stack = ""  # where in the user's code it was when it took too long
 
@@ -49,8 +53,16 @@ class Member(ABC):
         """Say something; one that is gone is noticed when its news are read."""
 
     @abstractmethod
+    def heard(self) -> bool:
+        """Return whether a sign of life has come since this was asked last."""
+
+    def seconds_had(self) -> float:
+        """Return the seconds that it has had since it was made; a process does not count those it had to wait."""
+        return time.monotonic() - self._made
+
+    @abstractmethod
     def kill(self) -> None:
-        """End it at once."""
+        """End it at once, also if it does not react; never waits for that."""
 
     @abstractmethod
     def bury(self) -> Death:

@@ -8,26 +8,24 @@ All else is here once: rehearsing, giving units out, noticing deaths and hung un
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any, assert_never, final
+from typing import TYPE_CHECKING, assert_never, final
 
-from hoptree.backends.member import Member, Pool
+from hoptree.backends.heartbeats import LIMIT, Heartbeats
+from hoptree.backends.member import Death, Member, Pool
 from hoptree.backends.protocol import Task
 from hoptree.backends.shelf import Books, Shelf, Spot, Stored
-from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit
+from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit, SaveState
 from hoptree.core.errors import HoptreeError, RefusedError
 from hoptree.core.events import (
     Event,
     StateEvaluated,
-    StateKept,
     StateLost,
-    StateReleased,
+    StateSaved,
     UnitCancelled,
     UnitFailed,
     UnitFinished,
@@ -35,8 +33,7 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hoptree.core.lineage import seed_of, shuffle_seed
-from hoptree.core.plan import Plan, State
+from hoptree.core.keys import shuffle_seed
 from hoptree.store.errors import StoreFullError
 from hoptree.worker.messages import (
     Command,
@@ -51,12 +48,12 @@ from hoptree.worker.messages import (
     Judged,
     Leaving,
     News,
-    Origin,
     Quit,
     Refused,
     Rehearse,
     Rehearsed,
     Source,
+    Started,
     Train,
     Trained,
     Where,
@@ -67,23 +64,17 @@ if TYPE_CHECKING:
     from hoptree.store.states import StateStore
 
 _CRASHES = 5  # workers in a row that die before they are ready
-_DEADLY = 3  # workers that died at one unit, nobody knows why: the unit is the reason
-_AT_RISK = 60.0  # seconds of training that a loss of power may cost a lineage, but for the epoch under way
-_WORTH = 20.0  # times as long as writing it a spare state must have taken to train
-_FILE, _DISK = 5e-4, 1e9  # seconds for a file, and bytes per second: what writing takes, roughly
+_DEADLY = 3  # workers that died or stopped at one unit, nobody knows why: the unit is the reason
+_START_UP = 60.0  # seconds that a worker may need before its first unit begins: what its code needs is loaded
 _BACKLOG = 8  # states that may wait to be saved before spare ones are let go
-HEARTBEAT = 2.0  # seconds between signs of life
+_RECRUITING = 2.0  # seconds between two looks at whether workers are missing
 _TICK = 1.0  # seconds after which who looks on is shown that time passes, though nothing happens
-_REHEARSAL = 60.0  # seconds to start and to try a config; what takes longer is found out while training
+_REHEARSAL = 60.0  # seconds that a worker has to start and to try a config; what takes longer is found out later
 _LAST_WORDS = 3.0  # seconds in which a hung worker may say where it is
 _SHORTEST_HANG = 600.0  # seconds: no unit is taken for hung before, unless the user says so
 _LONGEST_RATIO = 20.0  # … nor before it has taken this many times as long as it may well take
 
 log = logging.getLogger("hoptree")
-
-
-class DrainedError(HoptreeError):
-    """The user asked to stop, and everything that ran has ended."""
 
 
 @final
@@ -92,59 +83,46 @@ class PoolBackend:
 
     ``rehearsal`` are configs to try before anything is trained, with the metrics that must come out.
     ``unit_limit`` are the seconds after which a unit is taken for hung; without it ``longest`` says what a run may
-    well take at most, 0 if that is not known. ``alive`` is called every ``pulse`` seconds, for signs of life and
-    for events that come from elsewhere, and ``tick`` about every second in which nothing happens. With
-    ``save_every`` a lineage's state is saved every so many epochs, not only when much would be lost. With
-    ``spares`` the ends of epochs are saved when nobody needs them any more, for studies to come.
+    well take at most, 0 if that is not known. ``heartbeat_limit`` are the seconds without a heartbeat after which a
+    worker is given up. ``wanted`` says how many workers would have something to do: with 0, one that is gone is not
+    replaced. ``tick`` is called about every second while workers start.
     """
 
     def __init__(
         self,
         pool: Pool,
         states: StateStore,
-        plan: Plan,
         *,
         seed: int,
         books: Books,
         begun: float = 0.0,
         rehearsal: tuple[Sequence[dict[str, Scalar]], Sequence[str]] | None = None,
         unit_limit: float | None = None,
+        heartbeat_limit: float = LIMIT,
         longest: Callable[[RunUnit | Evaluate], float] = lambda _: 0.0,
-        alive: Callable[[], Sequence[Event]] = lambda: (),
         tick: Callable[[], None] = lambda: None,
-        pulse: Callable[[], float] = lambda: HEARTBEAT,
-        save_every: int = 0,
-        spares: bool = False,
+        wanted: Callable[[], int] = lambda: 1,
     ) -> None:
         self._pool = pool
-        self._spares = spares
         self._states = states
-        self._plan = plan
         self._seed = seed
         self._books = books
         self._offset = begun - time.monotonic()
         self._rehearsal = rehearsal
         self._unit_limit = unit_limit
-        self._alive = alive
         self._tick = tick
-        self._pulse = pulse
-        self._save_every = save_every
-        self._said = self._recruited = time.monotonic()
+        self._wanted = wanted
+        self._recruited = time.monotonic()
+        self._heartbeats = Heartbeats(heartbeat_limit, self._recruited)
         self._members: dict[str, Member] = {}
         self._node_of: dict[str, str] = {}  # of all workers so far: what one made may outlive it
         self._stillborn = 0
         self._longest = longest
         self._first_guess = 0.0
-        self._origins: dict[int, Origin] = {}
         self._runs: dict[int, RunUnit | Evaluate] = {}
         self._deaths: Counter[tuple[int, int]] = Counter()  # of workers at a unit, nobody knows why
-        self._at_risk: dict[int, float] = {}  # by node: seconds of training since something was saved
-        self._unsaved: dict[int, float] = {}  # by node: seconds of training since the last state that is on disk
-        self._kept: dict[int, int] = {}  # by node: the unit after which its state is kept
         self._pending: list[Event] = []
-        self._interrupts = 0
-        self._draining = False
-        self._old_handler: Any = None
+        self._woken = False
         self._shelf = Shelf(states, books, pool)
         self._left = pool.left()
         self.bytes_hopped = 0
@@ -157,18 +135,12 @@ class PoolBackend:
 
     def start(self) -> None:
         """Start the workers; each joins when it is ready. Nothing is trained that fails in rehearsal."""
-        if threading.current_thread() is threading.main_thread():
-            self._old_handler = signal.signal(signal.SIGINT, self._interrupted)
-        patience = float("inf")
         while self._rehearsal is not None:
-            if self._interrupts:
-                raise DrainedError("stopped as asked, before anything was trained")
-            self._recruit()
-            if self._members:
-                patience = min(patience, time.monotonic() + _REHEARSAL)
+            self._recruit(1)
             self._pending += self._listen(_TICK)
+            self._pending += self._hear_hearts()
             self._tick()
-            if time.monotonic() > patience:
+            if any(member.seconds_had() > _REHEARSAL for member in self._members.values()):
                 self._rehearsal = None
                 for member in self._members.values():
                     if member.rehearsing:
@@ -184,50 +156,50 @@ class PoolBackend:
                 slot = stored.slot if stored is not None else ""
                 if stored is not None:
                     self._hop(stored, action.worker)
-                self._give(action, Judge(action, self._origin(action.node), Source(action.key, slot)))
+                self._give(action, Judge(action, action.origin, Source(action.key, slot)))
             case CancelUnit(run, worker):
                 if worker in self._members:
                     self._members[worker].send(Forget(run))
+            case SaveState():
+                self._save(action)
             case DropState(node, unit):
                 if self._shelf.find((node, unit)) is None:  # found in the store, and never brought here
-                    self._books.dropped(self._plan.nodes[node].state_key(unit))
-                self._spare(node, unit)
+                    self._books.dropped(action.key)
                 self._shelf.drop((node, unit))
             case _:
                 assert_never(action)
 
-    def wait(self) -> tuple[float, list[Event]]:
+    def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
         """Wait for news from any worker."""
         events, self._pending = self._pending, []
-        while not events:
-            if self._interrupts and not self._draining:
-                self._draining = True
-                events += [WorkerDrained(name) for name, member in self._members.items() if member.ready]
-            elif self._draining and not any(member.queue for member in self._members.values()):
-                raise DrainedError("stopped as asked; run again to go on")
-            else:
-                events += self._listen(min(_TICK, self._pause()))
-                events += self._look_after()
-                if not events:
-                    self._tick()
+        until = float("inf") if seconds is None else time.monotonic() + seconds
+        self._woken = False
+        while not events and not self._woken:
+            left = until - time.monotonic()
+            events += self._listen(max(0.0, min(left, self._pause())))
+            events += self._look_after()
+            if left <= 0:
+                break
         return time.monotonic() + self._offset, events
 
+    def wake(self) -> None:
+        """Let ``wait`` return soon."""
+        self._woken = True
+        self._shelf.ring()
+
     def stop(self, *, failed: bool) -> None:
-        """End all workers, and save what is to be saved; only a failure leaves what the next driver could find."""
+        """End all workers, and save what is to be saved; what is not saved stays where the next driver finds it."""
+        unsaved = True
         try:
             for member in self._members.values():
-                if member.queue or member.rehearsing or self._interrupts > 1:
+                if member.queue or member.rehearsing or failed:
                     member.kill()
-            if self._interrupts == 1:
-                self._shelf.save_all()
             self._shelf.close()
+            unsaved = failed
         finally:
             members = list(self._members.values())
             self._members.clear()
-            self._pool.close(members, at_once=self._interrupts > 1, failed=failed and not self._interrupts)
-            if self._old_handler is not None:
-                signal.signal(signal.SIGINT, self._old_handler)
-                self._old_handler = None
+            self._pool.close(members, at_once=failed, failed=unsaved)
 
     @property
     def state_bytes(self) -> int:
@@ -236,75 +208,46 @@ class PoolBackend:
 
     # --- states -----------------------------------------------------------------------------------------
 
-    def adopt(self, state: State) -> bool:
+    def adopt(self, node: int, unit: int, key: str) -> bool:
         """Know a state that an earlier run left in a slot or in the store; return whether it is there."""
-        key = state.key
         slot = self._left.get(key, "")
         if not slot and key not in self._states:
             return False
-        self._shelf.put((state.node.id, state.unit), Stored(key, slot, "", 0, saved=key in self._states))
-        if state.kept:
-            self._kept[state.node.id] = max(state.unit, self._kept.get(state.node.id, 0))
+        self._shelf.put((node, unit), Stored(key, slot, "", 0, saved=key in self._states))
         return True
 
     def save(self, node: int, unit: int) -> bool:
         """Have a state written to the store, behind; return whether it is on its way there."""
-        return self._shelf.save((node, unit), self._at_risk.get(node, 0.0))
+        return self._shelf.save((node, unit))
 
-    def _keep(self, action: RunUnit, seconds: float) -> list[Event]:
-        """Have a state kept if it is time: as often as the user says, or after long training."""
-        node, unit = action.node, action.unit + 1
-        parent = self._plan.nodes[node].parent
-        before = self._at_risk.get(parent.id, 0.0) if parent is not None else 0.0
-        self._at_risk[node] = self._at_risk.get(node, before) + seconds
-        self._unsaved[node] = self._unsaved.get(node, 0.0) + seconds
-        epoch, inside = divmod(unit, self._plan.partitions)
-        due = bool(self._save_every) and epoch % self._save_every == 0
-        if inside or not (due or self._at_risk[node] >= _AT_RISK):
-            return []
-        self._shelf.save((node, unit), self._at_risk[node])
-        self._at_risk[node] = 0.0
-        return [StateKept(node, unit)]
-
-    def _spare(self, node: int, unit: int) -> None:
-        """Have a state saved on its way out, for a study that comes later, if that is cheap beside training it.
-
-        Only ends of epochs are asked for by others, and only what is shared is found by them.
-        """
-        trained = self._unsaved.get(node, 0.0)
-        if not self._spares or unit % self._plan.partitions or self._plan.nodes[node].lane:
+    def _save(self, action: SaveState) -> None:
+        """Have a state saved; a spare one only while there is time and room for it."""
+        spot = action.node, action.unit
+        stored = self._shelf.find(spot)
+        if stored is None:
             return
-        stored = self._shelf.find((node, unit))
-        if stored is None or self._shelf.backlog >= _BACKLOG:
+        if not action.durable and (self._shelf.backlog >= _BACKLOG or not self._books.has_room(stored.size)):
             return
-        if trained >= _WORTH * (_FILE + stored.size / _DISK) and self._books.has_room(stored.size):
-            self._shelf.save((node, unit), trained, durable=False)
-            self._unsaved[node] = 0.0
+        on_its_way = self._shelf.save(spot, action.seconds, durable=action.durable)
+        if action.durable and stored.saved and not on_its_way:  # it was in the store already
+            self._pending.append(StateSaved(*spot))
 
     def _saved(self) -> list[Event]:
-        """Release the states whose place one that has been saved takes; say which went before they were saved."""
+        """Say which states are in the store now, and which went before they were saved."""
         saved, gone = self._shelf.saved()
-        events: list[Event] = [StateLost(*spot) for spot in gone]
-        for node, unit in saved:
-            older = self._kept.get(node, 0)
-            if older < unit:
-                self._kept[node] = unit
-                if older:
-                    events.append(StateReleased(node, older))
-        return events
+        return [*(StateLost(*spot) for spot in gone), *(StateSaved(*spot) for spot in saved)]
 
     def _train(self, action: RunUnit) -> Train:
         source: Source | None = None
         if action.unit:
             stored = self._shelf.find((action.source, action.unit))
             if stored is None:  # to be made by the run ahead of it, on the same worker
-                source = Source(self._plan.nodes[action.source].state_key(action.unit))
+                source = Source(action.source_state or "")
             else:
                 source = Source(stored.key, stored.slot)
                 self._hop(stored, action.worker)
-        target = self._plan.nodes[action.node].state_key(action.unit + 1)
         shuffle = shuffle_seed(self._seed, action.epoch, action.partition)
-        return Train(action, self._origin(action.node), source, target, shuffle)
+        return Train(action, action.origin, source, action.target_state, shuffle)
 
     def _hop(self, stored: Stored, worker: str) -> None:
         """Count what moves to a worker that goes on from a state, or evaluates it."""
@@ -312,13 +255,6 @@ class PoolBackend:
             self.bytes_hopped += stored.size
         if self._node_of.get(stored.owner) != self._node_of.get(worker):
             self.bytes_between_nodes += stored.size
-
-    def _origin(self, number: int) -> Origin:
-        found = self._origins.get(number)
-        if found is None:
-            origin = self._plan.nodes[number].origin
-            found = self._origins[number] = Origin(origin.values.at(0.0), seed_of(origin.key, "build"))
-        return found
 
     # --- workers ----------------------------------------------------------------------------------------
 
@@ -331,8 +267,10 @@ class PoolBackend:
             member.queue.append(action.run)
             member.send(command)
 
-    def _recruit(self) -> None:
-        for member in self._pool.recruit(self._members, self._plan.lineages):
+    def _recruit(self, at_least: int = 0) -> None:
+        """Start the workers that are missing, if they would have something to do."""
+        wanted = max(at_least, self._wanted())
+        for member in self._pool.recruit(self._members, wanted) if wanted else ():
             self._members[member.name] = member
             self._node_of[member.name] = member.node
 
@@ -350,7 +288,7 @@ class PoolBackend:
             events += self._saved()
         for member, news in self._pool.news(ready):
             if member.name in self._members:
-                events += self._died(member) if news is None else self._take(member, news)
+                events += self._died(member, member.bury()) if news is None else self._take(member, news)
         return events
 
     def _take(self, member: Member, news: News) -> list[Event]:
@@ -364,6 +302,10 @@ class PoolBackend:
                 member.rehearsing = True
                 member.send(Rehearse(list(self._rehearsal[0])))
                 return []
+            case Started():
+                member.warm = True
+                member.since = time.monotonic()
+                return []
             case Holding(partitions):
                 member.partitions = partitions
                 return self._join(member) if member.ready else []
@@ -374,6 +316,7 @@ class PoolBackend:
                 raise RefusedError(reason)
             case Rehearsed():
                 member.rehearsing = False
+                member.warm = True
                 self._first_guess = news.seconds
                 if self._rehearsal is not None:
                     check_rehearsal(self._rehearsal[1], news)
@@ -382,10 +325,13 @@ class PoolBackend:
             case Trained(run, slot, size, seconds):
                 return self._trained(member, run, Stored("", slot, name, size), seconds)
             case Judged(run, metrics, seconds):
-                self._over(member, run)
+                if self._over(member, run) is None:
+                    return []
                 return [StateEvaluated(run, name, metrics, seconds)]
             case Failed(run, reason, fault, lost):
                 action = self._over(member, run)
+                if action is None:
+                    return []
                 spot = _source(action) if lost else None
                 if spot is not None and self._shelf.has_copy(spot):
                     spot = None  # tried again, from the store
@@ -407,32 +353,46 @@ class PoolBackend:
 
     def _join(self, member: Member) -> list[Event]:
         member.ready = True
-        if self._draining:
-            return []
         return [WorkerJoined(member.name, member.partitions)]
 
     def _trained(self, member: Member, run: int, stored: Stored, seconds: float) -> list[Event]:
-        action = self._runs[run]
-        assert isinstance(action, RunUnit)
-        stored.key = self._plan.nodes[action.node].state_key(action.unit + 1)
+        action = self._runs.get(run)
+        if not isinstance(action, RunUnit) or run not in member.queue:  # nobody waits for that any more
+            self._pool.free(stored)
+            return []
+        stored.key = action.target_state
         self._shelf.put((action.node, action.unit + 1), stored)
         self.units += 1
         self.made[action.node] = self.made.get(action.node, 0) | 1 << action.unit
         self._made_bytes += stored.size
         member.since = time.monotonic()
+        member.warm = True
         if not action.evaluate:
             self._over(member, run)
-        return [UnitFinished(run, member.name, seconds), *self._keep(action, seconds)]
+        return [UnitFinished(run, member.name, seconds, stored.size)]
 
     def _over(self, member: Member, run: int) -> RunUnit | Evaluate | None:
+        """Note that a run of a worker has ended; None if the worker was not given it, or it has ended before."""
+        if run not in member.queue:
+            return None
         member.since = time.monotonic()
-        if run in member.queue:
-            member.queue.remove(run)
+        member.queue.remove(run)
         return self._runs.pop(run, None)
 
-    def _died(self, member: Member) -> list[Event]:
+    def _give_up(self, member: Member) -> list[Event]:
+        """Go on without a worker that has stopped; if it comes back, it ends, and nobody hears what it says."""
+        log.warning(
+            "worker %s has given no sign of life for %g s: it is given up, and what it ran goes to another one",
+            member.name,
+            self._heartbeats.limit,
+        )
+        member.kill()
+        member.asked_where = False  # what hangs beats on
+        how = f"gave no sign of life for {self._heartbeats.limit:g} s"
+        return self._died(member, Death(how, None, known=False))
+
+    def _died(self, member: Member, death: Death) -> list[Event]:
         """Replace a worker that is gone; what it ran was its doing unless somebody killed it from outside."""
-        death = member.bury()
         del self._members[member.name]
         events: list[Event] = []
         fault = death.fault
@@ -441,10 +401,12 @@ class PoolBackend:
             reason = f"{limit} and was taken for hung\n{member.stack}".rstrip()
             events.append(UnitFailed(member.queue[0], member.name, reason, "user"))
         elif member.queue:
+            reason = f"the worker {death.how}"
             if not death.known and self._deadly(self._runs[member.queue[0]]):
                 fault = "user"
+                reason += f", as did {_DEADLY - 1} others before it at this unit"
             if fault is not None:
-                events.append(UnitFailed(member.queue[0], member.name, f"the worker {death.how}", fault))
+                events.append(UnitFailed(member.queue[0], member.name, reason, fault))
         for run in member.queue:
             self._runs.pop(run, None)
         if member.ready:
@@ -455,8 +417,7 @@ class PoolBackend:
             self._stillborn += 1
             if self._stillborn >= _CRASHES:
                 raise HoptreeError(f"workers: {_CRASHES} in a row {death.how} before they were ready")
-        if not self._draining:
-            self._recruit()
+        self._recruit()
         return events
 
     def _deadly(self, action: RunUnit | Evaluate) -> bool:
@@ -475,25 +436,32 @@ class PoolBackend:
         return max(_SHORTEST_HANG, _LONGEST_RATIO * (expected or self._first_guess))
 
     def _deadline(self, member: Member) -> float:
-        return member.since + self._limit(member) + (_LAST_WORDS if member.asked_where else 0.0)
+        start_up = 0.0 if member.warm else _START_UP
+        return member.since + start_up + self._limit(member) + (_LAST_WORDS if member.asked_where else 0.0)
 
     def _pause(self) -> float:
         """Return for how long nothing has to be looked after."""
         due = [self._deadline(member) for member in self._members.values() if member.queue]
-        return max(0.0, min([self._said + self._pulse(), self._recruited + HEARTBEAT, *due]) - time.monotonic())
+        due += [self._recruited + _RECRUITING, self._heartbeats.next_look]
+        return max(0.0, min(due) - time.monotonic())
+
+    def _hear_hearts(self) -> list[Event]:
+        """Give up the workers that have stopped, when it is time to look."""
+        now = time.monotonic()
+        if now < self._heartbeats.next_look:
+            return []
+        stopped = self._heartbeats.stopped(list(self._members.values()), now)
+        return [event for member in stopped for event in self._give_up(member)]
 
     def _look_after(self) -> list[Event]:
-        """Give a sign of life when it is due, and end what hangs."""
+        """Bring the workers up to number when it is time, and end what hangs."""
         now = time.monotonic()
         events: list[Event] = []
-        if now >= self._said + self._pulse():
-            self._said = now
-            events += self._alive()
-        if now >= self._recruited + HEARTBEAT:
+        if now >= self._recruited + _RECRUITING:
             self._recruited = now
-            if not self._draining:
-                self._recruit()
-                self._part()
+            self._recruit()
+            self._part()
+        events += self._hear_hearts()
         for member in self._members.values():
             if member.queue and now >= self._deadline(member):
                 if member.asked_where:
@@ -502,13 +470,6 @@ class PoolBackend:
                     member.asked_where = True
                     member.send(Where())
         return events
-
-    def _interrupted(self, *_: object) -> None:
-        self._interrupts += 1
-        if self._interrupts > 1:
-            raise KeyboardInterrupt
-        self._shelf.ring()
-        log.warning("stopping when the units that run are done; interrupt again to stop at once")
 
 
 def check_rehearsal(goals: Sequence[str], found: Rehearsed) -> None:

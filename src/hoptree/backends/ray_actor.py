@@ -11,13 +11,15 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO, TypeAlias
 
 import msgspec
 import ray
 
+from hoptree.worker.children import end_copy
 from hoptree.worker.memory import keep_memory
 from hoptree.worker.messages import (
     Forgotten,
@@ -35,7 +37,7 @@ from hoptree.worker.messages import (
 )
 from hoptree.worker.tracebacks import user_stack, user_traceback
 
-GROUPS = {"control": 3, "save": 1}
+GROUPS = {"control": 3, "save": 1, "heartbeat": 1}
 
 State: TypeAlias = tuple[dict[str, Any], dict[str, Any]]  # arrays, and the JSON beside them
 Line: TypeAlias = tuple[str, str]  # the stream that it was written to, "stdout" or "stderr", and what it says
@@ -61,6 +63,8 @@ class RayWorker:
 
     def __init__(self) -> None:
         self._forgotten: set[int] = set()
+        self._pid = os.getpid()
+        self._started = False  # whether it has begun a unit
         self._thread = 0
         self._resident: Any = None
         self._output = _Output()
@@ -83,7 +87,10 @@ class RayWorker:
         """Try configs on a few examples."""
         wanted = decode_command(command)
         assert isinstance(wanted, Rehearse)
-        return encode(self._runner.rehearse(wanted.configs, self._depot.partitions[0]))
+        try:
+            return encode(self._runner.rehearse(wanted.configs, self._depot.partitions[0]))
+        finally:
+            end_copy(self._pid)
 
     def hold(self, command: bytes) -> bytes:
         """Have other partitions."""
@@ -95,7 +102,7 @@ class RayWorker:
     @ray.method(num_returns=2)
     def train(self, command: bytes, state: State | None) -> tuple[bytes, State | None]:
         """Run a unit; return what came of it, and the state after it."""
-        from hoptree.worker.runner import failure, undisturbed
+        from hoptree.worker.runner import failure
 
         wanted = decode_command(command)
         assert isinstance(wanted, Train)
@@ -107,11 +114,12 @@ class RayWorker:
                 return encode(Forgotten(run)), None
             if state is not None and wanted.source is not None:
                 self._models.give(wanted.source.key, state)
-            made = self._runner.train(wanted, undisturbed)
+            made = self._runner.train(wanted, self._starts)
             seconds = self._runner.handed_on(made, wanted.target)
         except (Exception, SystemExit) as error:
             return encode(failure(run, error)), None
         finally:
+            end_copy(self._pid)
             self._forgotten.discard(run)
         self._resident = made.resident
         return encode(Trained(run, "", made.size, seconds)), (made.state.arrays, made.state.meta)
@@ -128,6 +136,8 @@ class RayWorker:
             return encode(self._runner.evaluate(wanted, self._resident))
         except (Exception, SystemExit) as error:
             return encode(failure(wanted.action.run, error))
+        finally:
+            end_copy(self._pid)
 
     def judge(self, command: bytes, state: State | None) -> bytes:
         """Return the metrics of a stored state."""
@@ -145,6 +155,7 @@ class RayWorker:
         except (Exception, SystemExit) as error:
             return encode(failure(run, error))
         finally:
+            end_copy(self._pid)
             self._forgotten.discard(run)
 
     def leave(self) -> None:
@@ -158,6 +169,12 @@ class RayWorker:
     @ray.method(concurrency_group="control")
     def arrive(self) -> None:
         """Return at once: there was room."""
+
+    @ray.method(concurrency_group="heartbeat")
+    def beat(self, seconds: float) -> bool:
+        """Return after some seconds: a sign of life. Return whether a unit has begun here."""
+        time.sleep(seconds)
+        return self._started
 
     @ray.method(concurrency_group="control")
     def listen(self) -> list[Line]:
@@ -182,6 +199,12 @@ class RayWorker:
     def save(self, key: str, state: State, durable: bool) -> None:
         """Write a state to the store."""
         self._states.put(key, *state, durable=durable)
+
+    @contextmanager
+    def _starts(self, _run: int) -> Iterator[None]:
+        """Note that the user's code begins with a unit."""
+        self._started = True
+        yield
 
     def _set_up(self, setup: ActorSetUp, trainer: bytes) -> None:
         for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

@@ -24,6 +24,7 @@ from ray.exceptions import (
     RayError,
 )
 
+from hoptree.backends.heartbeats import LIMIT, beat_interval
 from hoptree.backends.member import Death, Member
 from hoptree.backends.ray_actor import Line
 from hoptree.worker.messages import (
@@ -83,6 +84,7 @@ class RayMember(Member):
         *,
         echo: bool,
         copies: References | None = None,
+        heartbeat: float = beat_interval(LIMIT),
     ) -> None:
         super().__init__(name, node)
         self.actor = actor
@@ -98,6 +100,8 @@ class RayMember(Member):
         self.sent_for = time.monotonic()
         self._arrival: Future[None] = self._watch(actor.arrive.remote())
         self._lines: Future[list[Line]] = self._watch(actor.listen.remote())
+        self._heartbeat = heartbeat
+        self._beat: Future[bool] = actor.beat.remote(0.0).future()
 
     def begin(self, setup: bytes, trainer: Any) -> None:
         """Have it get ready."""
@@ -131,8 +135,20 @@ class RayMember(Member):
             case _:
                 assert_never(command)
 
+    def heard(self) -> bool:
+        """Return whether it has answered; one that waits for room on its node is given its time."""
+        if not self.arrived:
+            return True
+        if not self._beat.done():
+            return False
+        if self._beat.exception() is None:  # else it is gone, which other calls tell
+            if self._beat.result() and not self.warm:
+                self.warm, self.since = True, time.monotonic()
+            self._beat = self.actor.beat.remote(self._heartbeat).future()
+        return True
+
     def kill(self) -> None:
-        """End it at once."""
+        """End it at once; Ray ends a process that does not react some seconds later."""
         ray.kill(self.actor, no_restart=True)
 
     def dismiss(self) -> None:
@@ -211,8 +227,9 @@ class RayMember(Member):
         self._lines = self._watch(self.actor.listen.remote())
         for name, some in groupby(lines if self._echo else [], key=lambda line: line[0]):
             stream = sys.stderr if name == "stderr" else sys.stdout
-            stream.write("".join(f"{text}\n" for _, text in some))
-            stream.flush()
+            with suppress(OSError, AttributeError):  # nobody reads any more, or there never was such a stream
+                stream.write("".join(f"{text}\n" for _, text in some))
+                stream.flush()
         return bool(lines)
 
     def _read(self, call: _Call) -> News | None:

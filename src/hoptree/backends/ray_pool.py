@@ -23,6 +23,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from hoptree.backends.heartbeats import LIMIT, beat_interval
 from hoptree.backends.member import Member, Tidings
 from hoptree.backends.placement import pack, place, share
 from hoptree.backends.ray_actor import GROUPS, ActorSetUp, RayWorker
@@ -32,7 +33,7 @@ from hoptree.backends.ray_member import RayMember, is_lost
 from hoptree.backends.sending import send_off
 from hoptree.backends.shelf import Stored
 from hoptree.core.errors import RefusedError
-from hoptree.core.lineage import digest
+from hoptree.core.keys import identity
 from hoptree.report.tables import size
 from hoptree.store.errors import StoreError
 from hoptree.worker.messages import Hello, Hold, Holding, Leaving, News, Quit, Refused
@@ -56,14 +57,23 @@ log = logging.getLogger("hoptree")
 class RayPool:
     """Workers on a Ray cluster, and states in its object store, which the driver owns."""
 
-    def __init__(self, settings: Ray, trainer: Trainer, dataset: Dataset, states: StateStore, study: str) -> None:
+    def __init__(
+        self,
+        settings: Ray,
+        trainer: Trainer,
+        dataset: Dataset,
+        states: StateStore,
+        study: str,
+        heartbeat: float = beat_interval(LIMIT),
+    ) -> None:
         self._settings = settings
+        self._heartbeat = heartbeat
         self._trainer = trainer
         self._dataset = dataset
         self._states = states
         pickled = send_off(trainer)
         self._cluster = RayCluster(settings, trainer.threads)
-        self._signs = f"driver-{digest(study)}-"  # only who has the study's lease leaves such signs
+        self._signs = f"driver-{identity('driver', study)}-"  # only who has the study's lease leaves such signs
         self._sign = f"{self._signs}{secrets.token_hex(8)}"
         self._session = self._sign[-4:]
         self._spawned = 0
@@ -274,7 +284,14 @@ class RayPool:
         self._spawned += 1
         actor = self._actor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote()
         member = RayMember(
-            name, node, actor, self._references, self._rings, echo=self._cluster.quiet, copies=self._second
+            name,
+            node,
+            actor,
+            self._references,
+            self._rings,
+            echo=self._cluster.quiet,
+            copies=self._second,
+            heartbeat=self._heartbeat,
         )
         setup = ActorSetUp(
             node=node,

@@ -164,11 +164,6 @@ class Shelf:
         stored.slot = stored.owner = ""
         return True
 
-    def save_all(self) -> None:
-        """Have every state written: the driver is to end, and shared memory with it."""
-        for spot in list(self._stored):
-            self.save(spot)
-
     def saved(self) -> tuple[list[Spot], list[Spot]]:
         """Return what has been saved since this was asked last, and what was lost before it could be.
 

@@ -9,11 +9,12 @@ from heapq import heappop, heappush
 from typing import Literal, NamedTuple, TypeAlias, assert_never, final
 
 from hoptree.backends.protocol import Task
-from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit
+from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit, SaveState
 from hoptree.core.events import (
     Event,
     StateEvaluated,
     StateLost,
+    StateSaved,
     UnitCancelled,
     UnitFailed,
     UnitFinished,
@@ -130,6 +131,9 @@ class SimulatedBackend:
                     self._begin(worker, action, ready)
                 else:
                     worker.queue.append((ready, action))
+            case SaveState(node, unit, durable=durable):
+                if durable:
+                    self._at(self._now, lambda: [StateSaved(node, unit)])
             case DropState():
                 self._homes.pop((action.node, action.unit), None)
             case Evaluate():
@@ -143,8 +147,8 @@ class SimulatedBackend:
             case _:
                 assert_never(action)
 
-    def wait(self) -> tuple[float, list[Event]]:
-        """Move the clock to the next moment at which something happens."""
+    def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
+        """Move the clock to the next moment at which something happens, whenever that is."""
         clock = self._clock
         events: list[Event] = []
         while clock and not events:
@@ -262,7 +266,8 @@ class SimulatedBackend:
 
     def _known(self, action: RunUnit | Evaluate) -> tuple[Values, str]:
         """Return the values and the key of a lineage; of a state that nobody trained here, as good as nothing."""
-        return self._values.get(action.node, (Values(()), action.key))
+        key = action.key if isinstance(action, RunUnit) else action.lineage
+        return self._values.get(action.node, (Values(()), key))
 
     def _evaluated(self, worker: _Worker, action: RunUnit | Evaluate) -> list[Event]:
         """End an evaluation with its metrics."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hoptree.store import Store
     from hoptree.store.journal import Recorded
 
-FORMAT = 1
+FORMAT = 2
 _MOMENT = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file knows: equal studies give equal bundles
 _FILES = ("bundle.json", "journal.jsonl")
 
@@ -114,11 +114,9 @@ def read_bundle(path: str | Path) -> Bundle:
                 f"{path}: a bundle of format {format_}; this Hoptree reads {FORMAT}; use the one that wrote it"
             )
         about = msgspec.json.decode(described, type=About)
-        record = Record(about.spec.settings)
         lines = (msgspec.json.decode(line, type=_Line) for line in journal.splitlines())
-        entries = (Recorded(i, line.now, line.more, decode(bytes(line.event))) for i, line in enumerate(lines, 1))
-        for _ in record.replay(entries):
-            pass
+        entries = (Recorded(number, line.now, decode(bytes(line.entry))) for number, line in enumerate(lines, 1))
+        record = Record(about.spec.settings).read(entries)
     except FileNotFoundError:
         raise BundleError(
             f"{path}: there is no such bundle; hoptree export NAME --bundle FILE.zip writes one"
@@ -130,17 +128,16 @@ def read_bundle(path: str | Path) -> Bundle:
 
 class _Line(msgspec.Struct, array_like=True):
     now: float
-    more: bool
-    event: msgspec.Raw
+    entry: msgspec.Raw
 
 
 def _noted(entries: Iterator[Recorded], lines: list[bytes]) -> Iterator[Recorded]:
-    """Pass entries on, and keep each as a line: its time, whether more follow, the event as the store has it."""
+    """Pass entries on, and keep each as a line: its time, and the entry as the store has it."""
     from hoptree.store import encode
 
-    for entry in entries:
-        lines.append(msgspec.json.encode(_Line(entry.now, entry.more, msgspec.Raw(encode(entry.event)))))
-        yield entry
+    for recorded in entries:
+        lines.append(msgspec.json.encode(_Line(recorded.now, msgspec.Raw(encode(recorded.entry)))))
+        yield recorded
 
 
 def _own(record: Record, spec: StudySpec, name: str) -> list[Trial]:
@@ -148,7 +145,7 @@ def _own(record: Record, spec: StudySpec, name: str) -> list[Trial]:
 
 
 def _bundled(store: Store, record: Record, trial: Trial, number: int) -> BundledTrial:
-    curve = record.curves.get(trial.number, {})
+    curve = trial.curve
     metrics = curve[max(curve)] if curve else {}
     return BundledTrial(
         number=number,

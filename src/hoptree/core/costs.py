@@ -7,12 +7,14 @@ events: nodes that are there are priced anew, and those to come are priced when 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, final
 
 import msgspec
 
+from hoptree.core.keys import encode
 from hoptree.core.lineage import Values
+from hoptree.core.schedules import Scalar
 
 Reading: TypeAlias = Literal["log", "linear", "is"]
 _FAR = 3.0  # what lies further outside of the measured range than this many half widths is taken to lie there
@@ -22,7 +24,7 @@ class Feature(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One value of a config as a number.
 
     ``log`` and ``linear`` scale a number so that the measured range goes from -1 to 1; what is no such number
-    counts as 0, the middle. ``is`` is 1 for the value whose representation is ``level``, "" for no value.
+    counts as 0, the middle. ``is`` is 1 for the value whose ``level_of`` is ``level``, "" for no value.
     """
 
     name: str
@@ -31,7 +33,7 @@ class Feature(msgspec.Struct, frozen=True, gc=False, array_like=True):
     width: float = 1.0
     level: str = ""
 
-    def of(self, constants: dict[str, object]) -> float:
+    def of(self, constants: Mapping[str, Scalar]) -> float:
         """Return the number for the constant values of a unit."""
         if self.reading == "is":
             return float(level_of(constants, self.name) == self.level)
@@ -70,7 +72,7 @@ class CostFormula(msgspec.Struct, frozen=True, gc=False):
 
     def of(self, values: Values) -> float:
         """Return what a unit with these values is expected to take on a worker of speed 1."""
-        constants: dict[str, object] = dict(values.constants())
+        constants = values.constants()
         numbers = [feature.of(constants) for feature in self.features]
         near = within(numbers)
         total = self.base
@@ -88,6 +90,6 @@ def within(numbers: Sequence[float]) -> list[float]:
     return [-1.0 if number < -1.0 else 1.0 if number > 1.0 else number for number in numbers]
 
 
-def level_of(constants: dict[str, object], name: str) -> str:
-    """Return what tells the values of a name apart as categories: "" for none at all."""
-    return repr(constants[name]) if name in constants else ""
+def level_of(constants: Mapping[str, Scalar], name: str) -> str:
+    """Return what tells the values of a name apart as categories, as journals hold it: "" for none at all."""
+    return encode(constants[name]).hex() if name in constants else ""

@@ -9,10 +9,10 @@ does not depend on the size of the plan.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import final
 
-from hoptree.core.plan import Cursor, Node, State, Trial
+from hoptree.core.plan import Cursor, Node, Place, State, Trial
 
 
 @final
@@ -46,15 +46,23 @@ class Demand:
 
     def unwant(self, node: Node, unit: int) -> None:
         """Take one reason for a stop away; cursors and waiting parents that served only it follow."""
-        if unit not in node.counts:
-            return
-        node.counts[unit] -= 1
-        if node.counts[unit]:
-            return
-        del node.counts[unit]
-        node.stops.remove(unit)
-        self._forget_lengths(node)
-        self._reconsider(node)
+        self.unwant_all([Place(node, unit)])
+
+    def unwant_all(self, places: Sequence[Place]) -> None:
+        """Take one reason away from each of some stops; every node they lie in is looked at once."""
+        gone: dict[Node, set[int]] = {}
+        for node, unit in places:
+            if unit not in node.counts:
+                continue
+            node.counts[unit] -= 1
+            if not node.counts[unit]:
+                del node.counts[unit]
+                gone.setdefault(node, set()).add(unit)
+        for node, units in gone.items():
+            node.stops = [stop for stop in node.stops if stop not in units]
+            self._forget_lengths(node)
+        for node in gone:
+            self._reconsider(node)
 
     def arrive(self, node: Node, unit: int) -> list[Node]:
         """Take the stop at a place whose state has come; return the children that begin there."""
@@ -112,18 +120,22 @@ class Demand:
 
     def trials_behind(self, cursor: Cursor) -> Iterator[Trial]:
         """Yield the trials that cannot go on without this cursor."""
-        stop = self.next_stop(cursor)
-        if stop is None:
+        for node, stop in self.stops_behind(cursor):
+            yield from list(node.requests.get(stop, ()))
+
+    def stops_behind(self, cursor: Cursor) -> Iterator[Place]:
+        """Yield the places that are reached through this cursor only."""
+        if self.next_stop(cursor) is None:
             return
         limit = min((c.unit for c in cursor.node.cursors if c.unit > cursor.unit), default=None)
-        yield from self._requested(cursor.node, cursor.unit, limit)
+        yield from self._stops(cursor.node, cursor.unit, limit)
 
-    def _requested(self, node: Node, after: int, limit: int | None) -> Iterator[Trial]:
+    def _stops(self, node: Node, after: int, limit: int | None) -> Iterator[Place]:
         for stop in list(node.stops):
             if stop > after and (limit is None or stop <= limit):
-                yield from list(node.requests.get(stop, ()))
+                yield Place(node, stop)
                 for child in list(node.waiters.get(stop, ())):
-                    yield from self._requested(child, child.start, None)
+                    yield from self._stops(child, child.start, None)
 
     # --- the longest way --------------------------------------------------------------------------------
 

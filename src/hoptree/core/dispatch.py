@@ -240,6 +240,9 @@ class Dispatcher:
                 node.key,
                 node.values,
                 home,
+                node.built_from,
+                source.key,
+                node.lane,
                 run.evaluate,
             )
         )
@@ -247,7 +250,10 @@ class Dispatcher:
     def _start_evaluation(self, worker: Worker, state: State) -> None:
         run = self._give(worker, Run(self.issued, worker.name, state.node, state.unit, None))
         run.state = state
-        self._actions.append(Evaluate(run.number, worker.name, state.node.id, state.unit, state.key))
+        node = state.node
+        self._actions.append(
+            Evaluate(run.number, worker.name, node.id, state.unit, state.key, node.key, node.built_from)
+        )
 
     def _give(self, worker: Worker, run: Run) -> Run:
         self.issued += 1

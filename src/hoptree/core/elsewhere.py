@@ -65,7 +65,9 @@ class Elsewhere:
         unit = event.unit
         if unit in node.states or any(c.unit < unit <= c.unit + len(c.runs) for c in node.cursors):
             return
-        state = self._states.store(node, unit, "", self._order(node, unit))
+        state = self._states.adopt(node, unit, keep=False)
+        state.users += 1  # until all who wait for it have been told
+        self._trials.missing.pop((node.id, unit), None)
         if unit in node.counts:
             for child in self._demand.arrive(node, unit):
                 self._demand.spawn(child, unit, state)
@@ -81,10 +83,3 @@ class Elsewhere:
         if event.unit not in node.reports:
             node.reports[event.unit] = {name: float(value) for name, value in event.metrics.items()}
             self._trials.answer(node, event.unit)
-
-    def _order(self, node: Node, unit: int) -> int:
-        """Return where the rotation of the epoch began in which a state lies."""
-        begin = unit - unit % self._partitions
-        while node.start > begin and node.parent is not None:
-            node = node.parent
-        return node.rotation

@@ -2,15 +2,15 @@
 
     actions = engine.step(event, now)
 
-Nothing else goes in: no clock, no randomness, no I/O. Its state is a fold over the events, so a journal of them
-rebuilds it exactly. Events that came at one moment are handed in with ``more=True`` but for the last: all are
-taken in before any worker is given work.
+Nothing else goes in: no clock, no randomness, no I/O. What it has taken in and decided is recorded as facts, and
+an engine can be made from the state that a fold over them gives (``fold.py``). Events that came at one moment are
+handed in with ``more=True`` but for the last: all are taken in before any worker is given work.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, assert_never, final
+from typing import assert_never, final
 
 from hoptree.core.actions import Action, CancelUnit
 from hoptree.core.demand import Demand
@@ -19,18 +19,19 @@ from hoptree.core.elsewhere import Elsewhere
 from hoptree.core.errors import ProtocolError, WorkloadError
 from hoptree.core.events import (
     CostsLearned,
+    DriverStarted,
     Event,
     LineageFreed,
     LineageTaken,
     ReportFound,
     StateEvaluated,
     StateFound,
-    StateKept,
     StateLost,
-    StateReleased,
+    StateSaved,
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRetried,
     TrialStopped,
     UnitCancelled,
     UnitFailed,
@@ -39,12 +40,15 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
+from hoptree.core.fold import count_attempt
 from hoptree.core.gates import Gates
-from hoptree.core.plan import Cost, Cursor, Node, Place, Plan, Run, State, Trial
-from hoptree.core.policies import Policy, make_policy
+from hoptree.core.plan import Cost, Cursor, Node, Place, Run, State, Trial
+from hoptree.core.policies import Policy, checked, make_policy
 from hoptree.core.repricing import Repricing
+from hoptree.core.saving import SavePolicy, Saving
 from hoptree.core.settings import Settings
 from hoptree.core.states import States
+from hoptree.core.study_state import StudyState
 from hoptree.core.trials import Trials
 from hoptree.core.workers import Worker, Workers
 
@@ -53,23 +57,45 @@ from hoptree.core.workers import Worker, Workers
 class Engine:
     """Plans and schedules all trials; see the module."""
 
-    def __init__(self, settings: Settings, cost: Cost | None = None, policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        cost: Cost | None = None,
+        policy: Policy | None = None,
+        *,
+        state: StudyState | None = None,
+        saving: SavePolicy | None = None,
+    ) -> None:
+        """Begin a study, or take one up from the ``state`` that it is in: then ``DriverStarted`` comes first."""
         self.settings = settings
-        self.plan = Plan(settings.partitions, cost)
+        self.state = state or StudyState(settings)
+        self.plan = self.state.plan
+        if cost is not None:
+            self.plan.price_by(cost)
         self.demand = Demand(settings.partitions)
         self.workers = Workers(settings.partitions)
-        self._policy = policy or make_policy(settings, self.demand, self.workers.pace)
+        self._policy = checked(policy) if policy else make_policy(settings, self.demand, self.workers)
         self._actions: list[Action] = []
         self._gates = Gates(settings.partitions, self.demand)
         self._repricing = Repricing(self.plan, self.demand)
-        self.states = States(self._actions)
+        self.states = States(self._actions, Saving(settings.partitions, saving, self._actions))
         self._dispatcher = Dispatcher(
             settings, self._policy, self.demand, self.workers, self._gates, self.states, self._actions
         )
-        self._trials = Trials(self.plan, self.demand, self._gates, self._dispatcher, self.states, self._actions)
+        self._dispatcher.issued = self.state.issued
+        self._trials = Trials(
+            self.plan,
+            self.demand,
+            self._gates,
+            self._dispatcher,
+            self.states,
+            self._actions,
+            self.state.trials,
+        )
         self._elsewhere = Elsewhere(
             settings.partitions, self.demand, self._gates, self._dispatcher, self.states, self._trials
         )
+        self._folded = bool(self.state.trials)  # trials that were not begun here have to be taken up
         self._free = settings.order == "free"
         self._spawned = 0
         self._log: deque[tuple[float, Event, list[Action]]] = deque(maxlen=4096)
@@ -83,6 +109,11 @@ class Engine:
     def live(self) -> int:
         """How many trials have not ended."""
         return self._trials.live
+
+    @property
+    def finished(self) -> bool:
+        """Whether all trials have ended, and those that are complete have their states."""
+        return not self._trials.live and not self._trials.missing
 
     @property
     def runs(self) -> dict[int, Run]:
@@ -109,6 +140,10 @@ class Engine:
                 self._trials.extended(event)
             case TrialStopped():
                 self._trials.stopped(event)
+            case TrialRetried():
+                self._trials.retried(event)
+            case DriverStarted():
+                self._driver_started()
             case WorkerJoined():
                 self._worker_joined(event)
             case WorkerDrained():
@@ -117,8 +152,8 @@ class Engine:
                 self._worker_lost(event)
             case StateLost():
                 self._state_lost(event)
-            case StateKept() | StateReleased():
-                self._state_kept(event)
+            case StateSaved():
+                self._state_saved(event)
             case LineageTaken():
                 self._elsewhere.taken(event, self._node(event))
             case LineageFreed():
@@ -157,9 +192,9 @@ class Engine:
             self._release_run(worker, run)
         cursor.runs.remove(run)
         worker.last = cursor
-        self._advance(cursor, run, worker)
+        self._advance(cursor, run, worker, event.seconds, event.size)
 
-    def _advance(self, cursor: Cursor, run: Run, worker: Worker) -> None:
+    def _advance(self, cursor: Cursor, run: Run, worker: Worker, seconds: float, size: int) -> None:
         """Move a cursor over the unit that it has finished, and see what begins or ends there."""
         demand, node = self.demand, cursor.node
         unit = run.unit + 1
@@ -168,7 +203,9 @@ class Engine:
         node.trained[run.partition] = node.trained.get(run.partition, 0) + 1
         node.todo -= 1
         order = cursor.order | 1 << run.partition if self._free else cursor.order
-        state = self.states.store(node, unit, worker.name, order)
+        state = self.states.store(node, unit, worker.name, order if self._free else 0, size)
+        self.states.trained(state, seconds)
+        self._trials.missing.pop((node.id, unit), None)
         old, cursor.state, cursor.unit = cursor.state, state, unit
         needed = not run.cancelled
         if unit in node.counts:
@@ -219,13 +256,7 @@ class Engine:
             return
         worker = self.workers.by_name[run.worker]
         self._release_run(worker, run)
-        kind = "evaluation" if run.evaluating else "unit"
-        counted = (f"{kind} {event.fault}", run.unit)
-        attempts = run.node.attempts[counted] = run.node.attempts.get(counted, 0) + 1
-        limit = self.settings.retries if event.fault == "user" else self.settings.patience
-        hopeless = attempts > limit
-        if hopeless:
-            del run.node.attempts[counted]
+        hopeless = count_attempt(run.node, run.unit, event, self.settings, evaluating=run.evaluating)
         if run.evaluating:
             state = run.state
             assert state is not None
@@ -238,6 +269,7 @@ class Engine:
         assert cursor is not None
         self._drop_runs(cursor, run)
         if hopeless:
+            self._trials.give_up_restoring(list(self.demand.stops_behind(cursor)))
             for trial in list(self.demand.trials_behind(cursor)):
                 if trial.ending is None:
                     self._trials.end(trial, "failed", event.reason)
@@ -278,7 +310,7 @@ class Engine:
         index = cursor.runs.index(failed)
         for run in cursor.runs[index + 1 :]:
             self._release_run(self.workers.by_name[run.worker], run)
-            self._actions.append(CancelUnit(run.number, run.worker))
+            self._actions.append(CancelUnit(run.number, run.worker, silent=True))
         del cursor.runs[index:]
 
     def _cancel_runs(self, cursor: Cursor) -> None:
@@ -302,6 +334,30 @@ class Engine:
             self._offer(cursor)
 
     # --- workers ----------------------------------------------------------------------------------------
+
+    def _driver_started(self) -> None:
+        """Forget the workers, runs and claims of the driver before, and take up what a fold has left."""
+        for name in list(self.workers.by_name):
+            self._worker_lost(WorkerLost(name))
+        for node in self.plan.nodes:
+            for unit in sorted(node.taken):
+                self._elsewhere.freed(LineageFreed(node.id, unit), node)
+        if not self._folded:
+            return
+        self._folded = False
+        for node in self.plan.nodes:
+            node.cost = self.plan.price(node)
+            for partition, count in node.trained.items():
+                self.demand.done[partition] += count * node.cost
+            for state in node.states.values():
+                state.users += state.kept
+        self._trials.resume()
+        for node in self.plan.nodes:
+            for state in list(node.states.values()):
+                if not state.users:
+                    state.users = 1
+                    self.states.release(state)
+        self.states.save_again(self.trials.values())
 
     def _worker_joined(self, event: WorkerJoined) -> None:
         wrong = [p for p in event.partitions if not 0 <= p < self.settings.partitions]
@@ -355,20 +411,17 @@ class Engine:
             self.states.evaluations.remove(state)
             self._trials.want_again(state)
             self.states.release(state)
+        self._trials.restore(state)
 
-    def _state_kept(self, event: StateKept | StateReleased) -> None:
-        """Take in what the store keeps for its own reasons; a state that is gone cannot be kept."""
-        state = self._node(event).states.get(event.unit)
-        if state is None:
-            return
-        if isinstance(event, StateKept):
-            self.states.keep(state)
-        else:
-            self.states.let_go(state)
+    def _state_saved(self, event: StateSaved) -> None:
+        """Keep the earlier states of the same lineage no longer."""
+        for state in list(self._node(event).states.values()):
+            if state.unit == event.unit:
+                state.saved = True
+            elif state.kept and state.unit < event.unit:
+                self.states.let_go(state)
 
-    def _node(
-        self, event: StateLost | StateKept | StateReleased | LineageTaken | LineageFreed | StateFound | ReportFound
-    ) -> Node:
+    def _node(self, event: StateLost | StateSaved | LineageTaken | LineageFreed | StateFound | ReportFound) -> Node:
         if not 0 <= event.node < len(self.plan.nodes):
             raise self._impossible(event, f"node {event.node} is not in the plan")
         if self._free and isinstance(event, LineageTaken | StateFound | ReportFound):
@@ -411,11 +464,10 @@ class Engine:
         if demand.spawned:
             for cursor in demand.spawned:
                 state = cursor.state
-                inside = state is not None and cursor.unit % self.settings.partitions
-                if inside and state is not None:
+                if not self._free:
+                    cursor.order = self.plan.rotation(cursor.node, cursor.unit)
+                elif state is not None and cursor.unit % self.settings.partitions:
                     cursor.order = state.order
-                elif not self._free:
-                    cursor.order = cursor.node.rotation
                 self._aim(cursor, self._spawned)
                 self._spawned += 1
                 self._offer(cursor)
@@ -437,6 +489,10 @@ class Engine:
 
     # --- what others may ask ----------------------------------------------------------------------------
 
+    def stored(self) -> list[State]:
+        """Return the states that there are."""
+        return [state for node in self.plan.nodes for state in node.states.values()]
+
     @property
     def open_requests(self) -> list[Place]:
         """Where a report is due, in the order of the plan."""
@@ -451,44 +507,6 @@ class Engine:
                 if not cursor.runs and not cursor.held:
                     needed |= set(range(self.settings.partitions)) if self._free else {cursor.partition}
         return sorted(needed - held)
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the whole state as plain data: equal snapshots behave equally from here on."""
-        return {
-            "trials": [
-                (
-                    t.number, t.until, t.reached, t.ending, t.reason,
-                    sorted(t.open), sorted(t.wanting), repr(t.pinned),
-                )
-                for t in self.trials.values()
-            ],
-            "nodes": [
-                (
-                    node.id, node.key, list(node.stops), dict(node.counts), node.waiting, node.todo,
-                    node.cost, sorted(node.trained.items()),
-                    sorted((s.unit, s.home, s.order, s.users, s.kept) for s in node.states.values()),
-                    sorted(node.reports.items()), sorted(node.attempts.items()), sorted(node.taken),
-                    [
-                        (c.unit, c.order, c.partition, c.peak, c.sequence, c.held, [r.number for r in c.runs])
-                        for c in node.cursors
-                    ],
-                )
-                for node in self.plan.nodes
-            ],
-            "workers": [
-                (w.name, w.partitions, w.draining, [r.number for r in w.queue])
-                for w in self.workers.by_name.values()
-            ],
-            "idle": [list(idle) for idle in self.workers.idle],
-            "evaluations": [repr(state) for state in self.states.evaluations],
-            "issued": self._dispatcher.issued,
-            "formula": self.plan.formula,
-            "repricing": self._repricing.snapshot(),
-            "backlog": self.demand.backlog,
-            "done": list(self.demand.done),
-            "gates": self._gates.snapshot(),
-            "policy": self._policy.memory(),
-        }  # fmt: skip
 
     def story(self, run: int) -> str:
         """Return what is remembered about one run, oldest first."""

@@ -1,4 +1,8 @@
-"""Events: facts in the past tense. The engine's state is a fold over them, and the journal is their list."""
+"""Events: what happened, in the past tense. The engine takes them in one at a time.
+
+They speak of nodes of the plan by number, which holds within one process; the journal names lineages instead
+(``facts.py``). Those that need no such name are recorded as they are, under the tag that they have here.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ Fault: TypeAlias = Literal["user", "system"]
 Metrics: TypeAlias = dict[str, float]
 
 
-class _Event(msgspec.Struct, frozen=True, gc=False, tag=True, omit_defaults=True):
+class _Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="fact"):
     pass
 
 
@@ -27,7 +31,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     reports: tuple[tuple[int, dict[str, float | str]], ...] = ()
 
 
-class TrialAsked(_Event, frozen=True):
+class TrialAsked(_Event, frozen=True, tag="trial-asked"):
     """A search asked for a config to be trained until an epoch.
 
     Reports are due at ``until`` and, with ``every``, at each multiple of it. With ``barrier`` no trial of the
@@ -46,7 +50,7 @@ class TrialAsked(_Event, frozen=True):
     known: Known | None = None
 
 
-class TrialBranched(_Event, frozen=True):
+class TrialBranched(_Event, frozen=True, tag="trial-branched"):
     """A search asked for a new trial that follows ``source`` up to an epoch and another config from there."""
 
     trial: int
@@ -58,7 +62,7 @@ class TrialBranched(_Event, frozen=True):
     known: Known | None = None
 
 
-class TrialExtended(_Event, frozen=True):
+class TrialExtended(_Event, frozen=True, tag="trial-extended"):
     """A search, or a user, granted a trial epochs; a report is due at ``until``, also if it has more already."""
 
     trial: int
@@ -66,7 +70,7 @@ class TrialExtended(_Event, frozen=True):
     known: Known | None = None
 
 
-class TrialStopped(_Event, frozen=True):
+class TrialStopped(_Event, frozen=True, tag="trial-stopped"):
     """Somebody gave up on a trial; work that only it needed is cancelled.
 
     With ``running`` it was said of a trial that ran: if it is complete by now, it stays so.
@@ -76,7 +80,18 @@ class TrialStopped(_Event, frozen=True):
     running: bool = False
 
 
-class WorkerJoined(_Event, frozen=True):
+class TrialRetried(_Event, frozen=True, tag="trial-retried"):
+    """A user asked for a failed trial to be trained again: it owes what it owed when it failed."""
+
+    trial: int
+    known: Known | None = None
+
+
+class DriverStarted(_Event, frozen=True, tag="driver-started"):
+    """A driver took the study up: the workers and runs of the one before it are gone, and so are its claims."""
+
+
+class WorkerJoined(_Event, frozen=True, tag="worker-joined"):
     """A worker came (or came back) with the partitions it holds, and its speed relative to others if known."""
 
     worker: str
@@ -84,24 +99,28 @@ class WorkerJoined(_Event, frozen=True):
     speed: float = 1.0
 
 
-class WorkerDrained(_Event, frozen=True):
+class WorkerDrained(_Event, frozen=True, tag="worker-drained"):
     """A worker is to leave: what it runs may finish, nothing new is given to it."""
 
     worker: str
 
 
-class WorkerLost(_Event, frozen=True):
+class WorkerLost(_Event, frozen=True, tag="worker-lost"):
     """A worker is gone with everything that ran on it."""
 
     worker: str
 
 
 class UnitFinished(_Event, frozen=True):
-    """A unit was trained, and the state after it is stored; ``seconds`` is what it took, 0 if unknown."""
+    """A unit was trained, and the state after it is there; ``seconds`` is what it took, 0 if unknown.
+
+    ``size`` is the state's number of bytes, 0 if unknown.
+    """
 
     run: int
     worker: str
     seconds: float = 0.0
+    size: int = 0
 
 
 class UnitFailed(_Event, frozen=True):
@@ -136,15 +155,8 @@ class StateLost(_Event, frozen=True):
     unit: int
 
 
-class StateKept(_Event, frozen=True):
-    """The store keeps a state although nothing may need it any more: an ancestor to go on from after a loss."""
-
-    node: int
-    unit: int
-
-
-class StateReleased(_Event, frozen=True):
-    """The store keeps a state no longer; it is dropped once nothing else needs it."""
+class StateSaved(_Event, frozen=True):
+    """A state that was to be saved is in the store: an earlier one that was kept for the same lineage may go."""
 
     node: int
     unit: int
@@ -179,7 +191,7 @@ class ReportFound(_Event, frozen=True):
     metrics: dict[str, float | str]
 
 
-class CostsLearned(_Event, frozen=True):
+class CostsLearned(_Event, frozen=True, tag="costs-learned"):
     """What units take was learned, or learned better: it holds for all nodes, also for those to come."""
 
     formula: CostFormula
@@ -194,12 +206,13 @@ Event: TypeAlias = (
     | TrialBranched
     | TrialExtended
     | TrialStopped
+    | TrialRetried
+    | DriverStarted
     | WorkerJoined
     | WorkerDrained
     | WorkerLost
     | StateLost
-    | StateKept
-    | StateReleased
+    | StateSaved
     | LineageTaken
     | LineageFreed
     | StateFound

@@ -36,13 +36,6 @@ class Gates:
         """Whether any study has a barrier."""
         return bool(self._gates)
 
-    def snapshot(self) -> dict[str, tuple[int, list[int], list[str]]]:
-        """Return level, members and held cursors of every gate as plain data."""
-        return {
-            study: (gate.level, list(gate.members), [repr(cursor) for cursor in gate.held])
-            for study, gate in self._gates.items()
-        }
-
     def enter(self, trial: Trial) -> None:
         """Let a trial with open requests take part; what others were allowed before is not called back."""
         gate = self._gates.setdefault(trial.study, _Gate())

@@ -1,4 +1,4 @@
-"""The eight promises of the engine, checked after every step from the outside.
+"""The nine promises of the engine, checked after every step from the outside.
 
 A witness sees only what everybody sees: events and actions. It keeps its own books of what runs where and what is
 stored, and asks the plan only for the way of a trial. So a mistake in the engine's books shows as a contradiction.
@@ -13,26 +13,36 @@ stored, and asks the plan only for the way of a trial. So a mistake in the engin
 6. No unit is trained twice while a state at or after it is stored, nor while another driver has taken it.
 7. A state that something still needs is never dropped.
 8. Every trial that was asked for ends: complete, stopped, or failed with a reason.
+9. No state leaks: what is stored is kept for a reason, and dropped when the reason is gone.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Set
+from collections.abc import Iterator, Sequence, Set
 from typing import TypeAlias, final
 
-from hoptree.core.actions import Action, CancelUnit, DropState, EndTrial, Evaluate, Report, RunUnit
+from hoptree.core.actions import (
+    Action,
+    AdoptState,
+    CancelUnit,
+    DropState,
+    EndTrial,
+    Evaluate,
+    Report,
+    RunUnit,
+    SaveState,
+)
 from hoptree.core.engine import Engine
 from hoptree.core.errors import InvariantError
 from hoptree.core.events import (
+    DriverStarted,
     Event,
     LineageFreed,
     LineageTaken,
     StateEvaluated,
-    StateFound,
-    StateKept,
     StateLost,
-    StateReleased,
+    StateSaved,
     TrialAsked,
     TrialBranched,
     TrialExtended,
@@ -44,6 +54,7 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.plan import Trial
+from hoptree.core.steps import Step
 
 Spot: TypeAlias = tuple[int, int]  # node and unit of a state
 
@@ -52,8 +63,10 @@ Spot: TypeAlias = tuple[int, int]  # node and unit of a state
 class Witness:
     """Books of one run of an engine; ``see`` raises InvariantError with the story so far."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, progress: bool = True) -> None:
+        """Begin; without ``progress`` workers may idle: a journal does not say which entries are of one moment."""
         self._engine = engine
+        self._progress = progress
         self._partitions = engine.settings.partitions
         self._room = 2 if engine.settings.ahead else 1
         self._held: dict[str, tuple[int, ...]] = {}
@@ -65,20 +78,30 @@ class Witness:
         self._chained: set[int] = set()  # runs that wait for the state of the run ahead of them
         self._cancelled: set[int] = set()
         self._kept: set[Spot] = set()
+        self._ended_with: dict[int, Spot] = {}  # by trial; one that is extended holds it until it ends again
+        self._restoring: set[Spot] = set()  # lost states that trials ended with
         self._taken: set[Spot] = set()  # places from which another driver trains on
         self._asked: set[tuple[int, int]] = set()  # trials and the epochs they were granted
         self._reported: set[tuple[int, int]] = set()
         self._ways: dict[tuple[int, int], list[Spot]] = {}
-        self._story: deque[tuple[float, Event, list[Action]]] = deque(maxlen=30)
+        self._story: deque[tuple[float, Event, Sequence[Action]]] = deque(maxlen=30)
 
-    def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+    def follow(self, engine: Engine) -> None:
+        """Go on with another engine that has taken up the study: the books stay, and so do the promises."""
+        self._engine = engine
+
+    def see(self, step: Step) -> None:
         """Check one step: the event that went in and the actions that came out."""
+        event, now, more, actions = step.event, step.now, step.more, step.actions
         self._story.append((now, event, actions))
         self._take_event(event)
         for action in actions:
             self._take_action(action)
         if not more:
-            self._check_progress()
+            if self._progress:
+                self._check_progress()
+            if any(isinstance(action, EndTrial) for action in actions) or not any(self._queues.values()):
+                self._check_leaks()
 
     def _take_event(self, event: Event) -> None:
         match event:
@@ -105,37 +128,25 @@ class Witness:
                 self._leave(number, worker)
             case UnitCancelled(number, worker):
                 self._leave(number, worker)
+            case DriverStarted():
+                self._held.clear()
+                self._queues.clear()
+                self._draining.clear()
+                self._taken.clear()
             case StateLost(node, unit):
-                self._visited.pop((node, unit), None)
+                if self._visited.pop((node, unit), None) is not None:
+                    self._restoring |= {(node, unit)} & {*self._ended_with.values()}
                 self._kept.discard((node, unit))
-            case StateKept(node, unit):
-                self._kept |= {(node, unit)} & self._visited.keys()
-            case StateReleased(node, unit):
-                self._kept.discard((node, unit))
+            case StateSaved(node, unit):
+                self._kept -= {spot for spot in self._kept if spot[0] == node and spot[1] < unit}
             case LineageTaken(node, unit):
                 self._taken.add((node, unit))
             case LineageFreed(node, unit):
                 self._taken.discard((node, unit))
-            case StateFound(node, unit):
-                if not self._is_under_way(node, unit - 1):
-                    self._visited.setdefault((node, unit), self._would_visit(node, unit))
             case TrialAsked() | TrialBranched() | TrialExtended():
                 self._asked.add((event.trial, event.until))
-                self._find_adopted(event)
             case _:
                 pass
-
-    def _find_adopted(self, event: TrialAsked | TrialBranched | TrialExtended) -> None:
-        """Enter the states that the store is said to hold, unless the engine left them to somebody on the way."""
-        trial = self._engine.trials[event.trial]
-        whole = tuple(range(self._partitions))
-        for epoch in event.known.states if event.known is not None else ():
-            if 0 < epoch <= event.until:
-                number, unit = self._way(trial, epoch * self._partitions)[-1]
-                state = self._engine.plan.nodes[number].states.get(unit)
-                if state is not None and (number, unit) not in self._visited:
-                    self._visited[number, unit] = whole
-                    self._kept |= {(number, unit)} if state.kept else set()
 
     def _take_action(self, action: Action) -> None:
         match action:
@@ -148,6 +159,13 @@ class Witness:
                 self._queues[action.worker].append(action)
             case CancelUnit(number, worker):
                 self._check_cancel(number, worker)
+            case SaveState(node, unit, keep=keep):
+                spot = (node, unit)
+                self._expect(spot in self._visited or not keep, 7, f"{action}: that state is not stored")
+                self._kept |= {spot} if keep else set()
+            case AdoptState(node, unit, keep):
+                self._visited.setdefault((node, unit), self._would_visit(node, unit))
+                self._kept |= {(node, unit)} if keep else set()
             case DropState(node, unit):
                 self._check_drop((node, unit))
                 self._visited.pop((node, unit), None)
@@ -163,6 +181,11 @@ class Witness:
                 last = (number, self._engine.trials[number].until)
                 told = ending != "complete" or last in self._reported
                 self._expect(told, 8, f"trial {number} is complete without its last report")
+                self._ended_with.pop(number, None)
+                if ending == "complete":
+                    self._ended_with[number] = self._way(self._engine.trials[number], last[1] * self._partitions)[
+                        -1
+                    ]
                 others = (trial for trial in self._engine.trials.values() if trial.ending is None)
                 live = {node for trial in others for node in self._nodes(trial)}
                 gone = self._nodes(self._engine.trials[number]) - live  # where the store keeps nothing for anybody
@@ -243,6 +266,27 @@ class Witness:
             if trial.ending == "complete":
                 last = self._way(trial, trial.until * self._partitions)[-1]
                 self._expect(last != spot, 7, f"state {spot} is dropped, but {trial} ended with it")
+
+    def _being_restored(self) -> Iterator[tuple[Trial, Spot]]:
+        """Yield the lost states that trials ended with, and that are to be made again."""
+        for number, spot in self._ended_with.items():
+            if spot in self._restoring and spot not in self._visited:
+                yield self._engine.trials[number], spot
+
+    def _check_leaks(self) -> None:
+        """See that every stored state has a reason to be: somebody ended with it, or goes on from it."""
+        needed = {*self._ended_with.values()} | self._kept | self._coming() | self._under_evaluation()
+        for queue in self._queues.values():
+            needed |= {(run.source, run.unit) for run in queue if isinstance(run, RunUnit)}
+        for trial in self._engine.trials.values():
+            for _, unit in trial.open.values():
+                source = self._source(trial, unit)
+                needed |= set() if source is None else {source}
+        for trial, spot in self._being_restored():
+            source = self._source(trial, spot[1])
+            needed |= set() if source is None else {source}
+        leaked = sorted(set(self._visited) - needed)
+        self._expect(not leaked, 9, f"states {leaked} are stored, and nothing needs them")
 
     def _check_progress(self) -> None:
         working = {partition for name in self._held if name not in self._draining for partition in self._held[name]}
@@ -330,6 +374,14 @@ class Witness:
                     continue
                 if not any(spot in self._visited or spot in coming for spot in way[unit:]):
                     return True
+        for trial, last in self._being_restored():
+            if last[1] < unit:
+                continue
+            way = self._way(trial, last[1])
+            if way[unit - 1] == (node, unit) and not any(
+                s in self._visited or s in coming for s in way[unit - 1 :]
+            ):
+                return True
         return False
 
     def _coming(self) -> set[Spot]:

@@ -1,22 +1,21 @@
-"""Lineage: the history that determines a state, cut into whole units, and the keys derived from it.
+"""Lineage: the history that determines a state, cut into whole units.
 
 A trial's history is a list of phases (a config that holds from an epoch on; more than one after a branch). It
 is cut into *segments*: runs of units whose values have the same forms. Two trials share exactly the units of
 their equal leading segments, so sharing needs no comparison of values, and neither the order in which trials
-arrive nor who else is there changes a key.
+arrive nor who else is there changes a key (see ``keys.py``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from hoptree.core.errors import WorkloadError
-from hoptree.core.schedules import Config, Form, Piece, Scalar, Value, as_schedule, plain, until
+from hoptree.core.schedules import Config, Form, Piece, Scalar, Value, as_schedule, is_text, plain, until
 
 ConfigItems: TypeAlias = tuple[tuple[str, Value], ...]
 Content: TypeAlias = tuple[Form | float, ...]  # form, or form, boundary, form, … within one unit
@@ -76,6 +75,10 @@ def config_items(config: Config) -> ConfigItems:
     for name in config:
         if not isinstance(name, str) or not name:
             raise WorkloadError(f"config: the name {name!r}; expected a non-empty string")
+        if not is_text(name):
+            raise WorkloadError(
+                f"config: the name {name!r}; expected text that UTF-8 can hold, without lone surrogates"
+            )
     items = []
     for name in sorted(config):
         value = plain(config[name])
@@ -116,26 +119,6 @@ def segments(phases: History, partitions: int, units: int) -> list[Segment]:
                 items.append((names[index], content))
         result.append(Segment(start, Values(tuple(items))))
     return result
-
-
-def key(parent: str, start: int, values: Values) -> str:
-    """Return the lineage key of a segment: a hash over everything that led to it."""
-    return digest(parent, start, repr(values.items))
-
-
-def digest(*parts: object) -> str:
-    """Return 128 bits in hex over the parts, in order."""
-    return blake2b("\x1f".join(map(str, parts)).encode(), digest_size=16).hexdigest()
-
-
-def seed_of(*parts: object) -> int:
-    """Return a random seed of 63 bits that follows from the parts."""
-    return int(digest(*parts)[:16], 16) >> 1
-
-
-def shuffle_seed(seed: int, epoch: int, partition: int) -> int:
-    """Return what permutes the examples of a unit: the same in every trial of a study."""
-    return seed_of(seed, "shuffle", epoch, partition)
 
 
 _ABSENT = Form("absent", "", ())

@@ -15,11 +15,13 @@ from typing import NamedTuple, TypeAlias, final
 
 import msgspec
 
-from hoptree.core.actions import Ending
+from hoptree.core.actions import Ending, Origin
 from hoptree.core.costs import CostFormula
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
-from hoptree.core.lineage import History, Values, digest, key, segments
+from hoptree.core.keys import build_seed, lineage_key, root_key, rotation, state_key
+from hoptree.core.lineage import History, Values, segments
+from hoptree.core.settings import Order
 
 Cost: TypeAlias = Callable[[Values], float]
 
@@ -28,15 +30,17 @@ Cost: TypeAlias = Callable[[Values], float]
 class State:
     """A stored state: where it stands in the plan, which worker made it, and what needs it."""
 
-    __slots__ = ("home", "kept", "node", "order", "unit", "users")
+    __slots__ = ("home", "kept", "node", "order", "saved", "size", "unit", "users")
 
-    def __init__(self, node: Node, unit: int, home: str, order: int) -> None:
+    def __init__(self, node: Node, unit: int, home: str, order: int = 0, size: int = 0) -> None:
         self.node = node
         self.unit = unit
         self.home = home
-        self.order = order  # strict: where the epoch's rotation began; free: bits of the partitions visited
+        self.order = order  # in free order: bits of the partitions that its epoch has visited
+        self.size = size  # bytes; 0 if unknown
         self.users = 0  # cursors, evaluations and finished trials that need it; the store, while it keeps it
         self.kept = False
+        self.saved = False  # whether it is known to be in the store
 
     @property
     def key(self) -> str:
@@ -52,9 +56,9 @@ class Node:
     """A run of units that share one set of forms: the first is ``start``, the last is not fixed."""
 
     __slots__ = (
-        "attempts", "best", "children", "cost", "counts", "cursors", "finals", "id", "key", "lane", "live", "lost",
-        "parent", "reports", "requests", "rotation", "start", "states", "stops", "taken", "todo", "trained",
-        "values", "waiters", "waiting",
+        "_origin", "attempts", "best", "children", "cost", "counts", "cursors", "finals", "first", "id", "key",
+        "lane", "live", "lost", "parent", "reports", "requests", "rotation", "start", "states", "stops", "taken",
+        "todo", "trained", "values", "waiters", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -68,12 +72,14 @@ class Node:
         self.lane = lane  # "": shared by all; else the trial that has a tree of its own
         self.cost = 1.0
         self.rotation = 0
+        self._origin: Origin | None = None
         self.children: dict[tuple[int, Values], Node] = {}
         self.states: dict[int, State] = {}
         self.lost: dict[int, State] = {}  # gone, but runs under way began from them
         self.reports: dict[int, Metrics] = {}
         self.requests: dict[int, list[Trial]] = {}
         self.live = 0  # trials that pass here and have not ended
+        self.first = -1  # the trial that passed here first; -1: none yet
         self.finals: dict[int, list[Trial]] = {}  # trials that ended here, complete
         self.attempts: dict[tuple[str, int], int] = {}
         self.taken: set[int] = set()  # units from which another driver trains on
@@ -95,9 +101,20 @@ class Node:
             node = node.parent
         return node
 
+    @property
+    def built_from(self) -> Origin:
+        """What the untrained model of its lineages is built from."""
+        if self._origin is None:
+            first = self.origin
+            if first is self:
+                self._origin = Origin(self.values.at(0.0), build_seed(self.key))
+            else:
+                self._origin = first.built_from
+        return self._origin
+
     def state_key(self, unit: int) -> str:
         """Return the name of the state after a unit: equal in every study, but for trials that share nothing."""
-        return digest(self.key, unit, self.lane) if self.lane else digest(self.key, unit)
+        return state_key(self.key, unit, self.lane)
 
     def __repr__(self) -> str:
         return f"node {self.id}"
@@ -165,8 +182,9 @@ class Trial:
     """One config that a study follows, with the budget it has been given so far."""
 
     __slots__ = (
-        "alone", "barrier", "ending", "every", "final", "followed", "history", "number", "open", "pinned",
-        "reached", "reason", "root", "study", "tree", "until", "wanting",
+        "alone", "barrier", "curve", "ending", "every", "final", "followed", "history", "lost_state",
+        "number", "open", "owed", "pinned", "reached", "reason", "retries", "root", "study", "tree", "until",
+        "wanting",
     )  # fmt: skip
 
     def __init__(self, number: int, history: History, root: str, study: str, every: int) -> None:
@@ -181,12 +199,16 @@ class Trial:
         self.until = 0
         self.followed = 0  # up to which epoch it counts as live in the nodes that it passes; 0 when it has ended
         self.reached = 0
-        self.open: dict[int, tuple[Node, int]] = {}  # epochs whose report is due, and where
+        self.open: dict[int, Place] = {}  # epochs whose report is due, and where
         self.wanting: set[int] = set()  # epochs among them whose state has to be trained
+        self.curve: dict[int, Metrics] = {}  # what it was told, by epoch
         self.final: Place | None = None  # where it ended, complete
+        self.lost_state = False  # whether the state that it ended with was lost, and has not been made again
         self.pinned: State | None = None
         self.ending: Ending | None = None
         self.reason = ""
+        self.owed: tuple[int, ...] = ()  # failed: epochs whose report was still due
+        self.retries = 0  # how often it was trained again after it had failed
 
     @property
     def epochs(self) -> int:
@@ -197,6 +219,38 @@ class Trial:
     def done(self) -> int:
         """How many epochs it has behind it: all, or as many as it has reported."""
         return self.until if self.ending == "complete" else self.reached
+
+    def tell(self, epoch: int, metrics: Metrics) -> None:
+        """Note a report; one that was asked for later may lie before others."""
+        del self.open[epoch]
+        self.reached = max(self.reached, epoch)
+        last = next(reversed(self.curve), 0)
+        self.curve[epoch] = metrics
+        if epoch < last:
+            self.curve = dict(sorted(self.curve.items()))
+
+    def end_at(self, place: Place | None) -> None:
+        """Note where it has ended, complete; None: it has not, or not so."""
+        if self.final is not None:
+            node, unit = self.final
+            node.finals[unit].remove(self)
+            if not node.finals[unit]:
+                del node.finals[unit]
+        self.final, self.lost_state = place, False
+        if place is not None:
+            place.node.finals.setdefault(place.unit, []).append(self)
+
+    def owe(self, until: int) -> None:
+        """Note epochs that it was granted after it had failed: it owes them if it is retried."""
+        self.owed = tuple(sorted({*self.owed, *due_epochs(self, until)}))
+        self.until = max(self.until, until)
+
+    def retry(self) -> list[int]:
+        """Let it go on after it has failed, and return the epochs that it owes."""
+        due, self.owed = list(self.owed), ()
+        self.ending, self.reason = None, ""
+        self.retries += 1
+        return due
 
     @property
     def lane(self) -> str:
@@ -212,6 +266,13 @@ class Place(NamedTuple):
 
     node: Node
     unit: int
+
+
+def due_epochs(trial: Trial, until: int) -> list[int]:
+    """Return the epochs whose reports a trial owes anew when it is granted epochs up to ``until``."""
+    every = trial.every
+    due = [*(range((trial.until // every + 1) * every, until, every) if every else ()), until]
+    return [epoch for epoch in due if epoch not in trial.open]
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -239,12 +300,14 @@ class Work(msgspec.Struct, frozen=True):
 class Plan:
     """All lineages; grows only."""
 
-    def __init__(self, partitions: int, cost: Cost | None = None) -> None:
+    def __init__(self, partitions: int, cost: Cost | None = None, order: Order = "strict") -> None:
         if partitions < 1:
             raise WorkloadError(f"partitions: {partitions}; an epoch needs at least one partition")
         self.partitions = partitions
+        self.order: Order = order
         self.nodes: list[Node] = []
         self.roots: dict[tuple[str, str], Node] = {}
+        self._by_key: dict[tuple[str, str], Node] = {}
         self._cost = cost
         self.formula: CostFormula | None = None  # what was learned; None: costs are as they were given
 
@@ -255,7 +318,8 @@ class Plan:
         """
         node = self.roots.get((fingerprint, lane))
         if node is None:
-            node = Node(len(self.nodes), None, 0, Values(()), digest(fingerprint, self.partitions), lane)
+            name = root_key(fingerprint, self.partitions, self.order)
+            node = Node(len(self.nodes), None, 0, Values(()), name, lane)
             self.nodes.append(node)
             self.roots[fingerprint, lane] = node
         return node
@@ -279,13 +343,29 @@ class Plan:
         return path
 
     def _add(self, parent: Node, start: int, values: Values) -> Node:
-        node = Node(len(self.nodes), parent, start, values, key(parent.key, start, values), parent.lane)
-        node.rotation = int(node.key[:8], 16) % self.partitions
+        node = Node(len(self.nodes), parent, start, values, lineage_key(parent.key, start, values), parent.lane)
+        node.rotation = rotation(node.key, self.partitions)
         if self._cost is not None:
             node.cost = _priced(self._cost, values)
         self.nodes.append(node)
+        self._by_key[node.key, node.lane] = node
         parent.children[start, values] = node
         return node
+
+    def find(self, key: str, tree: str = "") -> Node | None:
+        """Return the node of a lineage, if a trial passes it."""
+        return self._by_key.get((key, tree))
+
+    def rotation(self, node: Node, unit: int) -> int:
+        """Return where the rotation of the epoch begins in which a unit lies, in strict order."""
+        begin = unit - unit % self.partitions
+        while node.start > begin and node.parent is not None:
+            node = node.parent
+        return node.rotation
+
+    def price_by(self, cost: Cost) -> None:
+        """Price nodes by a function of their values, until something is learned."""
+        self._cost = cost
 
     def learn(self, formula: CostFormula) -> None:
         """Price nodes to come by a formula; those that are there are the caller's to price anew."""
@@ -352,6 +432,24 @@ class Plan:
         root = self.root(trial.root, trial.lane)
         path = self.path(trial.history, root, units)
         return list(zip(path, [*(node.start for node in path[1:]), units][: len(path)], strict=True))
+
+    def follow(self, trial: Trial, until: int) -> list[Node]:
+        """Count a trial in the nodes that it passes up to an epoch, and there only; return those of before."""
+        before = [node for node, _ in self.way(trial, trial.followed * self.partitions)] if trial.followed else []
+        for node in before:
+            node.live -= 1
+        trial.followed = until
+        for node, _ in self.way(trial, until * self.partitions) if until else ():
+            node.live += 1
+            if node.first < 0:
+                node.first = trial.number
+        return before
+
+    def arrange(self, nodes: list[Node]) -> None:
+        """Give the nodes their numbers by this order."""
+        for number, node in enumerate(nodes):
+            node.id = number
+        self.nodes[:] = nodes
 
     def work(self, trials: Iterable[Trial], *, done: bool = False) -> Work:
         """Return the units that trials ask for (or have done), and the units left after sharing among them."""

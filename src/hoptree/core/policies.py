@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import final
 
 from hoptree.core.demand import Demand
 from hoptree.core.errors import WorkloadError
 from hoptree.core.plan import Cursor
 from hoptree.core.settings import Settings
+from hoptree.core.workers import Workers
 
 
 class Policy(ABC):
     """Ranks ready cursors; the smallest rank goes first, ties go by rotation and then by age."""
 
     selective = False  # whether ``admits`` can say no
+    two_orders = False  # whether ``urgency`` and ``is_urgent`` are asked
 
     @abstractmethod
     def rank(self, cursor: Cursor, partition: int) -> float:
         """Return the rank of a cursor's next unit on a partition, at the moment it becomes ready."""
+
+    def urgency(self, cursor: Cursor, partition: int) -> float:
+        """Return the rank in the second order, in time: minus what is left behind the unit."""
+        return self.rank(cursor, partition)
+
+    def is_urgent(self, cursor: Cursor, other: Cursor) -> bool:
+        """Return whether the first of the second order must not wait for the first by rank."""
+        return False
 
     def admits(self, cursor: Cursor, partition: int) -> bool:
         """Return whether the unit may start now; a worker waits rather than take one that may not."""
@@ -53,6 +64,38 @@ class LongestPath(Policy):
         left = [time for index, time in enumerate(self._pace) if not cursor.order >> index & 1]
         later = cursor.peak - (cursor.unit + len(left)) * node.cost
         return -(later * sum(self._pace) / len(self._pace) + node.cost * sum(left))
+
+
+@final
+class FirstCome(Policy):
+    """The trial that was asked for first goes first, until a path becomes critical: then the longest path does.
+
+    While the backlog, shared by all workers, outlasts the longest path, the order of units hardly changes when the
+    last of them ends. So whole trials, and what a search learns from them, come as early as they can. Lineages
+    wait for each other at partitions, so a path counts as twice its length, and in free order as three times.
+    """
+
+    two_orders = True
+
+    def __init__(self, demand: Demand, workers: Workers, *, free: bool) -> None:
+        self._demand = demand
+        self._workers = workers.by_name
+        self._longest = LongestPath(workers.pace, free=free)
+        self._room = 3.0 if free else 2.0
+
+    def rank(self, cursor: Cursor, partition: int) -> float:
+        """Return the number of the trial that asked first for what the cursor trains."""
+        return cursor.node.first
+
+    def urgency(self, cursor: Cursor, partition: int) -> float:
+        """Return minus the expected time to the furthest place that is reached through the cursor."""
+        return self._longest.rank(cursor, partition)
+
+    def is_urgent(self, cursor: Cursor, other: Cursor) -> bool:
+        """Return whether the path behind a cursor may end last if a unit of another one goes first."""
+        node = cursor.node
+        path = cursor.peak - cursor.unit * node.cost
+        return (self._room * path + other.node.cost) * len(self._workers) > self._demand.backlog
 
 
 @final
@@ -147,11 +190,78 @@ class Planned(Policy):
         return epoch, starts[partition], self._places[key]
 
 
-def make_policy(settings: Settings, demand: Demand, pace: Sequence[float]) -> Policy:
+@final
+class Checked(Policy):
+    """A policy of a user's: what it answers is looked at before anything follows from it."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.selective = bool(policy.selective)
+        self.two_orders = bool(policy.two_orders)
+
+    def rank(self, cursor: Cursor, partition: int) -> float:
+        """Return its rank, if that is a number."""
+        return self._number("rank", cursor, partition)
+
+    def urgency(self, cursor: Cursor, partition: int) -> float:
+        """Return its rank in the second order, if that is a number."""
+        return self._number("urgency", cursor, partition)
+
+    def is_urgent(self, cursor: Cursor, other: Cursor) -> bool:
+        """Return its answer, if that is True or False."""
+        return self._truth("is_urgent", cursor, other)
+
+    def admits(self, cursor: Cursor, partition: int) -> bool:
+        """Return its answer, if that is True or False."""
+        return self._truth("admits", cursor, partition)
+
+    def took(self, cursor: Cursor, partition: int) -> None:
+        """Pass it on."""
+        self._ask("took", cursor, partition)
+
+    def memory(self) -> object:
+        """Return its own."""
+        return self._ask("memory")
+
+    def _number(self, method: str, cursor: Cursor, partition: int) -> float:
+        answer = self._ask(method, cursor, partition)
+        if isinstance(answer, bool) or not isinstance(answer, Real) or answer != answer:
+            raise self._wrong(
+                method, (cursor, partition), f"answered {answer!r}", "a number: the smallest goes first"
+            )
+        return float(answer)
+
+    def _truth(self, method: str, *arguments: object) -> bool:
+        answer = self._ask(method, *arguments)
+        if not isinstance(answer, bool):
+            raise self._wrong(method, arguments, f"answered {answer!r}", "True or False")
+        return answer
+
+    def _ask(self, method: str, *arguments: object) -> object:
+        try:
+            return getattr(self._policy, method)(*arguments)
+        except Exception as error:
+            raised = f"raised {type(error).__name__}: {error}"
+            raise self._wrong(method, arguments, raised, "an answer") from error
+
+    def _wrong(self, method: str, arguments: Sequence[object], what: str, expected: str) -> WorkloadError:
+        asked = f"{type(self._policy).__name__}.{method}({', '.join(map(str, arguments))})"
+        return WorkloadError(f"policy: {asked} {what}; expected {expected}")
+
+
+def checked(policy: Policy) -> Policy:
+    """Return a policy whose answers can be relied on: one of ours, or one that is looked at."""
+    return policy if type(policy).__module__ == __name__ else Checked(policy)
+
+
+def make_policy(settings: Settings, demand: Demand, workers: Workers) -> Policy:
     """Return the policy that the settings name."""
+    free = settings.order == "free"
     match settings.policy:
+        case "first-come":
+            return FirstCome(demand, workers, free=free)
         case "longest-path":
-            return LongestPath(pace, free=settings.order == "free")
+            return LongestPath(workers.pace, free=free)
         case "random":
             return Random(settings.seed)
         case "breadth-first":
@@ -159,8 +269,15 @@ def make_policy(settings: Settings, demand: Demand, pace: Sequence[float]) -> Po
         case "most-children":
             return MostChildren(demand)
         case _:
-            raise WorkloadError(f"policy: {settings.policy!r}; expected one of {', '.join(POLICIES)}")
+            raise unknown_policy(settings.policy)
 
 
-POLICIES = ("longest-path", "random", "breadth-first", "most-children")
+def unknown_policy(given: object) -> WorkloadError:
+    """Return the error of what is no policy."""
+    return WorkloadError(
+        f"policy: {given!r}; expected one of {', '.join(POLICIES)}, a Policy, or the starts of a solved schedule"
+    )
+
+
+POLICIES = ("first-come", "longest-path", "random", "breadth-first", "most-children")
 _MASK = (1 << 64) - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, final
 
@@ -24,8 +24,8 @@ class Ready:
     """Cursors whose next unit could start now, by partition.
 
     In strict order a cursor stands in one heap; in free order in one for each partition its epoch still has to
-    visit. Taking a cursor out only changes its sequence number; entries of the past are dropped when they
-    surface, or all at once when they outnumber the living.
+    visit; a policy with two orders has two heaps for each partition. Taking a cursor out only changes its sequence
+    number; entries of the past are dropped when they surface, or all at once when they outnumber the living.
     """
 
     def __init__(self, partitions: int, policy: Policy, *, free: bool) -> None:
@@ -33,6 +33,7 @@ class Ready:
         self._policy = policy
         self._free = free
         self._heaps: list[list[Entry]] = [[] for _ in range(partitions)]
+        self._urgent: list[list[Entry]] | None = [[] for _ in range(partitions)] if policy.two_orders else None
         self._entries = 0
         self._sequence = 0
         self.count = 0
@@ -44,19 +45,20 @@ class Ready:
         self._sequence += 1
         cursor.sequence = self._sequence
         self._compact()
-        if not self._free:
-            partition = cursor.partition
-            self._entries += 1
-            rank = self._policy.rank(cursor, partition)
-            heappush(self._heaps[partition], Entry(rank, 0, self._sequence, cursor))
-            return (partition,)
-        wanted = [p for p in range(self._partitions) if not cursor.order >> p & 1]
         begin = cursor.partition
+        wanted: Sequence[int] = (begin,)
+        if self._free:
+            wanted = [p for p in range(self._partitions) if not cursor.order >> p & 1]
+        policy, urgent = self._policy, self._urgent
         for partition in wanted:
-            self._entries += 1
             distance = (partition - begin) % self._partitions
-            rank = self._policy.rank(cursor, partition)
+            rank = policy.rank(cursor, partition)
             heappush(self._heaps[partition], Entry(rank, distance, self._sequence, cursor))
+            self._entries += 1
+            if urgent is not None:
+                rank = policy.urgency(cursor, partition)
+                heappush(urgent[partition], Entry(rank, distance, self._sequence, cursor))
+                self._entries += 1
         return wanted
 
     def take(self, cursor: Cursor) -> None:
@@ -66,11 +68,27 @@ class Ready:
             self.count -= 1
 
     def best(self, partitions: Iterable[int]) -> tuple[Entry, int] | None:
-        """Return the first entry among some partitions, and its partition; it stays in the queue."""
+        """Return the first entry among some partitions, and its partition; it stays in the queue.
+
+        In free order its rank is in time, also if the policy has two orders.
+        """
+        found = self._first(self._heaps, partitions)
+        if found is None or self._urgent is None:
+            return found
+        urgent = self._first(self._urgent, partitions)
+        assert urgent is not None, "what is in one order is in the other"
+        cursor = found[0].cursor
+        if urgent[0].cursor is cursor or self._policy.is_urgent(urgent[0].cursor, cursor):
+            return urgent
+        if self._free:  # who is matched first depends on the rank
+            found = found[0]._replace(rank=self._policy.urgency(cursor, found[1])), found[1]
+        return found
+
+    def _first(self, heaps: list[list[Entry]], partitions: Iterable[int]) -> tuple[Entry, int] | None:
         found: Entry | None = None
         where = -1
         for partition in partitions:
-            heap = self._heaps[partition]
+            heap = heaps[partition]
             while heap:
                 entry = heap[0]
                 if entry[3].sequence == entry[2]:
@@ -93,7 +111,8 @@ class Ready:
 
     def _compact(self) -> None:
         if self._entries > 64 * (self._partitions + self.count * self._partitions):
-            for heap in self._heaps:
+            heaps = [*self._heaps, *(self._urgent or ())]
+            for heap in heaps:
                 heap[:] = [entry for entry in heap if entry.cursor.sequence == entry.sequence]
                 heapify(heap)
-            self._entries = sum(map(len, self._heaps))
+            self._entries = sum(map(len, heaps))

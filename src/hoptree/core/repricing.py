@@ -53,7 +53,3 @@ class Repricing:
         self._ranked += len(part)
         cursors = [cursor for node in part for cursor in node.cursors]
         self._demand.changed += sorted(cursors, key=lambda cursor: cursor.sequence)
-
-    def snapshot(self) -> tuple[int, int, int]:
-        """Return how far it is."""
-        return self._unpriced, self._ranked, self._until

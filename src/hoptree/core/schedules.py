@@ -116,11 +116,20 @@ def agreement(one: Iterator[Piece], two: Iterator[Piece]) -> float:
 
 
 def plain(value: Any) -> Any:
-    """Return a numpy scalar as Python's own number, anything else as it is: keys must not depend on who made it."""
-    if getattr(value, "shape", None) != ():
+    """Return a numpy scalar as Python's own number, and a member of an enumeration of numbers or text as its value.
+
+    Keys must not depend on who made a value, and a journal keeps no more of it. Anything else is returned as it is.
+    """
+    if getattr(value, "shape", None) == () and callable(getattr(value, "item", None)):
+        value = value.item()
+    if type(value) in _PLAIN:
         return value
-    item = getattr(value, "item", None)
-    return item() if callable(item) else value
+    return next((copy(value) for kind, copy in _PLAIN.items() if isinstance(value, kind)), value)
+
+
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    bool: bool, int: int.__int__, float: float.__float__, str: str.__str__
+}  # fmt: skip
 
 
 def as_schedule(value: Value) -> Schedule:
@@ -136,6 +145,8 @@ def constant(value: Scalar) -> Schedule:
     value = plain(value)
     if value is not None and not isinstance(value, bool | int | float | str):
         raise ScheduleError(f"value: {value!r}; expected a number, a string, a truth value or None")
+    if isinstance(value, str) and not is_text(value):
+        raise ScheduleError(f"value: {value!r}; expected text that UTF-8 can hold, without lone surrogates")
     return Schedule("constant", (_number("value", value) if isinstance(value, float) else value,))
 
 
@@ -257,7 +268,7 @@ def _exponential(origin: float, init: float, gamma: float) -> Iterator[Piece]:
 def _multistep(origin: float, init: float, at: tuple[float, ...], gamma: float) -> Iterator[Piece]:
     yield from _constant(origin, init)
     for power, milestone in enumerate(at, start=1):
-        value = init * gamma**power
+        value = init * gamma**power + 0  # -0.0 and 0.0 are one value
         whole = isinstance(init, int) and float(value).is_integer()
         yield from _constant(origin + milestone, int(value) if whole else value)
 
@@ -332,6 +343,19 @@ def _number(field: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         raise ScheduleError(f"{field}: {value!r}; expected a finite number of at most {_LARGEST:g}")
     return value + 0.0 if isinstance(value, float) else value  # -0.0 and 0.0 are one value
+
+
+def is_text(value: str) -> bool:
+    r"""Return whether UTF-8 can hold a text: a journal can, and so can a key.
+
+    >>> is_text("lr"), is_text("\ud800")
+    (True, False)
+    """
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _positive(field: str, value: float) -> float:

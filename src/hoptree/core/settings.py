@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from hoptree.core.errors import WorkloadError
 
 Order: TypeAlias = Literal["strict", "free"]
+DEFAULT_POLICY: Final = "first-come"
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -21,7 +22,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     partitions: int
     order: Order = "strict"
-    policy: str = "longest-path"
+    policy: str = DEFAULT_POLICY
     seed: int = 0
     ahead: bool = True
     affinity: bool = True

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import final
 
 from hoptree.core.actions import Action, Ending, EndTrial, Report
 from hoptree.core.demand import Demand
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.errors import ProtocolError, WorkloadError
-from hoptree.core.events import Known, TrialAsked, TrialBranched, TrialExtended, TrialStopped
+from hoptree.core.events import Known, TrialAsked, TrialBranched, TrialExtended, TrialRetried, TrialStopped
 from hoptree.core.gates import Gates
 from hoptree.core.lineage import Phase, branched
-from hoptree.core.plan import Node, Place, Plan, State, Trial
+from hoptree.core.plan import Node, Place, Plan, State, Trial, due_epochs
 from hoptree.core.states import States
 
 
@@ -27,6 +28,7 @@ class Trials:
         dispatcher: Dispatcher,
         states: States,
         actions: list[Action],
+        trials: dict[int, Trial],
     ) -> None:
         self._plan = plan
         self._demand = demand
@@ -34,8 +36,9 @@ class Trials:
         self._dispatcher = dispatcher
         self._states = states
         self._actions = actions
-        self.by_number: dict[int, Trial] = {}
+        self.by_number = trials
         self.live = 0  # trials that have not ended
+        self.missing: dict[tuple[int, int], Place] = {}  # states that trials ended with, lost and made again
 
     def asked(self, event: TrialAsked) -> None:
         """Begin a trial; the same one asked for again changes nothing."""
@@ -77,7 +80,7 @@ class Trials:
         self._begin(trial, event.until, event.known)
 
     def extended(self, event: TrialExtended) -> None:
-        """Grant a trial more epochs; one that was given up stays so.
+        """Grant a trial more epochs; one that was stopped stays so, and one that failed gets them if it is retried.
 
         An epoch that it was granted before is reported (again), and the trial ends (again): a search may ask for
         less than users have granted meanwhile, and waits for its answer all the same.
@@ -85,6 +88,9 @@ class Trials:
         trial = self._known(event.trial)
         if event.until < 1:
             raise WorkloadError(f"until: {event.until}; expected at least one epoch")
+        if trial.ending == "failed":
+            trial.owe(event.until)
+            self._plan.way(trial, trial.until * self._plan.partitions)
         if trial.ending in ("stopped", "failed"):
             return
         if trial.ending == "complete":
@@ -98,14 +104,28 @@ class Trials:
         if trial.ending is None or (trial.ending == "complete" and not event.running):
             self.end(trial, "stopped")
 
+    def retried(self, event: TrialRetried) -> None:
+        """Let a failed trial go on with what it owes, with its full number of attempts; others stay as they are."""
+        trial = self._known(event.trial)
+        if trial.ending != "failed":
+            return
+        due = trial.retry()
+        self.live += 1
+        for node, _ in self._plan.way(trial, trial.until * self._plan.partitions):
+            node.attempts.clear()
+        found = [] if event.known is None else self._adopt(trial, trial.until, event.known)
+        self._plan.follow(trial, trial.until)
+        self._open(trial, due)
+        for place in found:
+            self.answer(*place)
+
     def answer(self, node: Node, unit: int) -> None:
         """Tell every trial that asked what the report says, and end those that owe nothing more."""
         epoch = unit // self._plan.partitions
         metrics = node.reports[unit]
         for trial in node.requests.pop(unit, ()):
             self._unwant(trial, epoch)
-            del trial.open[epoch]
-            trial.reached = max(trial.reached, epoch)
+            trial.tell(epoch, metrics)
             self._actions.append(Report(trial.number, epoch, metrics))
             if not trial.open:
                 self._complete(trial)
@@ -114,12 +134,17 @@ class Trials:
 
     def end(self, trial: Trial, ending: Ending, reason: str = "") -> None:
         """Take a trial's open requests back; what only it needed is cancelled."""
+        places: list[Place] = []
         for epoch, (node, unit) in trial.open.items():
             waiting = node.requests[unit]
             waiting.remove(trial)
             if not waiting:
                 del node.requests[unit]
-            self._unwant(trial, epoch)
+            if epoch in trial.wanting:
+                places.append(Place(node, unit))
+        trial.wanting.clear()
+        self._demand.unwant_all(places)
+        trial.owed = tuple(sorted(trial.open)) if ending == "failed" else ()
         trial.open.clear()
         self._forget_final(trial)
         self._states.pin(trial, None)
@@ -162,7 +187,7 @@ class Trials:
         epochs = sorted(epoch for epoch in known.states if 0 < epoch <= until)
         for node, unit in self._plan.places(trial.history, root, epochs):
             if unit not in node.states and not node.waiting and all(c.unit > unit for c in node.cursors):
-                self._states.adopt(node, unit)
+                self._states.adopt(node, unit, keep=True)
         reports = {epoch: metrics for epoch, metrics in known.reports if 0 < epoch <= until}
         found = [
             place
@@ -177,43 +202,26 @@ class Trials:
         return self._plan.root(trial.root, trial.lane)
 
     def _grant(self, trial: Trial, until: int) -> None:
-        """Open the requests of a trial up to an epoch; those with results are answered at once."""
-        every = trial.every
-        due = [] if not every else list(range((trial.until // every + 1) * every, until, every))
-        if until not in trial.open:
-            due.append(until)
+        """Open the requests of a trial up to an epoch."""
+        due = due_epochs(trial, until)
         trial.until = max(trial.until, until)
-        self._follow(trial, trial.until)
+        self._plan.follow(trial, trial.until)
+        self._open(trial, due)
+
+    def _open(self, trial: Trial, due: list[int]) -> None:
+        """Open requests at some epochs; those with results are answered at once."""
         root = self._root(trial)
         answered: list[Place] = []
         for epoch, place in zip(due, self._plan.places(trial.history, root, due), strict=True):
-            node, unit = place
-            trial.open[epoch] = (node, unit)
-            waiting = node.requests.setdefault(unit, [])
-            waiting.append(trial)
-            if unit in node.reports:
+            trial.open[epoch] = place
+            if self._request(trial, epoch, place):
                 answered.append(place)
-            elif unit not in node.states:
-                self._want(trial, epoch)
-            elif len(waiting) == 1 and not self._dispatcher.is_evaluating(node, unit):
-                self._states.evaluate_later(node.states[unit])
         if trial.barrier:
             self._gates.enter(trial)
         if self._gates.any:
             self._dispatcher.fresh.extend(self._gates.reconsider())
         for place in answered:
             self.answer(*place)
-
-    def _follow(self, trial: Trial, until: int) -> list[Node]:
-        """Count a trial in the nodes that it passes up to an epoch, and there only; return those of before."""
-        partitions = self._plan.partitions
-        before = [node for node, _ in self._plan.way(trial, trial.followed * partitions)] if trial.followed else []
-        for node in before:
-            node.live -= 1
-        trial.followed = until
-        for node, _ in self._plan.way(trial, until * partitions) if until else ():
-            node.live += 1
-        return before
 
     def _want(self, trial: Trial, epoch: int) -> None:
         if epoch not in trial.wanting:
@@ -229,18 +237,67 @@ class Trials:
         """End a trial that owes nothing; the state it ended with is kept, and again if it has to be retrained."""
         self._forget_final(trial)
         node, end = self._plan.way(trial, trial.until * self._plan.partitions)[-1]
-        trial.final = Place(node, end)
-        node.finals.setdefault(end, []).append(trial)
-        self._states.pin(trial, node.states.get(end))
+        trial.end_at(Place(node, end))
+        self._states.end_with(trial, node.states.get(end))
         self._close(trial, "complete", "")
 
     def _forget_final(self, trial: Trial) -> None:
-        if trial.final is not None:
-            node, unit = trial.final
-            node.finals[unit].remove(trial)
-            if not node.finals[unit]:
-                del node.finals[unit]
-            trial.final = None
+        place = trial.final
+        trial.end_at(None)
+        if place is not None and place.unit not in place.node.finals:
+            self.give_up_restoring([place])
+
+    def restore(self, state: State) -> None:
+        """Have a lost state made again that trials have ended with: a complete trial has its state."""
+        for trial in state.node.finals.get(state.unit, ()):
+            trial.lost_state = True
+            self._restore(Place(state.node, state.unit))
+
+    def _restore(self, place: Place) -> None:
+        node, unit = place
+        if (node.id, unit) not in self.missing:
+            self.missing[node.id, unit] = place
+            self._demand.want(node, unit)
+
+    def give_up_restoring(self, places: Iterable[Place]) -> None:
+        """Leave trials without the states they ended with that cannot be made again."""
+        for node, unit in places:
+            if self.missing.pop((node.id, unit), None) is not None:
+                self._demand.unwant(node, unit)
+
+    def resume(self) -> None:
+        """Take up trials as a fold has left them: what they owe is requested, and what they hold is held."""
+        running = [trial for trial in self.by_number.values() if trial.ending is None]
+        self.live = len(running)
+        for trial in self.by_number.values():
+            if trial.final is not None:
+                self._states.pin(trial, trial.final.node.states.get(trial.final.unit))
+        for trial in running:
+            if trial.barrier and trial.open:
+                self._gates.enter(trial)
+        answered: dict[tuple[int, int], Place] = {}
+        for trial in running:
+            for epoch, place in sorted(trial.open.items()):
+                if self._request(trial, epoch, place):
+                    answered[place.node.id, place.unit] = place
+        for place in answered.values():
+            self.answer(*place)
+        for trial in self.by_number.values():
+            if trial.final is not None and trial.lost_state:
+                self._restore(trial.final)
+
+    def _request(self, trial: Trial, epoch: int, place: Place) -> bool:
+        """Ask for the report at a place on behalf of a trial; return whether it is known already."""
+        node, unit = place
+        waiting = node.requests.setdefault(unit, [])
+        waiting.append(trial)
+        if unit in node.reports:
+            return True
+        if unit not in node.states:
+            self._want(trial, epoch)
+        elif len(waiting) == 1 and not self._dispatcher.is_evaluating(node, unit):
+            self._states.evaluate_later(node.states[unit])
+        return False
 
     def _close(self, trial: Trial, ending: Ending, reason: str) -> None:
         if trial.ending is None:
@@ -248,7 +305,7 @@ class Trials:
         trial.ending = ending
         trial.reason = reason
         self._actions.append(EndTrial(trial.number, ending, reason))
-        for node in self._follow(trial, 0):
+        for node in self._plan.follow(trial, 0):
             if not node.live:  # what the store keeps there serves nobody who is on the way
                 for state in [state for state in node.states.values() if state.kept]:
                     self._states.let_go(state)

@@ -11,13 +11,13 @@ claim covers what is being trained, or what was and is in nobody else's hands, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
 import msgspec
 
 from hoptree.backends.protocol import Backend, Task
-from hoptree.core.actions import Action, CancelUnit, DropState, Evaluate, RunUnit
+from hoptree.core.actions import CancelUnit, DropState, RunUnit
 from hoptree.core.engine import Engine
 from hoptree.core.events import (
     Event,
@@ -27,9 +27,9 @@ from hoptree.core.events import (
     UnitCancelled,
     UnitFailed,
     UnitFinished,
-    WorkerLost,
 )
 from hoptree.core.plan import Cursor, Node
+from hoptree.core.steps import Step
 from hoptree.driver.library import Library, needs_state
 
 if TYPE_CHECKING:
@@ -58,25 +58,25 @@ class _Claimed(msgspec.Struct):
 class Company:
     """A backend that trains nothing which another driver trains; ``resumed``: the study was driven before."""
 
-    def __init__(self, engine: Engine, claims: Claims, library: Library, *, resumed: bool) -> None:
+    def __init__(
+        self, engine: Engine, claims: Claims, library: Library, *, resumed: bool, now: float = 0.0
+    ) -> None:
         self._engine = engine
         self._partitions = engine.settings.partitions
         self._claims = claims
         self._library = library
         self._backend: Saves | None = None
         self._alone = True
-        self._met = False  # whether the store has been looked at
         self._look = resumed  # whether others may have trained since what trials ask for was looked up
         self._own: dict[str, _Claimed] = {}  # by lineage
         self._wanted: dict[str, Sequence[Want]] = {}  # by lineage: what others want of what is claimed here
         self._published: dict[str, tuple[dict[int, bool], bool]] = {}
         self._hoped: set[str] = set()  # states that others may keep for this study
         self._held: dict[tuple[int, int], None] = {}  # places where a cursor waits for another driver
-        self._runs: dict[int, RunUnit | Evaluate] = {}
         self._refused: set[int] = set()  # runs that never began
         self._refusing: set[tuple[int, int]] = set()  # where, since the last wait
         self._pending: list[Event] = []
-        self._now = 0.0
+        self._now = now
 
     def around(self, backend: Saves) -> Company:
         """Stand before a backend, and return itself."""
@@ -100,9 +100,6 @@ class Company:
             case RunUnit():
                 if not self._may_run(action):
                     return
-                self._runs[action.run] = action
-            case Evaluate():
-                self._runs[action.run] = action
             case CancelUnit(run, _) if run in self._refused:
                 self._refused.discard(run)
                 return
@@ -110,16 +107,13 @@ class Company:
                 pass
         self._inner.submit(action)
 
-    def wait(self) -> tuple[float, list[Event]]:
+    def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
         """Return what was refused, or wait for news."""
         self._refusing.clear()
-        if not self._met:
-            self._met = True
-            self._pending += self.look_around()
         if self._pending:
             events, self._pending = self._pending, []
             return self._now, events
-        self._now, events = self._inner.wait()
+        self._now, events = self._inner.wait(seconds)
         return self._now, events
 
     def stop(self, *, failed: bool) -> None:
@@ -265,35 +259,24 @@ class Company:
                 events.append(LineageFreed(number, unit))
         return events
 
-    def forget(self) -> Iterator[Event]:
-        """Free what an earlier driver of this study waited for: it is claimed anew, or found taken again."""
-        for node in self._engine.plan.nodes:
-            for unit in sorted(node.taken):
-                yield LineageFreed(node.id, unit)
-
     # --- leaving states to others -----------------------------------------------------------------------
 
-    def note(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+    def note(self, step: Step) -> None:
         """See what has been made, and have saved what others want: a watch, before actions are carried out."""
-        match event:
-            case UnitFinished(number, _):
-                run = self._runs.get(number)
+        run = step.run
+        match step.event:
+            case UnitFinished():
                 if isinstance(run, RunUnit) and not run.evaluate:
-                    del self._runs[number]
                     self._made(run.node, run.unit + 1)
-            case StateEvaluated(run=number):
-                run = self._runs.pop(number, None)
+            case StateEvaluated():
                 if run is not None:
                     self._made(run.node, run.unit + isinstance(run, RunUnit))
             case UnitFailed(run=number) | UnitCancelled(run=number):
-                self._runs.pop(number, None)
                 self._refused.discard(number)
-            case WorkerLost(worker):
-                self._runs = {number: run for number, run in self._runs.items() if run.worker != worker}
             case _:
                 pass
         if self._wanted:
-            for action in actions:
+            for action in step.actions:
                 if isinstance(action, DropState):
                     self._given_up(action.node, action.unit)
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never, final
 
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import HoptreeError, WorkloadError
-from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialStopped
+from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialRetried, TrialStopped
+from hoptree.core.keys import history_key
 from hoptree.core.plan import Trial
 from hoptree.drive import Asks
-from hoptree.driver.wishing import check, key_of
+from hoptree.driver.wishing import check
 from hoptree.record.record import Record
-from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Unreadable, Wish
+from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Retry, Unreadable, Wish
 
 if TYPE_CHECKING:
     from hoptree.store import Store
@@ -36,7 +37,8 @@ class Desk:
     """Turns wishes into events for the engine; what has been done already is not done again.
 
     What becomes of a wish follows from the wish and from what the engine knows, so a driver that goes on after
-    another one does the same: a new trial has the wish's number, and an extension or a stop shows in its trial.
+    another one does the same: a new trial has the wish's number, and an extension, a stop or a retry shows in its
+    trial.
     A wish about a trial that is not there, or not granted as much as when it was wished for, waits: in a group's
     journal a study may have its trials later than in its own, or others. What no driver can carry out is passed
     over, and ``warn`` is told why.
@@ -111,7 +113,7 @@ class Desk:
         check(wish)
         if self._is_overruled(study, number, wish):
             return ()
-        new, known = WISHED + number, self._record.engine.trials
+        new, known = WISHED + number, self._record.by_number
         match wish:
             case Add(config, until, every):
                 asked = TrialAsked(new, config, until, every, study, self._root, alone=not share)
@@ -129,6 +131,12 @@ class Desk:
                 if trial is None or trial.until < granted or trial.ending == "complete":
                     return None  # a search may let a complete one go on
                 return () if trial.ending is not None else (TrialStopped(trial.number, running=True),)
+            case Retry(retries=retries):
+                trial = self._trial(study, wish)
+                if trial is None or (trial.ending is None and trial.retries <= retries):
+                    return None  # in this journal it has not failed so far
+                failed = trial.ending == "failed" and trial.retries <= retries
+                return (TrialRetried(trial.number),) if failed else ()
             case _:
                 assert_never(wish)
 
@@ -149,23 +157,23 @@ class Desk:
             raise WorkloadError(f"trial {wish.trial} failed after epoch {source.reached}, before epoch {wish.at}")
         return (TrialBranched(number, source.number, wish.at, wish.config, wish.until, wish.every),)
 
-    def _trial(self, study: str, wish: Clone | Prolong | GiveUp) -> Trial | None:
+    def _trial(self, study: str, wish: Clone | Prolong | GiveUp | Retry) -> Trial | None:
         """Return the trial that a wish is about, if it is there.
 
         That is the one with its number, if it is the same; else the first that is: where several searches take
         turns, or trials were added, numbers may differ from journal to journal.
         """
         shown = self._shown[study]
-        if wish.trial < len(shown) and wish.key in ("", key_of(shown[wish.trial])):
+        if wish.trial < len(shown) and wish.key in ("", history_key(shown[wish.trial].history)):
             return shown[wish.trial]
         return self._alike.get((study, wish.key))
 
     def _look_at_trials(self) -> None:
-        trials = self._record.engine.trials
+        trials = self._record.by_number
         for trial in islice(trials.values(), self._seen, None):
             if trial.study in self._shown:
                 self._shown[trial.study].append(trial)
-                self._alike.setdefault((trial.study, key_of(trial)), trial)
+                self._alike.setdefault((trial.study, history_key(trial.history)), trial)
         self._seen = len(trials)
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, final
 
 import msgspec
 
-from hoptree.core.actions import Action, Report
-from hoptree.core.engine import Engine
+from hoptree.core.actions import RunUnit
 from hoptree.core.events import (
     Event,
     Known,
@@ -19,9 +18,12 @@ from hoptree.core.events import (
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRetried,
 )
 from hoptree.core.lineage import History, Phase, branched
 from hoptree.core.plan import Node
+from hoptree.core.steps import Step
+from hoptree.core.study_state import StudyState
 
 if TYPE_CHECKING:
     from hoptree.store import Store
@@ -46,28 +48,33 @@ class Library:
         self._budget = budget
         self._size = sum(store.states.sizes().values())
 
-    def look_up(self, event: Event, engine: Engine) -> Event:
+    def look_up(self, event: Event, study: StudyState) -> Event:
         """Return a request for training with what is known of its lineage already."""
-        if engine.settings.order == "free":
+        if study.settings.order == "free":
             return event
         match event:
             case TrialAsked(config=config, root=root, alone=False):
-                known = self._known(engine, (Phase(0, config),), root, 1, event.until)
-            case TrialBranched(source=source, at=at, config=config) if not engine.trials[source].alone:
-                trial = engine.trials[source]
-                known = self._known(engine, branched(trial.history, at, dict(config)), trial.root, 1, event.until)
-            case TrialExtended(trial=number) if not engine.trials[number].alone:
-                trial = engine.trials[number]
+                known = self._known(study, (Phase(0, config),), root, 1, event.until)
+            case TrialBranched(source=source, at=at, config=config) if not study.trials[source].alone:
+                trial = study.trials[source]
+                known = self._known(study, branched(trial.history, at, dict(config)), trial.root, 1, event.until)
+            case TrialExtended(trial=number) if not study.trials[number].alone:
+                trial = study.trials[number]
                 if trial.ending in ("stopped", "failed"):
                     return event  # nothing comes of it: no node may be added that a replay would not add
                 first = min(trial.until + 1, event.until)
-                known = self._known(engine, trial.history, trial.root, first, event.until)
+                known = self._known(study, trial.history, trial.root, first, event.until)
+            case TrialRetried(trial=number) if not study.trials[number].alone:
+                trial = study.trials[number]
+                if trial.ending != "failed":
+                    return event  # as above
+                known = self._known(study, trial.history, trial.root, 1, trial.until)
             case _:
                 return event
         return event if known is None else msgspec.structs.replace(event, known=known)
 
-    def _known(self, engine: Engine, history: History, root: str, first: int, until: int) -> Known | None:
-        plan = engine.plan
+    def _known(self, study: StudyState, history: History, root: str, first: int, until: int) -> Known | None:
+        plan = study.plan
         epochs = range(first, until + 1)
         if not epochs:
             return None
@@ -81,6 +88,7 @@ class Library:
             return None
         if self._holds:
             self._store.ledger.hold(stored, self._study)
+            self._store.reports.hold([key for key, epoch in keys.items() if epoch in reports], self._study)
         return Known(tuple(stored.values()), tuple(sorted(reports.items())))
 
     def find(
@@ -99,7 +107,9 @@ class Library:
                 if stop > beyond and stop in place.requests and stop not in place.reports:
                     asked[place.state_key(stop)] = place, stop
         reports: dict[int, dict[int, Spelled]] = {place.id: {} for place, _ in places}
-        for key, metrics in self._store.reports.find(asked).items():
+        told = self._store.reports.find(asked)
+        self._store.reports.hold(told, self._study)
+        for key, metrics in told.items():
             place, stop = asked[key]
             reports[place.id][stop] = metrics
         found = [
@@ -145,19 +155,6 @@ class Library:
         """Return whether a state is in the store."""
         return key in self._store.states
 
-    def reports(self, event: Event, actions: list[Action], engine: Engine) -> dict[str, Metrics]:
-        """Return what an evaluation found, by the name of the state, for others to look up."""
-        if not isinstance(event, StateEvaluated) or engine.settings.order == "free":
-            return {}
-        found: dict[str, Metrics] = {}
-        for action in actions:
-            if isinstance(action, Report):
-                trial = engine.trials[action.trial]
-                if not trial.alone:
-                    node, unit = engine.plan.way(trial, action.epoch * engine.plan.partitions)[-1]
-                    found[node.state_key(unit)] = dict(action.metrics)
-        return found
-
     # --- books of what is on disk -----------------------------------------------------------------------
 
     def saved(self, key: str, size: int, seconds: float) -> None:
@@ -195,3 +192,13 @@ def _waiting(node: Node, after: int) -> Iterator[tuple[Node, int]]:
             for child in children:
                 yield from _waiting(child, child.start)
                 yield child, child.start
+
+
+def reports_of(step: Step, study: StudyState) -> dict[str, Metrics]:
+    """Return what an evaluation found, by the name of the state, for others to look up."""
+    run = step.run
+    if not isinstance(step.event, StateEvaluated) or run is None or study.settings.order == "free":
+        return {}
+    if study.plan.nodes[run.node].lane:
+        return {}
+    return {run.target_state if isinstance(run, RunUnit) else run.key: dict(step.event.metrics)}

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from hoptree.core.errors import HoptreeError, WorkloadError
-from hoptree.core.lineage import ConfigItems, Phase, config_items, digest, segments
+from hoptree.core.keys import history_key
+from hoptree.core.lineage import ConfigItems, Phase, config_items, segments
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.record.record import Record
 from hoptree.search.checks import whole
-from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Wish
+from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Retry, Wish
 
 _MOST = 100_000  # epochs: what is more is a slip of the finger, and would keep a driver busy with planning
 
@@ -38,7 +39,7 @@ def extension(record: Record, study: str, trial: int, epochs: int) -> Prolong:
         raise WorkloadError(
             f"epochs: {epochs}; expected more than the {known.until} that trial {trial} has already"
         )
-    return Prolong(trial, epochs, key_of(known), known.until)
+    return Prolong(trial, epochs, history_key(known.history), known.until)
 
 
 def clone(record: Record, study: str, trial: int, at: int, changes: Config, epochs: int, every: int = 1) -> Clone:
@@ -54,7 +55,7 @@ def clone(record: Record, study: str, trial: int, at: int, changes: Config, epoc
             )
     elif at > source.until:
         raise WorkloadError(f"at: epoch {at} of trial {trial}; expected 1 to {source.until}, as far as it goes")
-    wish = Clone(trial, at, config, epochs, every, key_of(source))
+    wish = Clone(trial, at, config, epochs, every, history_key(source.history))
     check(wish)
     return wish
 
@@ -64,7 +65,29 @@ def giving_up(record: Record, study: str, trial: int) -> GiveUp:
     known = shown_trial(record, study, trial)
     if known.ending is not None:
         raise WorkloadError(f"trial {trial}: it is {known.ending} already; expected one that still runs")
-    return GiveUp(trial, key_of(known), known.until)
+    return GiveUp(trial, history_key(known.history), known.until)
+
+
+def retrials(record: Record, study: str, trial: int | None = None) -> list[Retry]:
+    """Return the wishes that failed trials, or one of them, be trained again; having none is an error."""
+    if trial is not None:
+        known = shown_trial(record, study, trial)
+        if known.ending != "failed":
+            state = "running" if known.ending is None else known.ending
+            raise WorkloadError(f"trial {trial} of {study!r}: it is {state}; expected one that failed")
+        return [Retry(trial, history_key(known.history), known.retries)]
+    found = retrials_of_failed(record, study)
+    if not found:
+        trials = sum(known.study == study for known in record.trials)
+        raise WorkloadError(f"{study}: none of its {trials} trials failed; there is nothing to retry")
+    return found
+
+
+def retrials_of_failed(record: Record, study: str) -> list[Retry]:
+    """Return the wishes that all failed trials be trained again; there may be none."""
+    own = [known for known in record.trials if known.study == study]
+    failed = [(number, known) for number, known in enumerate(own) if known.ending == "failed"]
+    return [Retry(number, history_key(known.history), known.retries) for number, known in failed]
 
 
 def changed(record: Record, study: str, trial: int, changes: Config) -> Config:
@@ -103,7 +126,7 @@ def check(wish: Wish) -> None:
         case Prolong(trial, until):
             whole("trial", trial, 0)
             _epochs(until)
-        case GiveUp(trial):
+        case GiveUp(trial) | Retry(trial):
             whole("trial", trial, 0)
         case _:
             assert_never(wish)
@@ -120,13 +143,8 @@ def shown_trial(record: Record, study: str, number: int) -> Trial:
 
 def shown_number(record: Record, trial: Trial) -> int:
     """Return the number under which a trial's study shows it."""
-    own = (number for number, known in record.engine.trials.items() if known.study == trial.study)
+    own = (number for number, known in record.by_number.items() if known.study == trial.study)
     return next(place for place, number in enumerate(own) if number == trial.number)
-
-
-def key_of(trial: Trial) -> str:
-    """Return what a trial is known by in every journal of its study: the hash of its history."""
-    return digest(*trial.history)
 
 
 def _epochs(epochs: object) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import TypeAlias, TypeGuard, final
 
 from hoptree.core.costs import Feature, level_of
+from hoptree.core.schedules import Scalar
 
-Constants: TypeAlias = dict[str, object]
+Constants: TypeAlias = dict[str, Scalar]
 _LEVELS = 20  # of a category; rarer ones count as the average
 
 

@@ -7,20 +7,24 @@ no clock: times come with the events.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final, final
 
-from hoptree.core.actions import Action, Evaluate, RunUnit
+from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.costs import CostFormula
 from hoptree.core.events import (
     CostsLearned,
-    Event,
+    DriverStarted,
     StateEvaluated,
     UnitCancelled,
     UnitFailed,
     UnitFinished,
     WorkerLost,
 )
+from hoptree.core.facts import Entry, StateEvaluatedFact, UnitFinishedFact
 from hoptree.core.lineage import Values
+from hoptree.core.plan import Plan
+from hoptree.core.steps import Step
 from hoptree.estimate.regression import Fit
 from hoptree.estimate.samples import Samples
 
@@ -37,40 +41,50 @@ class Estimator:
     def __init__(self, units: Samples | None = None, evaluations: Samples | None = None) -> None:
         self.units = units or Samples()
         self.evaluations = evaluations or Samples()
-        self._runs: dict[int, RunUnit | Evaluate] = {}
         self._values: dict[int, Values] = {}  # by node
-        self._limits: dict[int, float] = {}  # by run: what it may take at most, by what was known when it began
+        self._limits: dict[int, float | None] = {}  # by run under way: what it may take at most, once asked
         self._told: CostFormula | None = None
         self._considered: Fit | None = None  # the last that was compared with what the engine was told
 
-    def watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+    def watch(self, step: Step) -> None:
         """Take in what happened and what was begun; a watch of the drive loop, or of a replay."""
-        match event:
-            case UnitFinished(number, worker, seconds):
-                run = self._runs.get(number)
+        run = step.run
+        match step.event:
+            case UnitFinished(worker=worker, seconds=seconds):
                 if isinstance(run, RunUnit):
                     self.units.add(run.values, worker, seconds)
                     if not run.evaluate:
-                        self._forget(number)
-            case StateEvaluated(run=number, worker=worker, seconds=seconds):
-                run = self._forget(number)
-                if run is not None and run.node in self._values:
-                    self.evaluations.add(self._values[run.node], worker, seconds)
+                        self._limits.pop(run.run, None)
+            case StateEvaluated(worker=worker, seconds=seconds):
+                if run is not None:
+                    self._limits.pop(run.run, None)
+                    if run.node in self._values:
+                        self.evaluations.add(self._values[run.node], worker, seconds)
             case UnitFailed(run=number) | UnitCancelled(run=number):
-                self._forget(number)
-            case WorkerLost(name):
-                for number in [number for number, run in self._runs.items() if run.worker == name]:
-                    self._forget(number)
+                self._limits.pop(number, None)
+            case WorkerLost() | DriverStarted():
+                for each in step.lost:
+                    self._limits.pop(each.run, None)
             case CostsLearned(formula):
                 self._told = formula
             case _:
                 pass
-        for action in actions:
+        for action in step.actions:
             if isinstance(action, RunUnit):
                 self._values[action.node] = action.values
-                self._runs[action.run] = action
-            elif isinstance(action, Evaluate):
-                self._runs[action.run] = action
+            if isinstance(action, (RunUnit, Evaluate)):
+                self._limits[action.run] = None
+
+    def resume(self, plan: Plan, entries: Iterable[Entry]) -> None:
+        """Learn from what a journal tells of the time before a snapshot, and know what the engine was told then."""
+        self._told = plan.formula
+        for entry in entries:
+            fact = entry.event
+            if isinstance(fact, (UnitFinishedFact, StateEvaluatedFact)):
+                node = plan.find(fact.at.lineage, fact.at.tree)
+                if node is not None:
+                    samples = self.units if isinstance(fact, UnitFinishedFact) else self.evaluations
+                    samples.add(node.values, fact.worker, fact.seconds)
 
     def news(self) -> CostsLearned | None:
         """Return what the engine should know about costs, if that differs from what it was told."""
@@ -99,25 +113,22 @@ class Estimator:
         Where something about its values is new, the longest so far counts too: an effect that was never
         measured cannot be known.
         """
-        if action.run in self._limits:
-            return self._limits[action.run]
+        known = self._limits.get(action.run)
+        if known is not None:
+            return known
         values = action.values if isinstance(action, RunUnit) else self._values.get(action.node)
         kinds = [self.units] if isinstance(action, RunUnit) else []
         kinds += [self.evaluations] if isinstance(action, Evaluate) or action.evaluate else []
         most = max(_most(samples, values, action.worker) for samples in kinds)
-        if action.run in self._runs:
+        if action.run in self._limits:
             self._limits[action.run] = most
         return most
-
-    def _forget(self, number: int) -> RunUnit | Evaluate | None:
-        self._limits.pop(number, None)
-        return self._runs.pop(number, None)
 
 
 def _most(samples: Samples, values: Values | None, worker: str) -> float:
     fit = samples.fit()
     if fit is None or values is None:
         return samples.longest
-    constants: dict[str, object] = dict(values.constants())
+    constants = values.constants()
     most = fit.formula.of(values) * samples.factor(worker) * math.exp(_SURE * fit.spread(constants))
     return most if samples.seen.is_within(constants) else max(most, samples.longest)

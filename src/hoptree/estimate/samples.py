@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import final
 
 from hoptree.core.lineage import Values
-from hoptree.estimate.encoding import Seen
+from hoptree.estimate.encoding import Constants, Seen
 from hoptree.estimate.regression import Fit, Kind
 
 _GROWTH = 1.1  # a fit is made anew when there are so many times as many measurements
@@ -42,7 +42,7 @@ class Samples:
         self.count = 0
         self.longest = 0.0
         self._times: dict[tuple[Values, str], _Times] = {}
-        self._constants: dict[Values, dict[str, object]] = {}
+        self._constants: dict[Values, Constants] = {}
         self._factors: dict[str, float] = {}
         self._fit: Fit | None = None
         self._fitted = (0, 0)
@@ -90,7 +90,7 @@ class Samples:
         if fit is None:
             return 0.0
         most = heapq.nlargest(_WEIGHED, shares.items(), key=itemgetter(1))
-        work = [(dict[str, object](values.constants()), share) for values, share in most]
+        work = [(values.constants(), share) for values, share in most]
         total = sum(share for _, share in work)
         untold = sum(share for constants, share in work if not self.seen.is_told(constants))
         return math.hypot(fit.doubt(work), _UNTOLD * untold / total if total else 0.0)

@@ -14,25 +14,27 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import msgspec
 
-from hoptree.backends.local import slots_of
+from hoptree.backends.local import slot_folders, slots_of
 from hoptree.backends.simulated import SimulatedBackend
-from hoptree.core.actions import Action, DropState, Evaluate, RunUnit
+from hoptree.core.actions import DropState, Evaluate, RunUnit
 from hoptree.core.engine import Engine
 from hoptree.core.events import (
     CostsLearned,
+    DriverStarted,
     Event,
-    LineageFreed,
     Metrics,
     StateLost,
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRetried,
     TrialStopped,
     UnitFinished,
-    WorkerLost,
 )
-from hoptree.core.lineage import History, Values, seed_of
+from hoptree.core.keys import fraction
+from hoptree.core.lineage import History, Values
 from hoptree.core.settings import Settings
+from hoptree.core.steps import Step
 from hoptree.drive import Asks, drive
 from hoptree.driver.desk import Desk
 from hoptree.driver.library import Library
@@ -61,7 +63,8 @@ _EXAMPLES = 3  # made-up landscapes for searches that decide by results
 class Told(NamedTuple):
     """What is known of a study besides its searches: how its journal goes, and what the store holds.
 
-    ``studies`` are names, and whether their trials share: one, or those of a group.
+    ``studies`` are names, and whether their trials share: one, or those of a group. With ``retries`` a run would
+    train failed trials again, since code or data have changed.
     """
 
     settings: Settings
@@ -71,6 +74,7 @@ class Told(NamedTuple):
     name: str
     studies: Sequence[tuple[str, bool]]
     root: str
+    retries: bool = False
 
 
 @final
@@ -84,7 +88,6 @@ class Rerun:
         self._threads = threads
         self._bytes = sum(len(node.states) * measured.state_bytes(node.values) for node in engine.plan.walk())
         self.peak_bytes = self._bytes
-        self._running: dict[int, Values] = {}
         self._asking = 0  # events that stand at the beginning and have not been taken in
         self.shares: dict[Values, float] = {}  # seconds of units, by values
         self.makespan = 0.0
@@ -117,18 +120,18 @@ class Rerun:
         self._asking = len(first)
         self.makespan = drive(self.engine, backend, asks, [self._watch], first, look_up)
 
-    def _watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
-        if isinstance(event, UnitFinished) and event.run in self._running:
-            self._bytes += self._measured.state_bytes(self._running.pop(event.run))
+    def _watch(self, step: Step) -> None:
+        event = step.event
+        if isinstance(event, UnitFinished) and isinstance(step.run, RunUnit):
+            self._bytes += self._measured.state_bytes(step.run.values)
             self.peak_bytes = max(self.peak_bytes, self._bytes)
         self._asking -= 1
-        asked = isinstance(event, TrialAsked | TrialBranched | TrialExtended | TrialStopped)
+        asked = isinstance(event, TrialAsked | TrialBranched | TrialExtended | TrialStopped | TrialRetried)
         self.later += asked and self._asking < 0
-        for action in actions:
+        for action in step.actions:
             if isinstance(action, RunUnit | Evaluate):
                 self.cpu_seconds += self._measured.cpu(action, self.engine.plan)
             if isinstance(action, RunUnit):
-                self._running[action.run] = action.values
                 self.shares[action.values] = self.shares.get(action.values, 0.0) + self._measured.unit(
                     action.values
                 )
@@ -153,7 +156,8 @@ class Explainer:
         self._reports = self._past_reports()
         self._units = 0
         # what a driver that was killed has left in the memory of this machine, where the next one finds it
-        self._slots = {} if told.store is None else find_states(slots_of(told.store.folder, told.name))
+        folders = slots_of(told.store.folder, told.name) if told.store is not None else []
+        self._slots = find_states(slot_folders(folders))
 
     def explain(self, workers: int) -> Forecast:
         """Return what is left, what it takes on some numbers of workers, and what happened so far."""
@@ -192,27 +196,33 @@ class Explainer:
         if told.store is not None:
             desk = Desk(told.store, record, told.studies, told.root, warn=lambda _: None)  # a run says it
             owed += desk.take()
+            failed = [trial for trial in record.trials if told.retries and trial.ending == "failed"]
+            owed += [TrialRetried(trial.number) for trial in failed]
             asks = desk.beside(asks)
-        run = Rerun(record.engine, [*self._gone(record.engine), *owed], self._measured, self._threads)
-        if not owed and not record.engine.live:
+        engine = Engine(told.settings, state=record.state)
+        run = Rerun(engine, [*self._gone(engine), *owed], self._measured, self._threads)
+        if not owed and not record.live and not self._lost(engine):
             return run
         library = None if told.store is None else Library(told.store, told.name, 0, holds=False)
-        look_up = None if library is None else lambda event: library.look_up(event, record.engine)
+        look_up = None if library is None else lambda event: library.look_up(event, record.state)
         run.run(asks, workers, self._metrics(salt), look_up, crowded=crowded)
         self._units += run.units
         return run
 
     def _gone(self, engine: Engine) -> Iterator[Event]:
         """Tell what has not outlived the last driver."""
+        yield DriverStarted()
+        yield from self._lost(engine)
+
+    def _lost(self, engine: Engine) -> list[StateLost]:
+        """Return the states that a journal tells of and that are nowhere."""
         store = self._told.store
-        for name in list(engine.workers.by_name):
-            yield WorkerLost(name)
-        for node in engine.plan.nodes:
-            yield from [LineageFreed(node.id, unit) for unit in sorted(node.taken)]
-        for node in engine.plan.nodes:
-            for state in list(node.states.values()):
-                if state.key not in self._slots and (store is None or state.key not in store.states):
-                    yield StateLost(node.id, state.unit)
+        return [
+            StateLost(node.id, state.unit)
+            for node in engine.plan.nodes
+            for state in node.states.values()
+            if state.key not in self._slots and (store is None or state.key not in store.states)
+        ]
 
     def _whole(self, workers: int) -> Rerun:
         """Simulate the study from its beginning: what was asked for, and what the store had for it then."""
@@ -224,19 +234,17 @@ class Explainer:
     def _metrics(self, salt: int) -> Callable[[Values, int, str], Metrics]:
         def metrics(_values: Values, epoch: int, key: str) -> Metrics:
             known = self._reports.get((key, epoch))
-            level = (seed_of(key, "forecast", salt) % 1000) / 1000
+            level = fraction("forecast", key, salt)
             return {self._told.goal: level + 1.0 / (1 + epoch)} if known is None else known
 
         return metrics
 
     def _past_reports(self) -> dict[tuple[str, int], Metrics]:
-        record = Record(self._told.settings)
-        for _ in record.replay(self._told.journal):
-            pass
+        record = Record(self._told.settings).read(self._told.journal)
         partitions = self._told.settings.partitions
         return {
             (node.key, unit // partitions): metrics
-            for node in record.engine.plan.nodes
+            for node in record.plan.nodes
             for unit, metrics in node.reports.items()
         }
 
@@ -245,7 +253,7 @@ class Explainer:
     def _account(self, run: Rerun, workers: int, stored: Set[str] = frozenset()) -> Account:
         """Return the figures of a run; what is ``stored`` already takes no more of the disk."""
         engine = run.engine
-        work = Savings.count(engine, run.units, 0)
+        work = Savings.count(engine.state, run.units, 0)
         finals = {trial.final for trial in engine.trials.values() if trial.final is not None}
         new = [place for place in finals if place.node.state_key(place.unit) not in stored]
         sizes = [self._measured.state_bytes(place.node.values) for place in new]

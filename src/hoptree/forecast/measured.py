@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, final
 from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.costs import CostFormula
 from hoptree.core.errors import RefusedError
-from hoptree.core.events import Event, StateEvaluated, TrialAsked, UnitFinished, WorkerJoined, WorkerLost
+from hoptree.core.events import (
+    DriverStarted,
+    Event,
+    StateEvaluated,
+    TrialAsked,
+    UnitFinished,
+    WorkerJoined,
+    WorkerLost,
+)
 from hoptree.core.lineage import Values, history, segments
 from hoptree.core.plan import Plan
 from hoptree.core.settings import Settings
@@ -53,20 +61,22 @@ class Measured:
         record = Record(settings)
         here: set[str] = set()
         workers, sessions, units, seconds, last = 0, 0, 0, 0.0, 0.0
-        for entry, (event, actions) in zip(journal, record.replay(journal), strict=True):
-            estimator.watch(event, entry.now, entry.more, actions)
-            last = max(last, entry.now)
-            match event:
+        for step in record.replay(journal):
+            estimator.watch(step)
+            last = max(last, step.now)
+            match step.event:
+                case DriverStarted():
+                    here.clear()
                 case WorkerJoined(name):
                     if not here and not units:
-                        self._starts.append(entry.now)
+                        self._starts.append(step.now)
                     sessions += not here
                     here.add(name)
                     workers = max(workers, len(here))
                 case WorkerLost(name):
                     here.discard(name)
                 case UnitFinished(seconds=took) | StateEvaluated(seconds=took):
-                    units += isinstance(event, UnitFinished)
+                    units += isinstance(step.event, UnitFinished)
                     seconds += took
                 case _:
                     pass
@@ -80,7 +90,7 @@ class Measured:
             self._sizes.add(place.node.values, "", size)
         if own and journal:
             self.sessions = sessions
-            work = Savings.count(record.engine, units, 0)
+            work = Savings.count(record.state, units, 0)
             self.happened = Account(
                 trials=len(record.trials),
                 epochs_asked=work.epochs_asked,

@@ -13,8 +13,9 @@ from threading import Condition, Thread
 from types import TracebackType
 from typing import Self, final
 
-from hoptree.core.actions import Action, EndTrial, Report
-from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended
+from hoptree.core.actions import EndTrial, Report
+from hoptree.core.events import TrialAsked, TrialBranched, TrialExtended, TrialRetried
+from hoptree.core.steps import Step
 from hoptree.mirror.protocol import Mirror
 from hoptree.mirror.shown import Shown, shown_trials
 from hoptree.record.record import Record
@@ -61,22 +62,23 @@ class LiveMirror:
         except Exception as error:  # as in the thread
             log.warning("mirror of study %r: %s; mirror it again", self._study, error)
 
-    def watch(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
-        """Note the trials that an event has changed."""
+    def watch(self, step: Step) -> None:
+        """Note the trials that a step has changed."""
+        event = step.event
         if not self._seen:  # a study that goes on: all that is there already
             self._number()
             self._note(shown_trials(self._record, self._study))
-        touched = [action.trial for action in actions if isinstance(action, Report | EndTrial)]
-        if isinstance(event, TrialAsked | TrialBranched | TrialExtended):
+        touched = [action.trial for action in step.actions if isinstance(action, Report | EndTrial)]
+        if isinstance(event, TrialAsked | TrialBranched | TrialExtended | TrialRetried):
             touched.append(event.trial)
         if touched:
             self._number()
-            trials = self._record.engine.trials
+            trials = self._record.by_number
             own = [trial for trial in dict.fromkeys(touched) if trial in self._numbers]
-            self._note([Shown.take(self._numbers[trial], trials[trial], self._record) for trial in own])
+            self._note([Shown.take(self._numbers[trial], trials[trial]) for trial in own])
 
     def _number(self) -> None:
-        trials = self._record.engine.trials
+        trials = self._record.by_number
         for number, trial in islice(trials.items(), self._seen, None):
             if trial.study == self._study:
                 self._numbers[number] = len(self._numbers)

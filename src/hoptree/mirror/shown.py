@@ -32,11 +32,10 @@ class Shown(msgspec.Struct, frozen=True):
     ended: float | None = None
 
     @classmethod
-    def take(cls, number: int, trial: Trial, record: Record) -> Shown:
+    def take(cls, number: int, trial: Trial) -> Shown:
         """Return how a trial stands now."""
         config = dict(trial.history[-1].config)
-        curve = dict(record.curves.get(trial.number, {}))
-        return cls(number, config, trial.ending or "running", curve, trial.reason)
+        return cls(number, config, trial.ending or "running", dict(trial.curve), trial.reason)
 
     @property
     def metrics(self) -> Metrics:
@@ -47,7 +46,7 @@ class Shown(msgspec.Struct, frozen=True):
 def shown_trials(record: Record, study: str) -> list[Shown]:
     """Return all trials of a study as they stand now."""
     own = [trial for trial in record.trials if trial.study == study]
-    return [Shown.take(number, trial, record) for number, trial in enumerate(own)]
+    return [Shown.take(number, trial) for number, trial in enumerate(own)]
 
 
 def timed(trials: Sequence[Shown], chronicle: Chronicle) -> list[Shown]:

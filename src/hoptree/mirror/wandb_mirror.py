@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import msgspec
 
+from hoptree.core import keys
 from hoptree.core.errors import MissingExtraError, RefusedError, WorkloadError
-from hoptree.core.lineage import digest
 from hoptree.core.schedules import Config, Schedule
 from hoptree.mirror.shown import Shown
 from hoptree.search.values import text
@@ -69,7 +69,8 @@ class WandbMirror:
         self._identity = identity
         self._mode = where.mode or os.environ.get("WANDB_MODE", "online")
         self._folder = Path(where.folder) / "wandb"
-        self._note = self._folder / f"hoptree-{digest(where.project, name, identity)[:16]}.json"
+        note = keys.identity("wandb project", where.project, name, identity)[:16]
+        self._note = self._folder / f"hoptree-{note}.json"
         self._runs: dict[int, wandb.Run] = {}
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +101,7 @@ class WandbMirror:
 
     def run_id(self, number: int) -> str:
         """Return the id of a trial's run: the same whenever and wherever the study goes on."""
-        return digest(self._name, self._identity, number)[:16]
+        return keys.identity("wandb run", self._name, self._identity, number)[:16]
 
     # --- runs -------------------------------------------------------------------------------------------
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, final
 
-from hoptree.core.actions import Action
 from hoptree.core.engine import Engine
-from hoptree.core.events import Event, Metrics
+from hoptree.core.steps import Step
 from hoptree.estimate import Estimator
 from hoptree.progress.asking import Asking
-from hoptree.progress.scene import Scenes
+from hoptree.progress.scene import Scene, Scenes
 from hoptree.progress.tally import Tally
 from hoptree.search.protocol import Goal
 from hoptree.store.logs import Logs
@@ -63,29 +62,44 @@ class Spectator:
         self._logs = Logs(logs)
         self._scenes: Scenes | None = None
 
-    def begin(self, engine: Engine, curves: Mapping[int, Mapping[int, Metrics]], estimator: Estimator) -> None:
-        """Look on from here: ``curves`` is what was reported before, and the estimator goes on learning."""
+    def begin(self, engine: Engine, estimator: Estimator) -> None:
+        """Look on from here; the estimator goes on learning."""
         if not isinstance(self._display, Nothing):
-            self._scenes = Scenes(Tally(engine, curves, self._goals), self._workers, estimator, self._asking)
-            self._display.begin(self._scenes, self._logs)
+            self._scenes = Scenes(Tally(engine, self._goals), self._workers, estimator, self._asking)
+            scenes, logs = self._scenes, self._logs
+            if not self._drawn(lambda: self._display.begin(scenes, logs)):
+                self._scenes = None
 
-    def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+    def see(self, step: Step) -> None:
         """Take in what happens: a watch of the drive loop."""
         if self._scenes is not None:
-            self._scenes.tally.see(event, now, more, actions)
-            if not more:
-                self._display.look(self._scenes)
+            self._scenes.tally.see(step)
+            if not step.more:
+                self.tick()
 
     def tick(self) -> None:
         """Look again although nothing has happened."""
-        if self._scenes is not None:
-            self._display.look(self._scenes)
+        scenes = self._scenes
+        if scenes is not None and not self._drawn(lambda: self._display.look(scenes)):
+            self.end()
+
+    def view(self) -> Scene | None:
+        """Return what there is to see now; None when nothing is shown."""
+        return None if self._scenes is None else self._scenes.scene()
 
     def end(self) -> None:
         """Show how it ended."""
-        if self._scenes is not None:
-            self._display.end(self._scenes)
-            self._scenes = None
+        scenes, self._scenes = self._scenes, None
+        if scenes is not None:
+            self._drawn(lambda: self._display.end(scenes))
+
+    def _drawn(self, draw: Callable[[], None]) -> bool:
+        """Draw; where nobody reads any more (``python study.py | head``) return False: the run goes on unseen."""
+        try:
+            draw()
+        except OSError:
+            return False
+        return True
 
 
 def choose_display(quiet: bool = False) -> Display:

@@ -65,7 +65,9 @@ class PlainDisplay:
         self._line(f"{study_names(scene)}: {text}")
 
     def _line(self, text: str) -> None:
-        stream = self._stream or sys.stderr
+        stream: TextIO | None = self._stream or sys.stderr
+        if stream is None:  # the program was started without
+            return
         stream.write(f"{printable(text)}\n")
         stream.flush()
 

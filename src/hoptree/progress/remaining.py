@@ -16,7 +16,7 @@ from hoptree.progress.pace import Pace
 from hoptree.progress.tally import Tally
 
 _SHARE = 0.01  # of the time may be spent on this
-_DOUBT = 0.05  # spread of the log of the time that is left however well units are known: waiting, other programs
+_DOUBT = 0.09  # spread of the log of the time that is left however well units are known: waiting, other programs
 _STEPS = 0.3  # … of what is not yet asked for: workers wait where a search decides step by step
 
 

@@ -10,15 +10,14 @@ from typing import final
 
 import msgspec
 
-from hoptree.core.actions import Action, EndTrial, Evaluate, Report, RunUnit
+from hoptree.core.actions import EndTrial, Evaluate, Report, RunUnit
 from hoptree.core.engine import Engine
 from hoptree.core.events import (
-    Event,
-    Metrics,
     StateEvaluated,
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRetried,
     UnitCancelled,
     UnitFailed,
     UnitFinished,
@@ -27,6 +26,7 @@ from hoptree.core.events import (
 )
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Value
+from hoptree.core.steps import Step
 from hoptree.report.chronicle import standing
 from hoptree.report.timeline import short_name
 from hoptree.search.protocol import Goal
@@ -80,13 +80,12 @@ class Failure(msgspec.Struct, frozen=True):
 class Tally:
     """Takes in events and actions, each at little cost, and knows at any time what there is to show.
 
-    ``curves`` are the reports from before the driver began. ``goals`` has the goal of every study.
+    ``goals`` has the goal of every study.
     """
 
     def __init__(
         self,
         engine: Engine,
-        curves: Mapping[int, Mapping[int, Metrics]],
         goals: Mapping[str, Goal],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -109,15 +108,15 @@ class Tally:
         self._named: Counter[str] = Counter()
         for trial in engine.trials.values():
             self._follow(trial)
-            for epoch, metrics in sorted(curves.get(trial.number, {}).items()):
+            for epoch, metrics in trial.curve.items():
                 self._report(trial.number, epoch, metrics)
             if trial.ending is not None:
                 self._end(trial.number, trial.ending)
 
-    def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+    def see(self, step: Step) -> None:
         """Take in what happened and what came of it; a watch of the drive loop."""
-        match event:
-            case UnitFinished(run, worker, seconds):
+        match step.event:
+            case UnitFinished(run, worker, seconds, _):
                 self.units += 1
                 self._over(worker, run, seconds)
             case StateEvaluated(run=run, worker=worker, seconds=seconds):
@@ -126,7 +125,7 @@ class Tally:
                 self._over(worker, run)
             case TrialAsked(trial=number) | TrialBranched(trial=number):
                 self._follow(self.engine.trials[number])
-            case TrialExtended(trial=number):
+            case TrialExtended(trial=number) | TrialRetried(trial=number):
                 self._go_on(number)
             case WorkerJoined(worker):
                 self._join(worker)
@@ -136,7 +135,7 @@ class Tally:
                 self.since.pop(worker, None)
             case _:
                 pass
-        for action in actions:
+        for action in step.actions:
             match action:
                 case RunUnit() | Evaluate():
                     self._given(action)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, final
 import msgspec
 
 from hoptree.core.plan import Trial
+from hoptree.record.opening import open_record
 from hoptree.record.record import Record
-from hoptree.record.spec import StudySpec
 from hoptree.report.tables import duration, size, text_table
 
 if TYPE_CHECKING:
@@ -136,9 +136,7 @@ def _places(store: Store) -> dict[str, tuple[float, list[tuple[str, int]]]]:
     for known in store.catalog.all():
         if not store.journal.last(known.name):
             continue
-        record = Record(StudySpec.read(known.spec).settings)
-        for _ in record.replay(store.journal.read(known.name)):
-            pass
+        record = open_record(store, known)
         keys: dict[tuple[int, int], str] = {}
         numbers: dict[str, int] = {}
         for trial in record.trials:
@@ -152,8 +150,8 @@ def _places(store: Store) -> dict[str, tuple[float, list[tuple[str, int]]]]:
 
 
 def _states_of(record: Record, trial: Trial, keys: dict[tuple[int, int], str]) -> Iterator[tuple[str, float]]:
-    partitions = record.engine.settings.partitions
-    for node, end in record.engine.plan.way(trial, trial.until * partitions):
+    partitions = record.settings.partitions
+    for node, end in record.plan.way(trial, trial.until * partitions):
         for unit in range(node.start + 1, end + 1):
             key = keys.get((node.id, unit))
             if key is None:

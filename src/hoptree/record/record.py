@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import msgspec
 
-from hoptree.core.actions import Action, EndTrial, Report, RunUnit
-from hoptree.core.engine import Engine
+from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import StudyChangedError
-from hoptree.core.events import (
-    Event,
-    Metrics,
-    TrialAsked,
-    TrialBranched,
-    TrialExtended,
-    TrialStopped,
-    UnitFinished,
-)
+from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialRetried
+from hoptree.core.facts import FactReader
 from hoptree.core.plan import Node, Place, Trial
 from hoptree.core.settings import Settings
+from hoptree.core.steps import Step
+from hoptree.core.study_state import StudyState
 from hoptree.drive import Asks, Watch
 
 if TYPE_CHECKING:
@@ -38,34 +33,41 @@ class Unit(NamedTuple):
 
 @final
 class Record:
-    """The engine as the events have made it, the curves of its trials, and the order in which data was visited."""
+    """The state that a journal has made of a study, and until when it tells."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.engine = Engine(settings)
-        self.curves: dict[int, dict[int, Metrics]] = {}
-        self.now = 0.0
+    def __init__(self, settings: Settings, state: StudyState | None = None, now: float = 0.0) -> None:
+        self.state = StudyState(settings) if state is None else state
+        self.settings = settings
+        self.plan = self.state.plan
+        self.now = now
         self._free = settings.order == "free"
-        self._begun: dict[int, RunUnit] = {}
-        self._visited: dict[tuple[int, int], int] = {}
 
-    def replay(self, entries: Iterable[Recorded]) -> Iterator[tuple[Event, list[Action]]]:
-        """Take a journal in, and yield every event with what the engine made of it."""
-        for entry in entries:
-            actions = self.engine.step(entry.event, entry.now, more=entry.more)
-            self.note(entry.event, entry.now, entry.more, actions)
-            yield entry.event, actions
+    def replay(self, entries: Iterable[Recorded]) -> Iterator[Step]:
+        """Take a journal in, and yield every step that it tells of."""
+        reader = FactReader(self.state)
+        for recorded in entries:
+            step = reader.take(recorded.entry, recorded.now)
+            self.now = recorded.now
+            yield step
+
+    def read(self, entries: Iterable[Recorded]) -> Record:
+        """Take a journal in, and return itself."""
+        for _ in self.replay(entries):
+            pass
+        return self
 
     def resume(self, asks: Asks, entries: Iterable[Recorded], watches: Sequence[Watch] = ()) -> list[Event]:
-        """Take a journal in, tell searches what it tells, and return what they asked for and is not in it."""
-        owed = list(asks.start())
-        for event, actions in self.replay(entries):
+        """Take a journal in, tell searches what they were told, and return what they ask for and is not in it."""
+        for step in self.replay(entries):
             for watch in watches:
-                watch(event, self.now, False, actions)
-            if owed and _request(event) == owed[0]:
-                owed.pop(0)
-            for action in actions:
-                if isinstance(action, Report | EndTrial):
-                    owed.extend(asks.tell(action))
+                watch(step)
+        owed = list(asks.start())
+        for part in self.state.dialogue:
+            if isinstance(part, Report | EndTrial):
+                owed.extend(asks.tell(part))
+            elif owed and not isinstance(part, TrialRetried):
+                with suppress(ValueError):  # not in order: what a wider search adds is asked for later
+                    owed.remove(_request(part))
         self._refuse_second_thoughts(owed)
         return owed
 
@@ -74,7 +76,7 @@ class Record:
         for event in owed:
             if not isinstance(event, TrialAsked | TrialBranched):
                 continue
-            known = self.engine.trials.get(event.trial)
+            known = self.by_number.get(event.trial)
             if known is not None and known.history[-1].config != event.config:
                 before, now = dict(known.history[-1].config), dict(event.config)
                 raise StudyChangedError(
@@ -84,48 +86,41 @@ class Record:
                     "give it another name: what both have in common is found in the store"
                 )
 
-    def note(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
-        """Remember what the engine itself does not: as a watch of the drive loop, or of a replay."""
-        self.now = now
-        if self._free and isinstance(event, UnitFinished):
-            run = self._begun.pop(event.run, None)
-            if run is not None:
-                self._visited[run.node, run.unit] = run.partition
-        for action in actions:
-            if isinstance(action, Report):
-                self._report(action)
-            elif self._free and isinstance(action, RunUnit):
-                self._begun[action.run] = action
+    def note(self, step: Step) -> None:
+        """Note the time, as a watch of the drive loop: the engine has changed the state itself."""
+        self.now = step.now
 
-    def _report(self, report: Report) -> None:
-        """Enter a report in its curve, by epoch: one that was asked for later may lie before others."""
-        curve = self.curves.setdefault(report.trial, {})
-        last = next(reversed(curve), 0)
-        curve[report.epoch] = dict(report.metrics)
-        if report.epoch < last:
-            self.curves[report.trial] = dict(sorted(curve.items()))
+    @property
+    def by_number(self) -> dict[int, Trial]:
+        """All trials by number, in the order in which they were asked for."""
+        return self.state.trials
 
     @property
     def trials(self) -> list[Trial]:
         """All trials, in the order in which they were asked for."""
-        return list(self.engine.trials.values())
+        return list(self.state.trials.values())
+
+    @property
+    def live(self) -> int:
+        """How many trials have not ended."""
+        return self.state.live
 
     def place(self, trial: Trial) -> Place | None:
         """Return where a trial stands, by the epochs that it has reported; None before the first."""
         if not trial.done:
             return None
-        node, unit = self.engine.plan.way(trial, trial.done * self.engine.settings.partitions)[-1]
+        node, unit = self.plan.way(trial, trial.done * self.settings.partitions)[-1]
         return Place(node, unit)
 
     def units(self, trial: Trial) -> Iterator[Unit]:
         """Yield what a trial consists of up to where it stands, in order."""
-        partitions = self.engine.settings.partitions
+        partitions = self.settings.partitions
         unit, rotation = 0, 0
-        for node, end in self.engine.plan.way(trial, trial.done * partitions):
+        for node, end in self.plan.way(trial, trial.done * partitions):
             while unit < end:
                 if unit % partitions == 0:
                     rotation = node.rotation
-                visits = self._visited[node.id, unit] if self._free else (rotation + unit) % partitions
+                visits = self.state.visits[node.id, unit] if self._free else (rotation + unit) % partitions
                 yield Unit(node, unit, visits)
                 unit += 1
 
@@ -139,11 +134,16 @@ class Repeated:
 
     def __init__(self, settings: Settings, journal: Iterable[Recorded]) -> None:
         self._asked: deque[tuple[int, Event]] = deque()  # after how much news each was asked for
-        self._news: list[tuple[int, int]] = []
-        for event, actions in Record(settings).replay(journal):
-            if isinstance(event, TrialAsked | TrialBranched | TrialExtended | TrialStopped):
-                self._asked.append((len(self._news), event))
-            self._news += [_which(action) for action in actions if isinstance(action, Report | EndTrial)]
+        self._news: list[tuple[int, int] | None] = []
+        for part in Record(settings).read(journal).state.dialogue:
+            if isinstance(part, Report | EndTrial):
+                self._news.append(_which(part))
+            elif isinstance(part, TrialRetried):  # now it may not fail, so nobody waits to hear that it has
+                ends = [place for place, news in enumerate(self._news) if news == (part.trial, 0)]
+                if ends:
+                    self._news[ends[-1]] = None
+            else:
+                self._asked.append((len(self._news), part))
         self._heard: Counter[tuple[int, int]] = Counter()
         self._next = 0  # news up to here have been heard again
 
@@ -157,8 +157,12 @@ class Repeated:
         return self._due()
 
     def _due(self) -> list[Event]:
-        while self._next < len(self._news) and self._heard[self._news[self._next]]:
-            self._heard[self._news[self._next]] -= 1
+        while self._next < len(self._news):
+            news = self._news[self._next]
+            if news is not None:
+                if not self._heard[news]:
+                    break
+                self._heard[news] -= 1
             self._next += 1
         events: list[Event] = []
         while self._asked and self._asked[0][0] <= self._next:

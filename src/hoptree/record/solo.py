@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from hoptree.core.lineage import seed_of, shuffle_seed
+from hoptree.core.keys import build_seed, shuffle_seed, unit_seed
 from hoptree.core.plan import Trial
 from hoptree.record.record import Record, Unit
 
@@ -27,7 +27,7 @@ class Soloist:
     def untrained(self, trial: Trial) -> Any:
         """Return the model that a trial begins with."""
         origin = next(self._record.units(trial)).node.origin
-        return self.trainer.build(origin.values.at(0.0), seed_of(origin.key, "build"))
+        return self.trainer.build(origin.values.at(0.0), build_seed(origin.key))
 
     def train(self, trial: Trial, states: StateStore | None = None) -> tuple[Any, ModelState]:
         """Train a trial up to where it stands, and return its model and state.
@@ -61,7 +61,7 @@ class Soloist:
             unit.number,
             partitions,
             unit.partition,
-            seed_of(unit.node.key, unit.number),
+            unit_seed(unit.node.key, unit.number),
             shuffle_seed(self._seed, unit.number // partitions, unit.partition),
         )
         self.trainer.train(model, self._data.partition(unit.partition), spec)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from hoptree.core.errors import HoptreeError, StudyChangedError
 from hoptree.core.settings import Settings
+from hoptree.search.errors import NoExtensionError
 from hoptree.search.protocol import Goal
 from hoptree.search.space import changes
+from hoptree.search.widening import SearchVersion
 
 if TYPE_CHECKING:
     from hoptree.store import Store
+
+Widens: TypeAlias = Callable[[str, Sequence[SearchVersion]], bool]
+"""Says of a study by name whether its search is wider than its last version, or the same; else it raises."""
 
 _ACCEPTABLE = ("trainer", "data")  # what may change when the user says so; the rest is what the study is
 
@@ -24,6 +29,8 @@ class StudySpec(msgspec.Struct, frozen=True):
     ``root`` stands for all that lineages start from: code, data and seed. ``program`` is the file that defined
     the study, for commands that need its code. ``members`` are the studies of a group that was run together.
     ``environments`` are the places where it was run: versions and processors, which bits may depend on.
+    ``versions`` are what each study searched and how, oldest first: more than one where it was widened. ``search``
+    and ``space`` are texts of the last one, for people.
     """
 
     trainer: str
@@ -38,8 +45,9 @@ class StudySpec(msgspec.Struct, frozen=True):
     program: str
     members: list[str] = []
     environments: list[dict[str, str]] = []
+    versions: dict[str, list[SearchVersion]] = {}
 
-    compared = ("trainer", "data", "search", "goal", "seed", "share")
+    compared = ("trainer", "data", "goal", "seed", "share")
 
     @classmethod
     def together(cls, specs: Mapping[str, StudySpec]) -> StudySpec:
@@ -52,7 +60,8 @@ class StudySpec(msgspec.Struct, frozen=True):
             for part in ("names", "where")
         }
         search = "; ".join(_told(name, spec) for name, spec in specs.items())
-        return msgspec.structs.replace(first, space=space, search=search, members=list(specs))
+        versions = {name: found for spec in specs.values() for name, found in spec.versions.items()}
+        return msgspec.structs.replace(first, space=space, search=search, members=list(specs), versions=versions)
 
     def of(self, name: str, spec: StudySpec) -> StudySpec:
         """Return what a group's spec tells of a member, which is ``spec`` now."""
@@ -64,7 +73,10 @@ class StudySpec(msgspec.Struct, frozen=True):
         }
         same = _told(name, spec) in self.search
         search = spec.search if same else self.search
-        return msgspec.structs.replace(self, space=space, search=search, goal=spec.goal, members=[])
+        versions = {name: self.versions[name]} if name in self.versions else {}
+        return msgspec.structs.replace(
+            self, space=space, search=search, goal=spec.goal, members=[], versions=versions
+        )
 
     @classmethod
     def read(cls, spec: dict[str, Any]) -> StudySpec:
@@ -80,31 +92,77 @@ class StudySpec(msgspec.Struct, frozen=True):
             ) from None
 
 
-def agree(store: Store, name: str, studies: Mapping[str, StudySpec], accept: bool) -> StudySpec:
-    """Return what studies go on with, after comparing what they are made of now with what the store holds."""
-    refuse_others(store, name, studies, accept)
+class Agreed(NamedTuple):
+    """What studies go on with; ``is_changed`` if their code or data are not those of the last run.
+
+    A spec with changed code or data is not in the catalog yet: first what failed is to be asked for again, so that
+    a driver that is killed in between leaves nothing undone.
+    """
+
+    spec: StudySpec
+    is_changed: bool = False
+
+
+def agree(
+    store: Store, name: str, studies: Mapping[str, StudySpec], accept: bool, widens: Widens | None = None
+) -> Agreed:
+    """Return what studies go on with, after comparing what they are made of now with what the store holds.
+
+    ``widens`` says which searches are extensions of what was begun; without it, they must be the same.
+    """
+    refuse_others(store, name, studies, accept, widens)
     spec, known = StudySpec.together(studies), store.catalog.find(name)
     if known is None:
         store.catalog.register(name, msgspec.to_builtins(spec))
-        return spec
+        return Agreed(spec)
     if not store.journal.last(name):  # nothing came of it before: it may be anything
         store.catalog.set_spec(name, msgspec.to_builtins(spec))
-        return spec
+        return Agreed(spec)
     before = StudySpec.read(known.spec)
-    refuse_changes(name, before, spec, accept)
+    refuse_changes(name, before, spec, accept, widens)
+    agreed = continued(before, spec, widens)
+    is_changed = (before.trainer, before.data) != (spec.trainer, spec.data)
+    if not is_changed:
+        store.catalog.set_spec(name, msgspec.to_builtins(agreed))
+    return Agreed(agreed, is_changed)
+
+
+def continued(before: StudySpec, spec: StudySpec, widens: Widens | None = None) -> StudySpec:
+    """Return the spec with which a study goes on: what lineages start from stays, and a wider search is added."""
     new = [each for each in spec.environments if each not in before.environments]
-    agreed = msgspec.structs.replace(
-        spec, root=before.root, settings=before.settings, environments=[*before.environments, *new]
+    versions = {}
+    for study, present in spec.versions.items():
+        earlier = before.versions.get(study, [])
+        wider = widens is not None and bool(earlier) and widens(study, earlier)
+        versions[study] = [*earlier, *present] if wider else earlier or present
+    return msgspec.structs.replace(
+        spec,
+        root=before.root,
+        settings=before.settings,
+        environments=[*before.environments, *new],
+        versions=versions,
     )
-    store.catalog.set_spec(name, msgspec.to_builtins(agreed))
-    return agreed
+
+
+def first_version(store: Store, study: str) -> SearchVersion | None:
+    """Return what a study searched at first, alone or in a group: it is the same however often it is widened."""
+    for known in store.catalog.all():
+        try:
+            versions = StudySpec.read(known.spec).versions.get(study)
+        except HoptreeError:
+            continue  # of another version: it has nothing to say
+        if versions:
+            return versions[0]
+    return None
 
 
 def _told(name: str, spec: StudySpec) -> str:
     return f"{name}: {spec.search}, {spec.goal}"
 
 
-def refuse_others(store: Store, name: str, studies: Mapping[str, StudySpec], accept: bool) -> None:
+def refuse_others(
+    store: Store, name: str, studies: Mapping[str, StudySpec], accept: bool, widens: Widens | None = None
+) -> None:
     """Refuse studies that were begun as others, alone or in another group than the one of this name."""
     for known in store.catalog.all():
         if known.name == name or not store.journal.last(known.name):
@@ -115,13 +173,18 @@ def refuse_others(store: Store, name: str, studies: Mapping[str, StudySpec], acc
             continue  # of another version: it has nothing to say
         for study, spec in studies.items():
             if study in before.members:
-                refuse_changes(study, before.of(study, spec), spec, accept)
+                refuse_changes(study, before.of(study, spec), spec, accept, widens)
             elif study == known.name:
-                refuse_changes(study, before, spec, accept)
+                refuse_changes(study, before, spec, accept, widens)
 
 
-def refuse_changes(name: str, before: StudySpec, spec: StudySpec, accept: bool) -> None:
-    """Refuse to go on with a study that is another one now; code and data may change if the user accepts that."""
+def refuse_changes(
+    name: str, before: StudySpec, spec: StudySpec, accept: bool, widens: Widens | None = None
+) -> None:
+    """Refuse to go on with a study that is another one now.
+
+    Code and data may change if the user accepts that, and the search if ``widens`` says that it is an extension.
+    """
     changed = [field for field in StudySpec.compared if getattr(before, field) != getattr(spec, field)]
     refused = [
         f"{field}: was {getattr(before, field)}, is {getattr(spec, field)}"
@@ -129,18 +192,38 @@ def refuse_changes(name: str, before: StudySpec, spec: StudySpec, accept: bool) 
         if field not in _ACCEPTABLE
     ]
     acceptable = [field for field in changed if field in _ACCEPTABLE]
-    refused += changes(before.space, spec.space)
+    otherwise = _search_changes(before, spec)
+    why = _no_extension(before, spec, widens) if otherwise else None
+    refused += otherwise if why is not None else []
     if before.settings.partitions != spec.settings.partitions:
         refused.append(f"partitions: was {before.settings.partitions}, is {spec.settings.partitions}")
     if before.settings.order != spec.settings.order:
         refused.append(f"order: was {before.settings.order}, is {spec.settings.order}")
     if refused:
         raise StudyChangedError(
-            f"study {name!r} is another than the one that was begun ({'; '.join(refused)}); give it another name: "
-            "what both have in common is found in the store"
+            f"study {name!r} is another than the one that was begun ({'; '.join(refused)}){why or ''}; give it "
+            "another name: what both have in common is found in the store"
         )
     if acceptable and not accept:
         raise StudyChangedError(
             f"study {name!r}: {', '.join(acceptable)} changed since it was begun; give it another name, or say "
             "run(accept_changes=True), or --accept-changes, to go on as if nothing had changed"
         )
+
+
+def _search_changes(before: StudySpec, spec: StudySpec) -> list[str]:
+    """Return what differs in search and space, one line each."""
+    search = [f"search: was {before.search}, is {spec.search}"] if before.search != spec.search else []
+    return [*search, *changes(before.space, spec.space)]
+
+
+def _no_extension(before: StudySpec, spec: StudySpec, widens: Widens | None) -> str | None:
+    """Return why other searches are no extensions of what was begun; None if they are."""
+    if widens is None or before.versions.keys() != spec.versions.keys():
+        return ""
+    try:
+        for study, versions in before.versions.items():
+            widens(study, versions)
+    except NoExtensionError as error:
+        return f", and no extension of it ({error})"
+    return None

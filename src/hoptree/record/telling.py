@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hoptree.core.errors import HoptreeError
+from hoptree.record.opening import open_record
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec
 from hoptree.report.chronicle import Chronicle
@@ -25,9 +26,9 @@ def tell(store: Store, name: str, goal: Goal | None = None) -> Chronicle:
     spec = StudySpec.read(known.spec)
     goal = goal or spec.goal
     record = Record(spec.settings)
-    chronicler = Chronicler(record.engine)
-    for event, actions in record.replay(store.journal.read(known.name)):
-        chronicler.see(event, record.now, False, actions)
+    chronicler = Chronicler(record.state)
+    for step in record.replay(store.journal.read(known.name)):
+        chronicler.see(step)
     return chronicler.chronicle(
         name,
         goal.metric,
@@ -57,18 +58,10 @@ def find(store: Store, name: str) -> StudyRecord:
     return told[0] if len(told) == 1 else max(told, key=lambda known: _extent(store, known, name))
 
 
-def folded(store: Store, known: StudyRecord) -> Record:
-    """Return the record of an entry of the catalog."""
-    record = Record(StudySpec.read(known.spec).settings)
-    for _ in record.replay(store.journal.read(known.name)):
-        pass
-    return record
-
-
 def _extent(store: Store, known: StudyRecord, name: str) -> tuple[int, int]:
     """Return how much a journal tells of a study: its trials, and their epochs."""
     try:
-        own = [trial for trial in folded(store, known).trials if trial.study == name]
+        own = [trial for trial in open_record(store, known).trials if trial.study == name]
     except HoptreeError:
         return 0, 0  # of another version: it has nothing to say
     return len(own), sum(trial.done for trial in own)

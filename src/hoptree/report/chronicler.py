@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import final
 
-from hoptree.core.actions import Action, EndTrial, Evaluate, Report, RunUnit
-from hoptree.core.engine import Engine
+from hoptree.core.actions import EndTrial, Evaluate, Report, RunUnit
 from hoptree.core.events import (
-    Event,
+    DriverStarted,
     StateEvaluated,
     TrialAsked,
     TrialBranched,
@@ -21,6 +20,8 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.plan import Node, Trial
+from hoptree.core.steps import AnyRun, Step
+from hoptree.core.study_state import StudyState
 from hoptree.report.chronicle import Chronicle, Course, Hop, Moment, Told, Twig
 from hoptree.report.timeline import Span, Timeline, short_name
 
@@ -30,18 +31,17 @@ _OTHERS = "other trials"
 
 @final
 class Chronicler:
-    """Listens to an engine's events and actions, and tells of them when asked.
+    """Listens to the steps of an engine, or of a journal, and tells of them when asked.
 
     A journal has the moments at which units were given out and ended; a unit begins when it is given out, or
     when its worker has ended what it did before.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, state: StudyState) -> None:
+        self.state = state
         self._now = 0.0
         self._units = 0
-        self._given: dict[int, tuple[float, RunUnit | Evaluate]] = {}
-        self._trained: dict[int, RunUnit] = {}  # evaluations that ride on a unit
+        self._given: dict[int, float] = {}  # by run, when it was given out
         self._free: dict[str, float] = {}  # since when a worker has nothing under way
         self._lost: dict[str, float] = {}
         self._there: dict[str, str] = {}  # who is there, and what it is called
@@ -55,18 +55,23 @@ class Chronicler:
         self._ended: dict[int, float] = {}
         self._sources: dict[int, int] = {}
 
-    def see(self, event: Event, now: float, more: bool, actions: list[Action]) -> None:
+    def see(self, step: Step) -> None:
         """Take an event in, with what the engine made of it."""
+        event, now, run = step.event, step.now, step.run
         self._now = now
         match event:
-            case UnitFinished(run):
-                self._finished(run, now)
-            case StateEvaluated(run):
-                self._end(run, now, "evaluation")
-            case UnitFailed(run) | UnitCancelled(run):
-                self._end(run, now, "failed")
+            case UnitFinished():
+                if isinstance(run, RunUnit):
+                    self._finished(run, now)
+            case StateEvaluated() if run is not None:
+                self._end(run, now, "evaluation", riding=step.evaluating)
+            case UnitFailed() | UnitCancelled() if run is not None:
+                self._end(run, now, "failed", riding=step.evaluating)
             case WorkerLost(worker):
-                self._gone(worker, now)
+                self._gone(worker, now, step.lost)
+            case DriverStarted():
+                for worker in list(self._there):
+                    self._gone(worker, now, [each for each in step.lost if each.worker == worker])
             case WorkerJoined(worker):
                 if worker in self._lost:
                     self._spans.append(Span(worker, self._lost.pop(worker), now, "down", 0, "", -1, -1))
@@ -81,46 +86,37 @@ class Chronicler:
             case TrialBranched(trial=number):
                 self._grants.setdefault(number, []).append((now, event.until))
                 self._sources[number] = event.source
-        for action in actions:
+        for action in step.actions:
             if isinstance(action, RunUnit | Evaluate):
-                self._given[action.run] = (now, action)
+                self._given[action.run] = now
             elif isinstance(action, Report):
-                told = Told(action.epoch, now, self._units / self._engine.plan.partitions, dict(action.metrics))
+                told = Told(action.epoch, now, self._units / self.state.plan.partitions, dict(action.metrics))
                 self._told.setdefault(action.trial, {}).setdefault(action.epoch, told)
             elif isinstance(action, EndTrial):
                 self._ended[action.trial] = now
 
     # --- runs -------------------------------------------------------------------------------------------
 
-    def _finished(self, run: int, now: float) -> None:
-        given = self._given.pop(run, None)
-        if given is None:
-            return
-        at, action = given
-        assert isinstance(action, RunUnit)
-        begun = self._span(action, at, now, "unit")
+    def _finished(self, run: RunUnit, now: float) -> None:
+        begun = self._span(run, self._given.pop(run.run, now), now, "unit")
         self._units += 1
-        self._seconds[action.node, action.unit] = now - begun
-        self._made[action.node, action.unit + 1] = now
-        if action.home and action.home != action.worker:
-            left = self._made.get((action.source, action.unit), begun)
-            self._hops.append(Hop(action.node, action.home, min(left, begun), action.worker, begun))
-        if action.evaluate:
-            self._trained[run] = action
+        self._seconds[run.node, run.unit] = now - begun
+        self._made[run.node, run.unit + 1] = now
+        if run.home and run.home != run.worker:
+            left = self._made.get((run.source, run.unit), begun)
+            self._hops.append(Hop(run.node, run.home, min(left, begun), run.worker, begun))
 
-    def _end(self, run: int, now: float, kind: str) -> None:
-        trained = self._trained.pop(run, None)
-        if trained is not None:
-            self._span(trained, now, now, kind)
+    def _end(self, run: AnyRun, now: float, kind: str, *, riding: bool) -> None:
+        """Note the end of an evaluation, or of what came to nothing; an evaluation may ride on a unit."""
+        if riding and isinstance(run, RunUnit):
+            self._span(run, now, now, kind)
             return
-        given = self._given.pop(run, None)
-        if given is not None:
-            at, action = given
-            # What was taken back before it began took no time.
-            if kind == "evaluation" or self._free.get(action.worker, 0.0) <= now:
-                self._span(action, at, now, kind)
+        at = self._given.pop(run.run, now)
+        # What was taken back before it began took no time.
+        if kind == "evaluation" or self._free.get(run.worker, 0.0) <= now:
+            self._span(run, at, now, kind)
 
-    def _span(self, action: RunUnit | Evaluate, at: float, now: float, kind: str) -> float:
+    def _span(self, action: AnyRun, at: float, now: float, kind: str) -> float:
         """Note what a worker did since it was given it, or since it was free for it; return when that began."""
         free = self._free.get(action.worker, 0.0)
         begun = free if kind == "evaluation" and isinstance(action, RunUnit) else max(at, free)
@@ -130,17 +126,15 @@ class Chronicler:
         self._free[action.worker] = now
         return begun
 
-    def _gone(self, worker: str, now: float) -> None:
+    def _gone(self, worker: str, now: float, lost: Sequence[AnyRun]) -> None:
         """End what ran on a worker that is gone; what was queued behind it never began."""
-        under_way = [(at, action) for at, action in self._given.values() if action.worker == worker]
-        riding = [action for action in self._trained.values() if action.worker == worker]
+        riding = [run for run in lost if run.run not in self._given]
         if riding:
             self._span(riding[0], now, now, "failed")
-        elif under_way:
-            self._span(under_way[0][1], under_way[0][0], now, "failed")
-        for action in (*(action for _, action in under_way), *riding):
-            self._given.pop(action.run, None)
-            self._trained.pop(action.run, None)
+        elif lost:
+            self._span(lost[0], self._given[lost[0].run], now, "failed")
+        for run in lost:
+            self._given.pop(run.run, None)
         self._lost[worker] = now
         self._there.pop(worker, None)
 
@@ -161,7 +155,7 @@ class Chronicler:
 
         Workers and hops are those of the whole group: they served all of it.
         """
-        trials = [trial for trial in self._engine.trials.values() if only is None or trial.study == only]
+        trials = [trial for trial in self.state.trials.values() if only is None or trial.study == only]
         numbers = {trial.number: number for number, trial in enumerate(trials)}
         seconds = self._lineage_seconds()
         courses = tuple(self._course(trial, numbers, seconds) for trial in trials)
@@ -170,7 +164,7 @@ class Chronicler:
             name=name,
             metric=metric,
             maximize=maximize,
-            partitions=self._engine.plan.partitions,
+            partitions=self.state.plan.partitions,
             courses=courses,
             timeline=self._timeline(numbers),
             hops=tuple(self._named_hops()),
@@ -205,7 +199,7 @@ class Chronicler:
         Units that came from the store were not measured here: they count as the mean of those that were, of their
         node if there are any.
         """
-        plan = self._engine.plan
+        plan = self.state.plan
         by_node: dict[int, list[float]] = {}
         for (node, _), taken in self._seconds.items():
             by_node.setdefault(node, []).append(taken)
@@ -227,7 +221,7 @@ class Chronicler:
         return seconds
 
     def _twigs(self, trials: list[Trial], numbers: dict[int, int]) -> list[Twig]:
-        plan = self._engine.plan
+        plan = self.state.plan
         reach: dict[int, int] = {}
         passing: dict[int, list[int]] = {}
         for trial in trials:
@@ -237,7 +231,7 @@ class Chronicler:
         return [self._twig(plan.nodes[node], end, tuple(passing[node])) for node, end in sorted(reach.items())]
 
     def _twig(self, node: Node, end: int, trials: tuple[int, ...]) -> Twig:
-        partitions = self._engine.plan.partitions
+        partitions = self.state.plan.partitions
         parent = node.parent
         told = max((unit for unit in node.reports if unit <= end), default=0)
         return Twig(
@@ -252,9 +246,9 @@ class Chronicler:
         )
 
     def _timeline(self, numbers: dict[int, int]) -> Timeline:
-        plan = self._engine.plan
+        plan = self.state.plan
         passing: dict[int, list[int]] = {}
-        for trial in self._engine.trials.values():
+        for trial in self.state.trials.values():
             if trial.number in numbers:  # as far as it was granted: one that failed has no report
                 for node, _ in plan.way(trial, trial.until * plan.partitions):
                     passing.setdefault(node.id, []).append(numbers[trial.number])
@@ -296,7 +290,7 @@ class Chronicler:
         trained, spent = _Sum(), _Sum()
         for span in self._spans:
             if span.kind == "unit":
-                trained.add(span.end, 1 / self._engine.plan.partitions)
+                trained.add(span.end, 1 / self.state.plan.partitions)
                 spent.add(span.end, span.end - span.start)
         times = sorted({0.0, *got.times, *trained.times})
         step = -(-len(times) // _MOST_MOMENTS)

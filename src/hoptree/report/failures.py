@@ -6,6 +6,8 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
+from hoptree.core.plan import Trial
+
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?', re.MULTILINE)
 _OURS = f"{Path(__file__).resolve().parents[1]}/"
 _COMPILED = (".pyx", ".pxi")  # of extensions, whose traces name files that are not there
@@ -94,3 +96,9 @@ def told(error: str) -> str:
     """
     what, where = gist(error) or "no reason is known", whereabouts(error)
     return f"{what} ({where})" if where else what
+
+
+def failure_text(trial: Trial, number: int) -> str:
+    """Return all that is known of a failed trial."""
+    config = "\n".join(f"  {name}: {value}" for name, value in dict(trial.history[-1].config).items())
+    return f"trial {number} of {trial.study}\nreported epochs: {trial.reached}\nconfig:\n{config}\n\n{trial.reason}"

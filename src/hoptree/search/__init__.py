@@ -2,6 +2,7 @@
 
 from hoptree.core.actions import EndTrial, Report
 from hoptree.search.asha import ASHA
+from hoptree.search.errors import NoExtensionError
 from hoptree.search.fixed import Fixed
 from hoptree.search.hyperband import Hyperband
 from hoptree.search.jobs import Ended, Jobs
@@ -14,6 +15,7 @@ from hoptree.search.random import Random
 from hoptree.search.sampling import AnySampler, MakesSampler, make_sampler
 from hoptree.search.successive_halving import SuccessiveHalving
 from hoptree.search.tuner import Tuner
+from hoptree.search.widening import Earlier
 
 __all__ = [
     "ASHA",
@@ -21,6 +23,7 @@ __all__ = [
     "AnySampler",
     "Branch",
     "Decision",
+    "Earlier",
     "EndTrial",
     "Ended",
     "Extend",
@@ -30,6 +33,7 @@ __all__ = [
     "Jobs",
     "MakesSampler",
     "MedianStopping",
+    "NoExtensionError",
     "Optuna",
     "Outlook",
     "Procedure",

@@ -14,6 +14,7 @@ import msgspec
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.search import checks
+from hoptree.search.errors import NoExtensionError
 from hoptree.search.jobs import Ended, Jobs
 from hoptree.search.outlook import Outlook
 from hoptree.search.protocol import Decision, Extend, Goal, Sampler, Search, Stop
@@ -21,6 +22,7 @@ from hoptree.search.reading import Space
 from hoptree.search.rungs import rung_epochs
 from hoptree.search.sampling import make_sampler
 from hoptree.search.supply import Supply
+from hoptree.search.widening import Earlier, drawn_one_by_one, higher_rungs, only_more
 
 _MADE_UP = 1_000  # trials at most that an outlook is made of
 _ORDERS = 5  # … and how often
@@ -89,6 +91,15 @@ class ASHA(msgspec.Struct, frozen=True):
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""
         return _Search(self, make_sampler(self.sampler, space, seed, self.trials), goal)
+
+    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search for more trials, or with further rungs above the last."""
+        if self.mode != "stop":
+            raise NoExtensionError("with mode='promote' the trials that wait are given up at the end")
+        only_more(self, earlier, space, "trials", "max_epochs")
+        drawn_one_by_one(self, earlier[-1].procedure, "trials")
+        higher_rungs(self, earlier[-1].procedure)
+        return self.search(space, goal, seed)
 
 
 @final

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType
 from typing import Any, TypeAlias, final
 
-from hoptree.core.lineage import digest
+from hoptree.core.keys import Encodable, encode, identity
 from hoptree.core.schedules import Config, plain
 from hoptree.search.errors import ConfigRefusedError, SpaceError
 
@@ -94,32 +94,39 @@ def fingerprint(condition: Condition) -> str:
         return f"{version}:"
     defaults = getattr(condition, "__defaults__", None) or ()
     cells = getattr(condition, "__closure__", None) or ()
-    return f"{version}:{digest(*_code(code), *map(_text, defaults), *map(_captured, cells))}"
+    return f"{version}:{identity('condition', _code(code), _each(defaults), [*map(_captured, cells)])}"
 
 
-def _code(code: CodeType) -> Iterator[object]:
-    yield code.co_code.hex()
-    yield code.co_names
-    yield from map(_text, code.co_consts)
+def _code(code: CodeType) -> Encodable:
+    return code.co_code, code.co_names, _each(code.co_consts)
 
 
-def _captured(cell: Any) -> str:
+def _each(values: Iterable[object]) -> list[Encodable]:
+    return [*map(_lasting, values)]
+
+
+def _captured(cell: Any) -> Encodable:
     try:
-        return _text(cell.cell_contents)
+        return _lasting(cell.cell_contents)
     except ValueError:  # not bound yet
-        return "empty"
+        return ("empty",)
 
 
-def _text(value: object) -> str:
-    """Return a value as text that is the same in every process: of an object only the type."""
+def _lasting(value: object) -> Encodable:
+    """Return what of a value is the same in every process, behind what it is: of an object only the type."""
+    value = plain(value)
     match value:
-        case None | bool() | int() | float() | str():
-            return repr(value)
+        case float() if value != value:
+            return ("NaN",)
+        case str():
+            return "text", value.encode("utf-8", "surrogatepass")
+        case None | bool() | int() | float() | bytes():
+            return "value", value
         case list() | tuple():
-            return f"[{', '.join(map(_text, value))}]"
+            return "list", _each(value)
         case set() | frozenset():
-            return f"{{{', '.join(sorted(map(_text, value)))}}}"
+            return "set", sorted(map(encode, _each(value)))
         case CodeType():
-            return digest(*_code(value))
+            return "code", _code(value)
         case _:
-            return type(value).__qualname__
+            return "object", type(value).__qualname__

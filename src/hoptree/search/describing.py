@@ -43,11 +43,12 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     lines += [f"{path}: is gone" for path in old if path not in new]
     if not lines and list(old) != list(new):
         lines.append(f"{next(iter(new))}: the order of names is another")
-    lines += _conditions(before["where"], after["where"])
+    lines += condition_changes(before["where"], after["where"])
     return lines
 
 
-def _conditions(before: list[list[str]], after: list[list[str]]) -> list[str]:
+def condition_changes(before: list[list[str]], after: list[list[str]]) -> list[str]:
+    """Return what differs between the conditions of two descriptions, one line each."""
     if len(before) != len(after):
         return [f"where: was {len(before)} conditions, is {len(after)}"]
     lines = []

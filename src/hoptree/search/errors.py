@@ -9,3 +9,7 @@ class SpaceError(HoptreeError, ValueError):
 
 class ConfigRefusedError(HoptreeError):
     """A config that its space refuses: another one is drawn, and nobody sees this unless all are refused."""
+
+
+class NoExtensionError(HoptreeError):
+    """A search that is not what was begun under its name, nor more of it; the message says what differs."""

@@ -7,7 +7,8 @@ from typing import final
 
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.schedules import Config
-from hoptree.search.protocol import Decision, Train
+from hoptree.search.protocol import Decision, Extend, Train
+from hoptree.search.tree import identity
 
 
 @final
@@ -15,7 +16,26 @@ class Fixed:
     """Trains every config of a list for the same number of epochs."""
 
     def __init__(self, configs: Sequence[Config], epochs: int, every: int = 0) -> None:
-        self._decisions = [Train(config, epochs, every) for config in configs]
+        self._decisions: list[Decision] = [Train(config, epochs, every) for config in configs]
+
+    @classmethod
+    def grown(cls, lists: Sequence[tuple[Sequence[Config], int]], every: int = 0) -> Fixed:
+        """Return the search over lists that grew one from the other, each with its epochs.
+
+        What an earlier list has keeps its place, and is extended where a later one grants more.
+        """
+        search = cls((), 0)
+        known: set[object] = set()
+        until = 0
+        for configs, epochs in lists:
+            if epochs > until:
+                search._decisions += [Extend(trial, epochs) for trial in range(len(known))]
+            until = epochs
+            for config in configs:
+                if (mark := identity(config)) not in known:
+                    known.add(mark)
+                    search._decisions.append(Train(config, epochs, every))
+        return search
 
     def start(self) -> Sequence[Decision]:
         """Return all decisions there will be."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 import msgspec
 
+from hoptree.core.schedules import Config
 from hoptree.search import checks
-from hoptree.search.errors import SpaceError
+from hoptree.search.errors import NoExtensionError, SpaceError
 from hoptree.search.fixed import Fixed
 from hoptree.search.outlook import AT_ONCE, Outlook
 from hoptree.search.protocol import Goal, Search
 from hoptree.search.space import Space, countable, grid
-from hoptree.search.tree import parameters, size
+from hoptree.search.tree import identity, parameters, size
+from hoptree.search.widening import Earlier, only_grown
 
 _LARGEST = 1_000_000
 
@@ -35,6 +38,20 @@ class Grid(msgspec.Struct, frozen=True):
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""
+        return Fixed(self._configs(space), self.epochs, self.every)
+
+    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search over a space with further values, or for more epochs."""
+        only_grown(self, earlier[-1].procedure, "epochs")
+        configs = self._configs(space)
+        lists = [(before._configs(was), before.epochs) for before, was in earlier]
+        marks = {identity(config) for config in configs}
+        for config in lists[-1][0]:
+            if identity(config) not in marks:
+                raise NoExtensionError(f"the config {config} was in the grid, and is not")
+        return Fixed.grown([*lists, (configs, self.epochs)], self.every)
+
+    def _configs(self, space: Space) -> list[Config]:
         root = countable(space)
         total = size(root) or 0
         if total > _LARGEST:
@@ -43,4 +60,4 @@ class Grid(msgspec.Struct, frozen=True):
                 f"{largest.path}: {largest.count:,} values in a grid of {total:,} configs; expected a grid of "
                 f"up to {_LARGEST:,}; use fewer values, a larger step, or another search"
             )
-        return Fixed(list(grid(space)), self.epochs, self.every)
+        return list(grid(space))

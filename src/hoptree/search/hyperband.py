@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import msgspec
@@ -13,6 +14,7 @@ from hoptree.search.protocol import Goal, Search
 from hoptree.search.reading import Space
 from hoptree.search.rungs import Bracket, bracket, epochs_of
 from hoptree.search.sampling import make_sampler
+from hoptree.search.widening import Earlier, drawn_one_by_one, only_more
 
 
 @final
@@ -62,3 +64,9 @@ class Hyperband(msgspec.Struct, frozen=True):
         sampler = make_sampler(self.sampler, space, seed, sum(rungs[0].trials for rungs in brackets))
         together = isinstance(self.sampler, str)  # one that learns is asked as late as can be
         return Halving(brackets, self.factor, sampler, goal, every=self.every, together=together)
+
+    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search for more rounds."""
+        only_more(self, earlier, space, "rounds")
+        drawn_one_by_one(self, earlier[-1].procedure, "rounds")
+        return self.search(space, goal, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -18,6 +18,7 @@ from hoptree.search.protocol import Decision, Goal, Sampler, Search, Stop
 from hoptree.search.reading import Space
 from hoptree.search.sampling import make_sampler
 from hoptree.search.supply import Supply
+from hoptree.search.widening import Earlier, drawn_one_by_one, only_more
 
 
 @final
@@ -26,8 +27,8 @@ class MedianStopping(msgspec.Struct, frozen=True):
 
     At every report from the epoch ``grace`` on, a trial is stopped if its best loss so far is worse than the
     median of the others' losses at that epoch; with ``average``, of their average losses up to then, the rule of
-    Vizier, which stops later. The others are those that are complete or under way; at least ``startup`` of them
-    must have got there. A NaN counts as infinite, and equal is not worse.
+    Vizier, which stops later. The others are all trials that got there, also those that were stopped since; at
+    least ``startup`` of them must have. A NaN counts as infinite, and equal is not worse.
 
     ``concurrent`` trials are under way at a time: take at least as many as there are workers. Decisions follow
     the order of the reports.
@@ -63,28 +64,34 @@ class MedianStopping(msgspec.Struct, frozen=True):
         """Return the search over a space."""
         return _Search(self, make_sampler(self.sampler, space, seed, self.trials), goal)
 
+    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search for more trials."""
+        only_more(self, earlier, space, "trials")
+        drawn_one_by_one(self, earlier[-1].procedure, "trials")
+        return self.search(space, goal, seed)
+
 
 @final
 class _Curve:
-    """What a trial has reported so far, and what others are compared with because of it."""
+    """What a trial has reported so far."""
 
-    __slots__ = ("bars", "best", "last", "stopped", "total")
+    __slots__ = ("best", "count", "last", "stopped", "total")
 
     def __init__(self) -> None:
         self.best = math.inf
         self.total = 0.0
         self.last = (0, math.inf)
-        self.bars: list[tuple[int, float]] = []
+        self.count = 0
         self.stopped = False
 
-    def add(self, epoch: int, loss: float, average: bool) -> None:
-        """Take a loss in."""
+    def add(self, epoch: int, loss: float, average: bool) -> float:
+        """Take a loss in; return what others are compared with at this epoch because of it."""
         self.best = min(self.best, loss)
         self.total += loss
+        self.count += 1
         self.last = (epoch, loss)
-        mean = self.total / (len(self.bars) + 1)
-        bar = mean if average else loss
-        self.bars.append((epoch, math.inf if math.isnan(bar) else bar))  # inf - inf is no number
+        bar = self.total / self.count if average else loss
+        return math.inf if math.isnan(bar) else bar  # inf - inf is no number
 
 
 @final
@@ -110,8 +117,6 @@ class _Search:
         if ended is None:
             return ()
         curve = self._curves.pop(news.trial)
-        if news.ending != "complete" and not curve.stopped:
-            self._withdraw(curve)
         epoch, loss = (ended.epoch, math.inf) if news.ending == "failed" else curve.last
         self._sampler.tell(ended.trial, epoch, loss)
         return self._fill()
@@ -121,21 +126,15 @@ class _Search:
         curve = self._curves.get(report.trial)
         if curve is None or curve.stopped:  # reports that are known already come all at once
             return []
-        curve.add(epoch, self._goal.loss(report.metrics), settings.average)
+        bar = curve.add(epoch, self._goal.loss(report.metrics), settings.average)
         others = self._bars.setdefault(epoch, [])
         judged = settings.grace <= epoch < settings.epochs and len(others) >= settings.startup
         worse = judged and curve.best > _median(others)
-        insort(others, curve.bars[-1][1])
+        insort(others, bar)
         if not worse:
             return []
         curve.stopped = True
-        self._withdraw(curve)
         return [Stop(report.trial)]
-
-    def _withdraw(self, curve: _Curve) -> None:
-        for epoch, bar in curve.bars:
-            others = self._bars[epoch]
-            del others[bisect_left(others, bar)]
 
     def _fill(self) -> list[Decision]:
         decisions: list[Decision] = []

@@ -16,6 +16,7 @@ from hoptree.search.outlook import Outlook, exactly
 from hoptree.search.protocol import Decision, Goal, Sampler, Search
 from hoptree.search.reading import Space
 from hoptree.search.supply import Supply
+from hoptree.search.widening import Earlier, only_more
 
 
 @final
@@ -25,6 +26,11 @@ class Optuna(msgspec.Struct, frozen=True):
     Configs are asked for in batches of ``batch``; a batch is told when all of it has ended, by trial number, so
     that the same study proposes the same configs on any number of workers. Take a batch of at least as many as
     there are workers; a smaller one learns more from fewer trials. ``options`` go to Optuna's sampler.
+
+    A batch waits for its slowest trial. With ``asynchronous`` there are always ``batch`` trials under way: as one
+    ends, the sampler learns its loss and proposes the next. What it proposes then depends on the order in which
+    trials end, which the journal keeps: a study that goes on proposes what it would have, but another run of the
+    same study may propose other configs.
 
     As a sampler for another procedure, ``trials`` and ``epochs`` are left out:
     ``Hyperband(max_epochs=27, sampler=Optuna("tpe"))`` is BOHB.
@@ -36,6 +42,7 @@ class Optuna(msgspec.Struct, frozen=True):
     every: int = 1
     batch: int = 4
     options: dict[str, Any] = {}
+    asynchronous: bool = False
 
     def __post_init__(self) -> None:
         checks.plain_settings(self)
@@ -50,6 +57,7 @@ class Optuna(msgspec.Struct, frozen=True):
             checks.whole("epochs", self.epochs, 1)
         checks.reports(self.every)
         checks.whole("batch", self.batch, 1)
+        checks.truth("asynchronous", self.asynchronous, "whether a config is proposed as each trial ends")
 
     def outlook(self) -> Outlook:
         """Return the epochs that it grants in all."""
@@ -65,13 +73,19 @@ class Optuna(msgspec.Struct, frozen=True):
         sampler = OptunaSampler(space, seed, self.method, self.options)
         return _Batches(self, self.trials, self.epochs, sampler, goal)
 
+    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search for more trials."""
+        only_more(self, earlier, space, "trials")
+        return self.search(space, goal, seed)
+
 
 @final
 class _Batches:
-    """Asks for a batch when the one before it has ended."""
+    """Asks for a batch when the one before it has ended; asynchronous: for one trial as each ends."""
 
     def __init__(self, settings: Optuna, trials: int, epochs: int, sampler: Sampler, goal: Goal) -> None:
         self._batch = settings.batch
+        self._asynchronous = settings.asynchronous
         self._epochs = epochs
         self._sampler = sampler
         self._jobs = Jobs(goal)
@@ -83,12 +97,12 @@ class _Batches:
         return self._next()
 
     def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
-        """Take a loss in; the last one of a batch makes the next."""
+        """Take a loss in; the last one of a batch, or each, makes the next."""
         ended = self._jobs.tell(news)
         if ended is None:
             return ()
         self._losses[ended.trial] = ended.loss
-        if len(self._jobs):
+        if len(self._jobs) and not self._asynchronous:
             return ()
         for trial in sorted(self._losses):
             self._sampler.tell(trial, self._epochs, self._losses[trial])
@@ -97,6 +111,6 @@ class _Batches:
 
     def _next(self) -> list[Decision]:
         decisions: list[Decision] = []
-        while len(decisions) < self._batch and (decision := self._supply.train()) is not None:
+        while len(self._jobs) < self._batch and (decision := self._supply.train()) is not None:
             decisions.append(decision)
         return decisions

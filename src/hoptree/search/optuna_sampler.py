@@ -27,7 +27,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, final
 
 from hoptree.core.errors import HoptreeError, WorkloadError
-from hoptree.core.lineage import seed_of
+from hoptree.core.keys import seed
 from hoptree.core.schedules import Config
 from hoptree.search import checks, optuna_methods
 from hoptree.search.fidelity import Comparison
@@ -111,7 +111,7 @@ class OptunaSampler:
         with quiet():
             study, past = self._up_to_date()
             study.sampler = optuna_methods.make(
-                self._method, self._options, seed_of(self._seed, self._method, number)
+                self._method, self._options, seed("optuna", self._seed, self._method, number)
             )
             try:
                 for _ in range(_ATTEMPTS):

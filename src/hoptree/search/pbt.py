@@ -12,6 +12,7 @@ from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.core.schedules import Config
 from hoptree.search import checks
+from hoptree.search.errors import NoExtensionError
 from hoptree.search.explore import Explorer
 from hoptree.search.jobs import Jobs
 from hoptree.search.outlook import Outlook, exactly
@@ -21,6 +22,7 @@ from hoptree.search.reading import Space
 from hoptree.search.sampling import make_sampler
 from hoptree.search.streams import share
 from hoptree.search.tree import identity
+from hoptree.search.widening import Earlier, only_more
 
 _TRIES = 20  # a space that has no more neighbours gives the same one again
 
@@ -78,6 +80,17 @@ class PBT(msgspec.Struct, frozen=True):
                 "least 2 configs: a single member has nobody to learn from"
             )
         return _Search(self, sampler, explorer, members, goal, seed)
+
+    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search for more epochs, that is, further generations."""
+        only_more(self, earlier, space, "epochs")
+        before = earlier[-1].procedure
+        if before.epochs % self.interval and before.epochs != self.epochs:
+            raise NoExtensionError(
+                f"epochs: the last generation ended after {before.epochs} epochs; only one that ends with an "
+                f"interval of {self.interval} can go on"
+            )
+        return self.search(space, goal, seed)
 
 
 @final

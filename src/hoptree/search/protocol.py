@@ -92,7 +92,11 @@ class Sampler(Protocol):
 
 
 class Procedure(Protocol):
-    """A search as a user writes it down: its settings, before it knows what it searches."""
+    """A search as a user writes it down: its settings, before it knows what it searches.
+
+    It may have more methods: ``outlook()`` says how many epochs it will grant (``outlook.py``), and ``widen`` makes
+    the search that goes on from earlier versions of it (``widening.py``).
+    """
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space; the same arguments give the same search."""

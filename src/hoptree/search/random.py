@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import msgspec
 
+from hoptree.core.schedules import Config
 from hoptree.search import checks
 from hoptree.search.fixed import Fixed
 from hoptree.search.outlook import AT_ONCE, Outlook
 from hoptree.search.protocol import Goal, Search
 from hoptree.search.reading import Space
 from hoptree.search.sampling import make_sampler
+from hoptree.search.widening import Earlier, drawn_one_by_one, only_more
 
 
 @final
@@ -38,6 +41,16 @@ class Random(msgspec.Struct, frozen=True):
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""
+        return Fixed(self._configs(space, seed), self.epochs, self.every)
+
+    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search for more trials, or more epochs of each."""
+        only_more(self, earlier, space, "trials", "epochs")
+        drawn_one_by_one(self, earlier[-1].procedure, "trials")
+        lists = [(before._configs(space, seed), before.epochs) for before, _ in earlier]
+        return Fixed.grown([*lists, (self._configs(space, seed), self.epochs)], self.every)
+
+    def _configs(self, space: Space, seed: int) -> list[Config]:
         sampler = make_sampler(self.sampler, space, seed, self.trials)
         asked = (sampler.ask() for _ in range(self.trials))
-        return Fixed([config for config in asked if config is not None], self.epochs, self.every)
+        return [config for config in asked if config is not None]

@@ -8,13 +8,13 @@ in it.
 
 from __future__ import annotations
 
-from hoptree.core.lineage import digest
+from hoptree.core.keys import Encodable, fraction
 
 
-def share(*parts: object) -> float:
+def share(*parts: Encodable) -> float:
     """Return a number from 0 up to, not including, 1 that follows from the parts.
 
     >>> share(0, "lr", 7)
-    0.17648240582894792
+    0.3259915535718886
     """
-    return (int(digest(*parts)[:16], 16) >> 11) * 2.0**-53
+    return fraction("search", *parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import msgspec
@@ -13,6 +14,7 @@ from hoptree.search.protocol import Goal, Search
 from hoptree.search.reading import Space
 from hoptree.search.rungs import Bracket, bracket, epochs_of, rung_epochs
 from hoptree.search.sampling import make_sampler
+from hoptree.search.widening import Earlier, higher_rungs, only_more
 
 
 @final
@@ -53,3 +55,9 @@ class SuccessiveHalving(msgspec.Struct, frozen=True):
         """Return the search over a space."""
         sampler = make_sampler(self.sampler, space, seed, self.trials)
         return Halving([self.rungs], self.factor, sampler, goal, every=self.every)
+
+    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search with further rungs above the last."""
+        only_more(self, earlier, space, "max_epochs")
+        higher_rungs(self, earlier[-1].procedure)
+        return self.search(space, goal, seed)

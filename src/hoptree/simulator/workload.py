@@ -9,7 +9,8 @@ import msgspec
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
-from hoptree.core.lineage import Values, config_items, digest
+from hoptree.core.keys import fraction
+from hoptree.core.lineage import Values, config_items
 from hoptree.core.schedules import Config, Value
 
 
@@ -105,8 +106,7 @@ class Landscape(msgspec.Struct, frozen=True):
 
 
 def _loss(_values: Values, epoch: int, key: str) -> Metrics:
-    level = int(digest(key)[:8], 16) / 0xFFFFFFFF
-    return {"loss": level + 1.0 / (1 + epoch)}
+    return {"loss": fraction("simulated loss", key) + 1.0 / (1 + epoch)}
 
 
 def _at_least(field: str, value: int, least: int) -> None:

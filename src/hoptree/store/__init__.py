@@ -2,13 +2,14 @@
 
 >>> import tempfile
 >>> import numpy as np
->>> from hoptree.core.events import TrialExtended
+>>> from hoptree.core.events import TrialStopped
+>>> from hoptree.core.facts import Entry
 >>> folder = tempfile.TemporaryDirectory()
 >>> with Store(folder.name) as store, store.lease("digits") as lease:
 ...     size = store.states.put("0a1b", {"w": np.ones(3)}, {"epoch": 2})
-...     last = store.journal.append("digits", [(0.5, False, TrialExtended(3, until=10))], token=lease.token)
-...     store.states.get("0a1b"), [tuple(entry) for entry in store.journal.read("digits")]
-(({'w': array([1., 1., 1.])}, {'epoch': 2}), [(1, 0.5, False, TrialExtended(trial=3, until=10, known=None))])
+...     last = store.journal.writer("digits", lease.token).append([(0.5, Entry(TrialStopped(3)))])
+...     store.states.get("0a1b"), [(each.seq, each.entry.event.trial) for each in store.journal.read("digits")]
+(({'w': array([1., 1., 1.])}, {'epoch': 2}), [(1, 3)])
 >>> folder.cleanup()
 """
 
@@ -20,9 +21,11 @@ from hoptree.store.errors import (
     JournalConflictError,
     JournalDamagedError,
     LeaseLostError,
+    MigrationError,
     StateDamagedError,
     StateFormatError,
     StateMissingError,
+    StoreAwayError,
     StoreError,
     StoreFullError,
     StoreMissingError,
@@ -30,29 +33,35 @@ from hoptree.store.errors import (
     StoreVersionError,
     StudyExistsError,
     StudyHeldError,
+    StudyIdleError,
     StudyMissingError,
 )
-from hoptree.store.events_json import decode, encode
 from hoptree.store.folder_states import FolderStates
+from hoptree.store.forgetting import Forgotten
 from hoptree.store.holder import Holder
-from hoptree.store.journal import Entry, Journal, Recorded
+from hoptree.store.journal import Journal, JournalWriter, Recorded
 from hoptree.store.lease import Lease, Leases
+from hoptree.store.records import decode, encode
+from hoptree.store.schema import Migrated
 from hoptree.store.states import StateStore, open_states
-from hoptree.store.store import Store
+from hoptree.store.store import Store, migrate
 
 __all__ = [
     "Catalog",
     "Database",
-    "Entry",
     "EventError",
     "FolderStates",
+    "Forgotten",
     "Holder",
     "Journal",
     "JournalConflictError",
     "JournalDamagedError",
+    "JournalWriter",
     "Lease",
     "LeaseLostError",
     "Leases",
+    "Migrated",
+    "MigrationError",
     "Recorded",
     "StateDamagedError",
     "StateFormatError",
@@ -60,6 +69,7 @@ __all__ = [
     "StateStore",
     "Status",
     "Store",
+    "StoreAwayError",
     "StoreError",
     "StoreFullError",
     "StoreMissingError",
@@ -67,10 +77,12 @@ __all__ = [
     "StoreVersionError",
     "StudyExistsError",
     "StudyHeldError",
+    "StudyIdleError",
     "StudyMissingError",
     "StudyRecord",
     "decode",
     "encode",
     "fingerprint",
+    "migrate",
     "open_states",
 ]

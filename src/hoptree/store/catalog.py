@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final, get_args
 import msgspec
 
 from hoptree.store import exact_json
-from hoptree.store.database import FORMAT, version_error
-from hoptree.store.errors import StoreError, StudyExistsError, StudyMissingError
+from hoptree.store.errors import StoreError, StoreVersionError, StudyExistsError, StudyMissingError
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
 
     from hoptree.store.database import Database
+
+FORMAT = 1  # of a spec
 
 Status: TypeAlias = Literal["created", "running", "stopped", "failed", "finished"]
 
@@ -63,13 +64,16 @@ class Catalog:
 
         from hoptree.store.tables import STUDIES
 
-        with self._database.reading() as connection:
-            row = connection.execute(select(STUDIES).where(STUDIES.c.name == name)).first()
+        chosen = select(STUDIES).where(STUDIES.c.name == name)
+        row = self._database.read(lambda connection: connection.execute(chosen).first())
         if row is None:
             return None
         record = _record(row)
         if record.format != FORMAT:
-            raise version_error(f"{name} in {self._database.where}", record.format)
+            raise StoreVersionError(
+                f"{name} in {self._database.where}: described in format {record.format}; this Hoptree reads "
+                f"{FORMAT}; upgrade Hoptree, or give the study another name"
+            )
         return record
 
     def all(self) -> list[StudyRecord]:
@@ -78,8 +82,8 @@ class Catalog:
 
         from hoptree.store.tables import STUDIES
 
-        with self._database.reading() as connection:
-            rows = connection.execute(select(STUDIES).order_by(STUDIES.c.created, STUDIES.c.name)).all()
+        chosen = select(STUDIES).order_by(STUDIES.c.created, STUDIES.c.name)
+        rows = self._database.read(lambda connection: connection.execute(chosen).all())
         return [_record(row) for row in rows]
 
     def set_status(self, name: str, status: Status) -> None:
@@ -92,39 +96,22 @@ class Catalog:
         """Replace a study's spec: for a user who says to go on with what changed."""
         self._update(name, {"spec": exact_json.dump(spec, "spec")})
 
-    def remove(self, name: str) -> None:
-        """Forget a study: its journal, its wishes and its holds. Its states stay until somebody evicts them.
-
-        Whoever calls this has the study's lease, so that nobody drives it meanwhile.
-        """
-        from sqlalchemy import delete
-
-        from hoptree.store.tables import EVENTS, HOLDS, STUDIES, WISHES
-
-        with self._database.writing() as connection:
-            for table in (EVENTS, WISHES, HOLDS):
-                connection.execute(delete(table).where(table.c.study == name))
-            gone = connection.execute(delete(STUDIES).where(STUDIES.c.name == name)).rowcount
-        if not gone:
-            raise StudyMissingError(f"{name}: no such study in {self._database.where}; nothing was removed")
-
     def withdraw(self, name: str) -> None:
         """Take a registration back that nothing has come of; what users have wished for stays."""
         from sqlalchemy import delete
 
         from hoptree.store.tables import STUDIES
 
-        with self._database.writing() as connection:
-            connection.execute(delete(STUDIES).where(STUDIES.c.name == name))
+        gone = delete(STUDIES).where(STUDIES.c.name == name)
+        self._database.write(lambda connection: connection.execute(gone).rowcount)
 
     def _update(self, name: str, values: dict[str, str]) -> None:
         from sqlalchemy import update
 
         from hoptree.store.tables import STUDIES
 
-        with self._database.writing() as connection:
-            changed = connection.execute(update(STUDIES).where(STUDIES.c.name == name).values(values)).rowcount
-        if not changed:
+        change = update(STUDIES).where(STUDIES.c.name == name).values(values)
+        if not self._database.write(lambda connection: connection.execute(change).rowcount):
             raise StudyMissingError(f"{name}: no such study in {self._database.where}; register it first")
 
 

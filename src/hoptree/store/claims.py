@@ -62,8 +62,7 @@ class Claims:
 
     def alone(self) -> bool:
         """Return whether no other driver uses the store now."""
-        with self._database.reading() as connection:
-            return not self._others(connection)
+        return not self._database.read(self._others)
 
     def claim(self, lineage: str, first: int, unit: int, until: int) -> Answer:
         """Claim the units from ``unit`` to ``until``, of a lineage that this driver has trained since ``first``.
@@ -75,7 +74,9 @@ class Claims:
         from hoptree.store.tables import CLAIMED_BY_OTHERS, CLAIMS, WANTED_BY_OTHERS
 
         theirs = {"of": lineage, "by": self._lease.study}
-        with self._database.writing(durable=False) as connection:
+
+        def work(connection: Connection) -> Answer:
+            granted = until
             self._database.lock(connection, lineage)
             others = self._others(connection)
             for row in connection.execute(CLAIMED_BY_OTHERS, theirs).all():
@@ -84,20 +85,21 @@ class Claims:
                     connection.execute(delete(CLAIMS).where(*same))
                 elif row.first <= unit < row.until:
                     return Answer(unit, row.study, alone=False)
-                elif unit < row.first < until:
-                    until = row.first
-            self._database.replace(connection, CLAIMS, [self._row(lineage, first=first, until=until)])
+                elif unit < row.first < granted:
+                    granted = row.first
+            self._database.replace(connection, CLAIMS, [self._row(lineage, first=first, until=granted)])
             rows = connection.execute(WANTED_BY_OTHERS, theirs).all() if others else ()
             wants = tuple(_want(row) for row in rows if others.get(row.study) == row.token)
-        return Answer(until, "", alone=not others, wants=wants)
+            return Answer(granted, "", alone=not others, wants=wants)
+
+        return self._database.write(work, durable=False)
 
     def shorten(self, ranges: Mapping[str, tuple[int, int]]) -> None:
         """Put other ranges in the place of what this driver has claimed."""
         from hoptree.store.tables import CLAIMS
 
         rows = [self._row(lineage, first=first, until=until) for lineage, (first, until) in ranges.items()]
-        with self._database.writing(durable=False) as connection:
-            self._database.replace(connection, CLAIMS, rows)
+        self._database.write(lambda connection: self._database.replace(connection, CLAIMS, rows), durable=False)
 
     def release(self, lineages: Iterable[str]) -> None:
         """Let others train what this driver has claimed."""
@@ -109,12 +111,15 @@ class Claims:
         """Return what others have claimed of some lineages."""
         from hoptree.store.tables import CLAIMS
 
-        found: dict[str, list[Claim]] = {}
-        with self._database.reading() as connection:
-            others = self._others(connection)
-            for row in self._rows(connection, CLAIMS, list(lineages), others):
+        names = list(lineages)
+
+        def work(connection: Connection) -> dict[str, list[Claim]]:
+            found: dict[str, list[Claim]] = {}
+            for row in self._rows(connection, CLAIMS, names, self._others(connection)):
                 found.setdefault(row.lineage, []).append(Claim(row.study, row.first, row.until))
-        return found
+            return found
+
+        return self._database.read(work)
 
     def want(self, wants: Mapping[str, tuple[dict[int, bool], bool]], gone: Iterable[str] = ()) -> None:
         """Say what this driver wants of some lineages, and that it wants nothing of others any more."""
@@ -124,15 +129,15 @@ class Claims:
             self._row(lineage, units=msgspec.json.encode(units).decode(), waits=waits)
             for lineage, (units, waits) in wants.items()
         ]
-        with self._database.writing(durable=False) as connection:
-            self._database.replace(connection, WANTS, rows)
+        self._database.write(lambda connection: self._database.replace(connection, WANTS, rows), durable=False)
         self._delete(WANTS, list(gone))
 
     def wanted(self, lineages: Iterable[str]) -> dict[str, list[Want]]:
         """Return what others want of some lineages."""
         names = list(lineages)
-        with self._database.reading() as connection:
-            return self._wanted(connection, names, self._others(connection)) if names else {}
+        if not names:
+            return {}
+        return self._database.read(lambda connection: self._wanted(connection, names, self._others(connection)))
 
     def clear(self) -> None:
         """Take back all claims and wants, also those of an earlier driver of the same study."""
@@ -140,10 +145,12 @@ class Claims:
 
         from hoptree.store.tables import CLAIMS, WANTS
 
-        with self._database.writing(durable=False) as connection:
+        def work(connection: Connection) -> None:
             for table in (CLAIMS, WANTS):
                 ours = (table.c.study == self._lease.study, table.c.token <= self._lease.token)
                 connection.execute(delete(table).where(*ours))
+
+        self._database.write(work, durable=False)
 
     # --- rows -------------------------------------------------------------------------------------------
 
@@ -180,10 +187,13 @@ class Claims:
 
         if not lineages:
             return
-        with self._database.writing(durable=False) as connection:
+
+        def work(connection: Connection) -> None:
             for start in range(0, len(lineages), _CHUNK):
                 some = table.c.lineage.in_(lineages[start : start + _CHUNK])
                 connection.execute(delete(table).where(table.c.study == self._lease.study, some))
+
+        self._database.write(work, durable=False)
 
 
 def _want(row: Row[Any]) -> Want:

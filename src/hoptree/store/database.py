@@ -2,71 +2,140 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from hoptree.core.errors import MissingExtraError
-from hoptree.store.errors import StoreError, StoreMissingError, StoreUnreachableError, StoreVersionError
+from hoptree.store.errors import StoreAwayError, StoreError, StoreUnreachableError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine, Executable, Table
 
-FORMAT = 4
+PATIENCE = 60.0  # seconds that a call waits for a database that has gone away
 _DURABLE = "hoptree_durable"  # execution option: absent in a reading transaction
-_CREATION_LOCK = 0x686F7074  # "hopt": an arbitrary name for PostgreSQL's advisory lock
 _WAIT_SECONDS = 30
+_UNCONFIRMED = 256  # writes that are remembered at most until one is made durable
+# PostgreSQL says that the server went away or is starting, that it has no connection left, or that two
+# transactions waited for each other: each passes
+_PASSING = ("08", "57P", "53300", "40001", "40P01")
+_BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
+
+log = logging.getLogger("hoptree")
+Answer = TypeVar("Answer")
 
 
 @final
 class Database:
-    """An open database of this format. One per process: it must not be carried over a fork.
+    """An open database. One per process: it must not be carried over a fork.
 
     SQLite runs in WAL mode, so readers and the writer do not wait for each other. A durable transaction
     (``synchronous=FULL``) is on the disk when it returns. The others (``NORMAL``) survive a killed process, and
     after a loss of power a tail of them may be missing, never one in the middle. PostgreSQL: the same, by
-    ``synchronous_commit``. A new one notes where the store's ``states`` are, "" for the store's own folder.
-    One that this user may only read can be read, though not written.
+    ``synchronous_commit``.
+
+    A server that goes away, or a writer that takes long, is waited for (``patience`` seconds, with one warning). A
+    PostgreSQL server that was killed may have lost writes that were not durable, although it had acknowledged
+    them: they are remembered until a durable one follows, and are done again on the first new connection. So what
+    ``write`` is given may run more than once, and must come to the same then. A database that this user may only
+    read cannot be written.
     """
 
-    def __init__(self, url: str | Path, create: bool = True, states: str = "") -> None:
+    def __init__(self, url: str | Path, *, readonly: bool = False, patience: float = PATIENCE) -> None:
         address = _address(url)
         self.where = address.render_as_string(hide_password=True)
         self.sqlite = address.get_backend_name() == "sqlite"
-        if self.sqlite and not create and not Path(address.database or "").is_file():
-            raise _missing(self.where)
-        self._readonly = self.sqlite and not create and not _is_writable(Path(address.database or ""))
-        self._engine = _engine(address, self.where, self._readonly)
+        self.file = Path(address.database or "") if self.sqlite else None
+        self.readonly = self.sqlite and readonly and not _is_writable(Path(address.database or ""))
+        self._patience = patience
+        self._unconfirmed: list[Callable[[Connection], object]] = []
+        self._reconnected = False  # since the unconfirmed writes were made
+        self._engine = _engine(address, self.where, self.readonly, self._note_connection)
         self._replacing: dict[str, Executable] = {}  # by table
-        try:
-            self._open(create, states)
-        except StoreError:
-            self.close()
-            raise
+
+    # --- transactions -----------------------------------------------------------------------------------
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Open a transaction that sees one moment of the database."""
-        with self._translated(), self._engine.connect() as connection:
+        """Open a transaction that sees one moment of the database; one that is away is not waited for."""
+        with self._connected() as connection:
             yield connection
 
     @contextmanager
     def writing(self, durable: bool = True) -> Iterator[Connection]:
-        """Open a transaction that is committed at the end of the block, or undone if the block raises."""
-        if self._readonly:
+        """Open a transaction that is committed at the end of the block, or undone if the block raises.
+
+        For what must not run twice: a database that is away is not waited for.
+        """
+        if self.readonly:
             raise StoreError(
                 f"{self.where}: this user may read it, and not write it; expected a store of your own: name it, or "
                 "ask who owns this one"
             )
-        with self._translated(), self._engine.connect() as connection:
+        with self._connected() as connection:
             connection.execution_options(**{_DURABLE: durable})
             with connection.begin():
                 if not self.sqlite and not durable:
                     connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
                 yield connection
+
+    def read(self, work: Callable[[Connection], Answer]) -> Answer:
+        """Return what ``work`` finds; wait for a database that is away."""
+
+        def attempt() -> Answer:
+            with self.reading() as connection:
+                return work(connection)
+
+        return self._patiently(attempt)
+
+    def write(self, work: Callable[[Connection], Answer], *, durable: bool = True, remember: bool = True) -> Answer:
+        """Do ``work`` in a transaction and return its answer; wait for a database that is away.
+
+        ``work`` must come to the same if it is done again. With ``remember=False`` a write that is not durable may
+        be forgotten when the server is killed.
+        """
+
+        def attempt() -> Answer:
+            confirmed = len(self._unconfirmed)
+            flush = durable or confirmed >= _UNCONFIRMED
+            with self.writing(flush) as connection:
+                answer = work(connection)
+                if flush and confirmed:
+                    # a commit that changed nothing would flush nothing
+                    connection.exec_driver_sql("SELECT pg_logical_emit_message(true, 'hoptree', '')")
+            if flush:
+                del self._unconfirmed[:confirmed]
+            elif remember and not self.sqlite:
+                self._unconfirmed.append(work)
+            return answer
+
+        return self._patiently(attempt)
+
+    def fetch(self, connection: Connection, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """Return the rows of a plain SQL query, with ? for values: SQLAlchemy's rows cost more than the query."""
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(self._plain(statement), values)
+            return list(cursor.fetchall())
+        finally:
+            cursor.close()
+
+    def change(self, connection: Connection, statement: str, values: Sequence[Sequence[object]]) -> int:
+        """Run a plain SQL statement once for each of the values, and return how many rows it changed in all."""
+        cursor = connection.connection.cursor()
+        try:
+            if len(values) == 1:
+                cursor.execute(self._plain(statement), values[0])
+            else:
+                cursor.executemany(self._plain(statement), values)
+            return int(cursor.rowcount)
+        finally:
+            cursor.close()
 
     def insert_missing(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
         """Insert rows whose key is not there; leave those that are."""
@@ -83,13 +152,6 @@ class Database:
                 self._replacing[table.name] = self._replace(table)
             connection.execute(self._replacing[table.name], rows)
 
-    def _replace(self, table: Table) -> Executable:
-        from sqlalchemy.dialects import postgresql, sqlite
-
-        statement = (sqlite.insert if self.sqlite else postgresql.insert)(table)
-        values = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
-        return statement.on_conflict_do_update(index_elements=table.primary_key, set_=values)
-
     def lock(self, connection: Connection, name: str) -> None:
         """Let no other transaction that locks the same name run until this one ends; SQLite has one writer."""
         from sqlalchemy import func, select
@@ -98,12 +160,72 @@ class Database:
             number = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), signed=True)
             connection.execute(select(func.pg_advisory_xact_lock(number)))
 
+    def lock_table(self, connection: Connection, table: str) -> None:
+        """Let nobody else write a table until this transaction ends; SQLite has one writer."""
+        if not self.sqlite:
+            connection.exec_driver_sql(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
+
+    def tables(self, connection: Connection) -> list[str]:
+        """Return the names of the tables of a Hoptree store that are there."""
+        if self.sqlite:
+            there = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'hoptree\\_%' ESCAPE '\\'"
+        else:
+            there = (
+                "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() "
+                "AND starts_with(tablename, 'hoptree_')"
+            )
+        return sorted(name for (name,) in connection.exec_driver_sql(there))
+
     def close(self) -> None:
         """Close all connections; the object must not be used any more."""
         self._engine.dispose()
 
+    # --- a database that goes away ----------------------------------------------------------------------
+
+    def _note_connection(self) -> None:
+        self._reconnected = bool(self._unconfirmed)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        with self._translated(), self._engine.connect() as connection:
+            while self._reconnected:
+                self._reconnected = False
+                try:
+                    for work in list(self._unconfirmed):
+                        with connection.begin():
+                            work(connection)
+                except StoreAwayError:
+                    self._reconnected = True
+                    raise
+                except StoreError:  # another driver has taken over: what this one wrote counts no more
+                    self._unconfirmed.clear()
+                    raise
+                except BaseException:
+                    self._reconnected = True
+                    raise
+            yield connection
+
+    def _patiently(self, attempt: Callable[[], Answer]) -> Answer:
+        until, pause = 0.0, 0.05
+        while True:
+            try:
+                return attempt()
+            except StoreAwayError:
+                now = time.monotonic()
+                if not until:
+                    until = now + self._patience
+                    log.warning(
+                        "%s: the database does not answer; waiting up to %g s for it", self.where, self._patience
+                    )
+                if now >= until:
+                    raise
+                time.sleep(min(pause, until - now))
+                pause = min(2 * pause, 1.0)
+
     @contextmanager
     def _translated(self) -> Iterator[None]:
+        import sqlite3
+
         from sqlalchemy.exc import DBAPIError, IntegrityError
 
         try:
@@ -111,67 +233,35 @@ class Database:
         except IntegrityError:
             raise  # somebody else was faster: our callers expect it
         except DBAPIError as error:
-            raise StoreUnreachableError(
-                f"{self.where}: the store's database does not work: {error.orig}; check that its server runs, "
-                "that its disk has room, that you may write there, and that this is the address of a Hoptree store"
-            ) from error
+            raise self._unreachable(error.orig or error, error.connection_invalidated) from error
+        except sqlite3.Error as error:
+            raise self._unreachable(error, False) from error
+        except Exception as error:
+            if self.sqlite or not type(error).__module__.startswith("psycopg"):
+                raise
+            raise self._unreachable(error, False) from error
 
-    @property
-    def states(self) -> str:
-        """Where the states are; "" for the store's own folder."""
-        from sqlalchemy import select
+    def _unreachable(self, error: BaseException, cut: bool) -> StoreUnreachableError:
+        state = getattr(error, "sqlstate", None)  # None: it did not come from the server
+        operational = type(error).__name__ == "OperationalError" and state is None
+        if self.sqlite:  # the low byte is the kind: somebody else has written for longer than SQLite waits
+            away = getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
+        else:
+            away = cut or operational or (state or "").startswith(_PASSING)
+        return (StoreAwayError if away else StoreUnreachableError)(
+            f"{self.where}: the store's database does not work: {error}; check that its server runs, "
+            "that its disk has room, that you may write there, and that this is the address of a Hoptree store"
+        )
 
-        from hoptree.store.tables import STORE
+    def _plain(self, statement: str) -> str:
+        return statement if self.sqlite else statement.replace("?", "%s")
 
-        with self.reading() as connection:
-            return str(connection.execute(select(STORE.c.states)).scalar_one())
+    def _replace(self, table: Table) -> Executable:
+        from sqlalchemy.dialects import postgresql, sqlite
 
-    def _open(self, create: bool, states: str) -> None:
-        if self._format() is None:
-            if not create:
-                raise _missing(self.where)
-            self._create(states)
-        found = self._format()
-        if found != FORMAT:
-            raise version_error(self.where, found)
-
-    def _format(self) -> int | None:
-        from sqlalchemy import inspect, select
-
-        from hoptree.store.tables import STORE
-
-        with self.reading() as connection:
-            if not inspect(connection).has_table(STORE.name):
-                return None
-            found = connection.execute(select(STORE.c.format)).scalar()
-        return 0 if found is None else int(found)
-
-    def _create(self, states: str) -> None:
-        from sqlalchemy import func, insert, inspect, select
-
-        from hoptree.store.tables import METADATA, STORE
-
-        with self.writing() as connection:
-            if not self.sqlite:
-                connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
-            if inspect(connection).has_table(STORE.name):  # somebody else was faster
-                return
-            METADATA.create_all(connection)
-            connection.execute(insert(STORE).values(format=FORMAT, states=states))
-
-
-def version_error(where: str, found: int | None) -> StoreVersionError:
-    """Return the refusal of something that is stored in another format."""
-    newer = found is not None and found > FORMAT
-    fix = "upgrade Hoptree" if newer else "open it with the Hoptree that wrote it"
-    return StoreVersionError(
-        f"{where}: stored in format {found}, which is {'newer' if newer else 'older'} than format {FORMAT}, "
-        f"the one that this Hoptree reads; {fix}, or name another store"
-    )
-
-
-def _missing(where: str) -> StoreMissingError:
-    return StoreMissingError(f"{where}: no Hoptree store is there; check the address, or open it with create=True")
+        statement = (sqlite.insert if self.sqlite else postgresql.insert)(table)
+        values = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
+        return statement.on_conflict_do_update(index_elements=table.primary_key, set_=values)
 
 
 def _address(url: str | Path) -> URL:
@@ -200,7 +290,7 @@ def _is_writable(file: Path) -> bool:
     return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
 
 
-def _engine(address: URL, where: str, readonly: bool) -> Engine:
+def _engine(address: URL, where: str, readonly: bool, connected: Callable[[], None]) -> Engine:
     from sqlalchemy import create_engine, event
 
     if readonly:
@@ -212,11 +302,13 @@ def _engine(address: URL, where: str, readonly: bool) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     try:
-        return create_engine(address, pool_pre_ping=True)
+        engine = create_engine(address, pool_pre_ping=True)
     except ImportError:
         raise MissingExtraError(
             f"{where}: needs psycopg, which is not installed; pip install 'hoptree[postgresql]'"
         ) from None
+    event.listen(engine, "connect", lambda *_: connected())
+    return engine
 
 
 def _connect_readonly(file: Path) -> Any:
@@ -239,5 +331,7 @@ def _begin_sqlite(connection: Connection) -> None:
     if durable is None:
         connection.exec_driver_sql("BEGIN")
         return
-    connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    if connection.info.get(_DURABLE) is not durable:
+        connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        connection.info[_DURABLE] = durable
     connection.exec_driver_sql("BEGIN IMMEDIATE")  # take the write lock now: no upgrade, so no deadlock

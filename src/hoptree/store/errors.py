@@ -8,7 +8,11 @@ class StoreError(HoptreeError):
 
 
 class StoreVersionError(StoreError):
-    """The store was written in another format than the one this Hoptree reads."""
+    """The store, or something in it, was written by a version whose stores this Hoptree does not read."""
+
+
+class MigrationError(StoreError):
+    """The tables of an older store cannot be brought up to date now; the store is as it was."""
 
 
 class StoreMissingError(StoreError, FileNotFoundError):
@@ -17,6 +21,10 @@ class StoreMissingError(StoreError, FileNotFoundError):
 
 class StoreUnreachableError(StoreError, OSError):
     """The database cannot be opened: a server that is down, a file that is none of ours."""
+
+
+class StoreAwayError(StoreUnreachableError):
+    """The server of the database does not answer, and may come back: the call can be made again."""
 
 
 class StoreFullError(StoreError, OSError):
@@ -53,6 +61,10 @@ class StudyExistsError(StoreError):
 
 class StudyMissingError(StoreError, LookupError):
     """No study of that name is registered."""
+
+
+class StudyIdleError(StoreError):
+    """Nobody drives the study."""
 
 
 class StudyHeldError(StoreError):

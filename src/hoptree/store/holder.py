@@ -38,6 +38,12 @@ class Holder(msgspec.Struct, frozen=True):
         started = process_started(self.pid)
         return started is None or (started != "" and self.started not in ("", started))
 
+    def is_running(self, host: str, place: str) -> bool:
+        """Return whether the process is there for certain, and not stopped: it may be slow to say so itself."""
+        if (self.host, self.place) != (host, place) or not self.started:
+            return False
+        return process_started(self.pid) == self.started and not _is_stopped(self.pid)
+
 
 def process_started(pid: int) -> str | None:
     """Return when a process started, in the system's own words: None if it is gone, "" if that is hidden."""
@@ -59,6 +65,15 @@ def _started_by_proc(pid: int) -> str | None:
         return ""
     fields = stat[stat.rindex(")") + 2 :].split()  # the command's name, in brackets, may hold anything
     return None if fields[0] in "ZX" else fields[19]
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether somebody has stopped a process (Ctrl-Z, SIGSTOP, a debugger), or that cannot be told."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return True
+    return stat[stat.rindex(")") + 2] in "Tt"
 
 
 def _started_by_ps(pid: int) -> str | None:

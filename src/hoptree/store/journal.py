@@ -7,20 +7,29 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, final
 
-from hoptree.core.events import Event, Metrics
-from hoptree.store.errors import EventError, JournalConflictError, JournalDamagedError
-from hoptree.store.events_json import decode, encode
+from hoptree.core.events import Metrics
+from hoptree.core.facts import RECORD_VERSION, Entry
+from hoptree.store.chain import ADVICE, Row, Tail, beginning, chained, verified
+from hoptree.store.errors import EventError, JournalConflictError, JournalDamagedError, StoreVersionError
 from hoptree.store.lease import fence
+from hoptree.store.record_versions import upgraded
+from hoptree.store.records import decode, encode
 from hoptree.store.reports import report_rows
+from hoptree.store.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hoptree.store.database import Database
 
-_PAGE = 1000
+_PAGE = 5000
+_COLUMNS = "seq, token, now, version, record, checksum"
+_READ = f"SELECT {_COLUMNS} FROM hoptree_entries WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?"  # noqa: S608
+_TAIL = "SELECT seq, checksum, token FROM hoptree_entries WHERE study = ? ORDER BY seq DESC LIMIT 1"
+_AT = "SELECT seq, checksum, token FROM hoptree_entries WHERE study = ? AND seq = ?"
+_APPEND = f"INSERT INTO hoptree_entries (study, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 
-Entry: TypeAlias = tuple[float, bool, Event]  # its time, whether more of the same moment follow, and what happened
+TimedEntry: TypeAlias = tuple[float, Entry]
 
 
 class Recorded(NamedTuple):
@@ -28,103 +37,130 @@ class Recorded(NamedTuple):
 
     seq: int
     now: float
-    more: bool
-    event: Event
+    entry: Entry
 
 
 @final
 class Journal:
-    """Appends and reads. An append is durable by default.
-
-    Say ``durable=False`` for events whose loss costs work but no promise: after a loss of power a tail of them may
-    be missing, and what they told of is done again with the same bits. The next durable append makes all
-    before it durable too.
-    """
+    """Reads what drivers have written, and verifies it: an entry that was changed is named, and not returned."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
+        self._snapshots = Snapshots(database, clock)
 
-    def append(
-        self,
-        study: str,
-        entries: Sequence[Entry],
-        *,
-        token: int,
-        after: int | None = None,
-        durable: bool = True,
-        reports: Mapping[str, Metrics] | None = None,
-    ) -> int:
-        """Append all entries or none, and return the number of the last one in the journal.
-
-        ``token`` is the lease's, and the append counts as its heartbeat. ``after`` is the last number that
-        the caller knows of; if the journal has gone further, nothing is appended. ``reports`` are metrics by the
-        names of the states they belong to, for whoever asks for the same states in another study.
-        """
-        from hoptree.store.tables import APPEND, REPORTS
-
-        rows = [
-            {"study": study, "now": _finite(now), "more": more, "event": encode(event)}
-            for now, more, event in entries
-        ]
-        with self._database.writing(durable) as connection:
-            fence(connection, study, token, self._clock())  # locks the lease's row: no other append in between
-            last = _last(connection, study)
-            if after is not None and after != last:
-                raise JournalConflictError(
-                    f"{study}: append after entry {after}, but the journal's last entry is {last}; "
-                    f"read the journal from {min(after, last)} on, and try again"
-                )
-            for seq, row in enumerate(rows, start=last + 1):
-                row["seq"] = seq
-            if rows:
-                connection.execute(APPEND, rows)
-            if reports:
-                self._database.insert_missing(connection, REPORTS, report_rows(reports))
-        return last + len(rows)
+    def writer(self, study: str, token: int) -> JournalWriter:
+        """Return what the holder of a lease appends with."""
+        return JournalWriter(self._database, self._clock, study, token, self.tail(study))
 
     def read(self, study: str, after: int = 0) -> Iterator[Recorded]:
         """Yield the entries after a number, in order; no transaction is open between them."""
-        while page := self._page(study, after):
-            for recorded in page:
-                if recorded.seq != after + 1:
-                    raise JournalDamagedError(
-                        f"{study}: entry {after + 1} is missing from the journal, {recorded.seq} comes next; "
-                        "restore the database from a backup, or begin the study under another name"
-                    )
-                after = recorded.seq
-                yield recorded
+        tail = beginning(study) if not after else self._at(study, after)
+        while page := self._page(study, tail.seq):
+            for seq, _, now, version, record, _ in verified(study, tail, page):
+                yield Recorded(seq, now, _decoded(study, seq, version, record))
+            seq, token, *_, check = page[-1]
+            tail = Tail(seq, check, token)
 
     def last(self, study: str) -> int:
         """Return the number of the last entry: 0 if there is none."""
-        with self._database.reading() as connection:
-            return _last(connection, study)
+        return self.tail(study).seq
 
-    def _page(self, study: str, after: int) -> list[Recorded]:
-        from sqlalchemy import select
+    def tail(self, study: str) -> Tail:
+        """Return the last entry's number and checksum: those of the beginning if there is none."""
+        return self._database.read(lambda connection: _tail(self._database, connection, study))
 
-        from hoptree.store.tables import EVENTS
+    def write_snapshot(self, study: str, token: int, seq: int, data: bytes, *, version: int = 1) -> None:
+        """Keep what the journal comes to up to entry ``seq``; ``version`` is that of what the data looks like."""
+        self._snapshots.write(study, token, seq, data, version)
 
-        columns = (EVENTS.c.seq, EVENTS.c.now, EVENTS.c.more, EVENTS.c.event)
-        chosen = select(*columns).where(EVENTS.c.study == study, EVENTS.c.seq > after)
-        with self._database.reading() as connection:
-            rows = connection.execute(chosen.order_by(EVENTS.c.seq).limit(_PAGE)).all()
-        return [Recorded(seq, now, more, _decoded(study, seq, event)) for seq, now, more, event in rows]
+    def read_snapshot(self, study: str, *, version: int = 1) -> tuple[int, bytes] | None:
+        """Return the last snapshot that matches the journal, and the entry it stands at; None: read all entries."""
+        return self._snapshots.read(study, version)
+
+    def _page(self, study: str, after: int) -> list[Row]:
+        fetch = self._database.fetch
+        return self._database.read(lambda connection: fetch(connection, _READ, (study, after, _PAGE)))
+
+    def _at(self, study: str, seq: int) -> Tail:
+        found = self._database.read(lambda connection: self._database.fetch(connection, _AT, (study, seq)))
+        if not found:
+            raise JournalDamagedError(f"{study}: entry {seq} is missing from the journal; {ADVICE}")
+        return Tail(*found[0])
 
 
-def _last(connection: Connection, study: str) -> int:
-    from hoptree.store.tables import LAST
+@final
+class JournalWriter:
+    """Appends for one driver. It knows the journal's last entry, and every append names it.
 
-    return connection.execute(LAST, {"of": study}).scalar() or 0
+    An append is durable by default. Say ``durable=False`` for events whose loss costs work but no promise: after
+    a loss of power a tail of them may be missing, and what they told of is done again with the same bits. The
+    next durable append makes all before it durable too. When only the server of the database is killed nothing is
+    lost: what is missing then is written again.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float], study: str, token: int, tail: Tail) -> None:
+        self._database = database
+        self._clock = clock
+        self._study = study
+        self._token = token
+        self.tail = tail
+
+    def append(
+        self, entries: Sequence[TimedEntry], *, durable: bool = True, reports: Mapping[str, Metrics] | None = None
+    ) -> int:
+        """Append all entries or none, and return the number of the last one in the journal.
+
+        An append counts as a heartbeat of the lease. ``reports`` are metrics by the names of the states they belong
+        to, for whoever asks for the same states in another study.
+        """
+        before = self.tail
+        rows = chained(
+            before, self._token, RECORD_VERSION, [(_finite(now), encode(entry)) for now, entry in entries]
+        )
+        after = Tail(rows[-1][0], rows[-1][-1], self._token) if rows else before
+        told = report_rows(reports or {}, self._study)
+
+        def work(connection: Connection) -> None:
+            fence(self._database, connection, self._study, self._token, self._clock())  # locks the lease's row
+            if rows and self._is_new(connection, before, after):
+                self._database.change(connection, _APPEND, [(self._study, *row) for row in rows])
+            for table, found in told:
+                self._database.insert_missing(connection, table, found)
+
+        self._database.write(work, durable=durable)
+        self.tail = after
+        return after.seq
+
+    def _is_new(self, connection: Connection, before: Tail, after: Tail) -> bool:
+        """Return whether entries are missing; if the journal goes on otherwise than they do, refuse."""
+        last = _tail(self._database, connection, self._study)
+        if last[:2] == before[:2]:
+            return True
+        # a write that was repeated because nobody knew what had come of it: is it there already?
+        there = self._database.fetch(connection, _AT, (self._study, after.seq))
+        if there and bytes(there[0][1]) == after.check:
+            return False
+        raise JournalConflictError(
+            f"{self._study}: append after entry {before.seq}, but the journal's last entry is {last.seq}"
+            f"{', and another one' if last.seq == before.seq else ''}; somebody else has written, or the database "
+            "is not the one that it was; nothing was appended; read the journal again"
+        )
 
 
-def _decoded(study: str, seq: int, data: bytes) -> Event:
+def _tail(database: Database, connection: Connection, study: str) -> Tail:
+    found = database.fetch(connection, _TAIL, (study,))
+    return Tail(*found[0]) if found else beginning(study)
+
+
+def _decoded(study: str, seq: int, version: int, data: bytes) -> Entry:
     try:
-        return decode(data)
+        return decode(data if version == RECORD_VERSION else upgraded(data, version))
+    except StoreVersionError as error:
+        raise StoreVersionError(f"{study}: entry {seq} of the journal is {error}") from None
     except EventError as error:
         raise JournalDamagedError(
-            f"{study}: entry {seq} of the journal cannot be read ({error}); "
-            "restore the database from a backup, or begin the study under another name"
+            f"{study}: entry {seq} of the journal cannot be read ({error}); {ADVICE}"
         ) from error
 
 

@@ -9,7 +9,7 @@ Nectar, a cache of computations).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from hoptree.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Row
+    from sqlalchemy import Connection, Row
 
     from hoptree.store.database import Database
     from hoptree.store.states import StateStore
@@ -58,9 +58,12 @@ class Ledger:
 
         now = self._clock()
         row = {"key": key, "study": study, "size": size, "seconds": seconds, "made": now, "used": now, "uses": 0}
-        with self._database.writing(durable=False) as connection:
+
+        def work(connection: Connection) -> None:
             self._database.insert_missing(connection, STATES, [row])
             self._database.insert_missing(connection, HOLDS, [{"key": key, "study": study}])
+
+        self._database.write(work, durable=False)
 
     def hold(self, keys: Iterable[str], study: str) -> None:
         """Keep states for a study that goes on from them."""
@@ -71,10 +74,13 @@ class Ledger:
         names = list(keys)
         if not names:
             return
-        with self._database.writing(durable=False) as connection:
+        served = {"used": self._clock(), "uses": STATES.c.uses + 1}
+
+        def work(connection: Connection) -> None:
             self._database.insert_missing(connection, HOLDS, [{"key": key, "study": study} for key in names])
-            served = {"used": self._clock(), "uses": STATES.c.uses + 1}
             connection.execute(update(STATES).where(STATES.c.key.in_(names)).values(served))
+
+        self._database.write(work, durable=False)
 
     def release(self, keys: Iterable[str], study: str) -> None:
         """Note that a study needs states no longer."""
@@ -85,8 +91,8 @@ class Ledger:
         names = list(keys)
         if not names:
             return
-        with self._database.writing(durable=False) as connection:
-            connection.execute(delete(HOLDS).where(HOLDS.c.study == study, HOLDS.c.key.in_(names)))
+        gone = delete(HOLDS).where(HOLDS.c.study == study, HOLDS.c.key.in_(names))
+        self._database.write(lambda connection: connection.execute(gone).rowcount, durable=False)
 
     def all(self) -> list[StateRecord]:
         """Return the books, oldest first, of the states that are there."""
@@ -94,9 +100,13 @@ class Ledger:
 
         from hoptree.store.tables import HOLDS, STATES
 
-        with self._database.reading() as connection:
-            rows = connection.execute(select(STATES).order_by(STATES.c.made, STATES.c.key)).all()
-            holds = connection.execute(select(HOLDS.c.key, HOLDS.c.study).order_by(HOLDS.c.study)).all()
+        def work(connection: Connection) -> tuple[list[Row[Any]], list[Any]]:
+            return (
+                list(connection.execute(select(STATES).order_by(STATES.c.made, STATES.c.key))),
+                list(connection.execute(select(HOLDS.c.key, HOLDS.c.study).order_by(HOLDS.c.study))),
+            )
+
+        rows, holds = self._database.read(work)
         studies: dict[str, list[str]] = {}
         for key, study in holds:
             studies.setdefault(key, []).append(study)
@@ -113,9 +123,12 @@ class Ledger:
         from hoptree.store.tables import HOLDS, STATES
 
         held = exists().where(HOLDS.c.key == STATES.c.key, HOLDS.c.study.not_in(list(forgotten)))
-        with self._database.reading() as connection:
+
+        def work(connection: Connection) -> tuple[Sequence[Row[Any]], int]:
             loose = connection.execute(select(STATES).where(~held).order_by(STATES.c.made, STATES.c.key)).all()
-            excess = int(connection.execute(select(func.sum(STATES.c.size))).scalar() or 0) - budget
+            return loose, int(connection.execute(select(func.sum(STATES.c.size))).scalar() or 0) - budget
+
+        loose, excess = self._database.read(work)
         going, now = [], self._clock()
         for record in sorted((_record(row, ()) for row in loose), key=lambda record: record.benefit(now)):
             if excess <= 0:
@@ -133,8 +146,9 @@ class Ledger:
         going = self.to_evict(budget)
         gone = [record for record in going if self._states.delete(record.key)]
         if going:
-            with self._database.writing(durable=False) as connection:
-                connection.execute(delete(STATES).where(STATES.c.key.in_([record.key for record in going])))
+            off = delete(STATES).where(STATES.c.key.in_([record.key for record in going]))
+            # not to be done again later: somebody may have trained one of them anew
+            self._database.write(lambda connection: connection.execute(off).rowcount, durable=False, remember=False)
         return gone
 
 

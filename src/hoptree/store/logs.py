@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import final
 
-from hoptree.core.lineage import digest
+from hoptree.core.keys import identity
 
 _LONGEST = 150  # bytes of a study's name in a file's name
 
@@ -22,7 +22,7 @@ class Logs:
 
     def of_trial(self, study: str, number: int) -> Path:
         """Return the file in which a trial's failure is told."""
-        name = study if len(study.encode()) <= _LONGEST else digest(study)
+        name = study if len(study.encode()) <= _LONGEST else identity("log", study)
         return self.folder / f"{name}-trial-{number}.txt"
 
     def of_command(self) -> Path:

@@ -52,7 +52,7 @@ class RemoteStates:
     def delete(self, key: str) -> int:
         """Remove a state and return the bytes that this frees: 0 if it was not there."""
         size = self.size(key)
-        return size if size and self._remove(file_name(key)) else 0
+        return size if self._remove(file_name(key)) else 0  # also one that was cut off and has no bytes
 
     def __contains__(self, key: str) -> bool:
         return self._exists(file_name(key))

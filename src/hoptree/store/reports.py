@@ -11,6 +11,8 @@ import msgspec
 from hoptree.core.events import Metrics
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection, Table
+
     from hoptree.store.database import Database
 
 Spelled: TypeAlias = dict[str, float | str]  # "nan" and "inf" as words: JSON has no such numbers
@@ -31,19 +33,39 @@ class Reports:
 
         from hoptree.store.tables import REPORTS
 
-        names, found = list(keys), {}
-        with self._database.reading() as connection:
+        names = list(keys)
+
+        def work(connection: Connection) -> dict[str, Spelled]:
+            found = {}
             for start in range(0, len(names), _CHUNK):
                 chosen = select(REPORTS).where(REPORTS.c.key.in_(names[start : start + _CHUNK]))
                 for key, metrics in connection.execute(chosen):
                     found[key] = msgspec.json.decode(metrics, type=dict[str, float | str])
-        return found
+            return found
+
+        return self._database.read(work)
+
+    def hold(self, keys: Iterable[str], study: str) -> None:
+        """Note that a study uses reports that another one has made: forgetting that one leaves them."""
+        from hoptree.store.tables import REPORT_HOLDS
+
+        rows = [{"key": key, "study": study} for key in keys]
+        if rows:
+            self._database.write(
+                lambda connection: self._database.insert_missing(connection, REPORT_HOLDS, rows), durable=False
+            )
 
 
-def report_rows(reports: Mapping[str, Metrics]) -> list[dict[str, Any]]:
-    """Return reports as rows of their table."""
+def report_rows(reports: Mapping[str, Metrics], study: str) -> list[tuple[Table, list[dict[str, Any]]]]:
+    """Return what a study reports as rows of the two tables that hold it."""
+    if not reports:
+        return []
+    from hoptree.store.tables import REPORT_HOLDS, REPORTS
+
+    spelled = {key: msgspec.json.encode(_spelled(metrics)).decode() for key, metrics in reports.items()}
     return [
-        {"key": key, "metrics": msgspec.json.encode(_spelled(metrics)).decode()} for key, metrics in reports.items()
+        (REPORTS, [{"key": key, "metrics": metrics} for key, metrics in spelled.items()]),
+        (REPORT_HOLDS, [{"key": key, "study": study} for key in spelled]),
     ]
 
 

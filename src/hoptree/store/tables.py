@@ -1,4 +1,7 @@
-"""The tables of a store's database. Imported when a database is opened, because SQLAlchemy is slow to import."""
+"""The tables of a store's database. Imported when a database is opened, because SQLAlchemy is slow to import.
+
+A change here needs a new revision in ``migrations/versions``: a test compares both.
+"""
 
 from sqlalchemy import (
     BigInteger,
@@ -8,24 +11,25 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
+    String,
     Table,
     Text,
     bindparam,
-    case,
-    func,
-    insert,
     select,
-    update,
 )
 
 METADATA = MetaData()
 
-STORE = Table(
-    "hoptree_store",
+# Alembic's own table, as Alembic would create it: which revision the tables have.
+REVISION = Table(
+    "hoptree_revision",
     METADATA,
-    Column("format", Integer, primary_key=True, autoincrement=False),
-    Column("states", Text, nullable=False),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="hoptree_revision_pkc"),
 )
+
+STORE = Table("hoptree_store", METADATA, Column("states", Text, nullable=False))
 
 STUDIES = Table(
     "hoptree_studies",
@@ -37,15 +41,29 @@ STUDIES = Table(
     Column("status", Text, nullable=False),
 )
 
-EVENTS = Table(
-    "hoptree_events",
+# The journal. A checksum covers its entry and the checksum of the entry before.
+ENTRIES = Table(
+    "hoptree_entries",
     METADATA,
     Column("study", Text, primary_key=True),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("token", BigInteger, nullable=False),  # of the lease with which it was written
     Column("now", Double, nullable=False),
-    Column("more", Boolean, nullable=False),
-    Column("event", LargeBinary, nullable=False),  # bytes: a server's text encoding must not matter
+    Column("version", Integer, nullable=False),  # of the record
+    Column("record", LargeBinary, nullable=False),  # bytes: a server's text encoding must not matter
+    Column("checksum", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
+)
+
+# What a journal comes to up to an entry, so that opening it costs only what came after.
+SNAPSHOTS = Table(
+    "hoptree_snapshots",
+    METADATA,
+    Column("study", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("checksum", LargeBinary, nullable=False),  # over the data and the checksum of the entry it stands at
 )
 
 # A row stays when its lease is released, so that tokens only ever grow.
@@ -61,11 +79,19 @@ LEASES = Table(
     Column("place", Text, nullable=False),
     Column("since", Double, nullable=False),
     Column("heartbeat", Double, nullable=False),
+    Column("stop_asked", Boolean, nullable=False),  # somebody asked its holder to stop
 )
 
 # What states that are no longer there have reported: any study that asks again is told.
 REPORTS = Table(
     "hoptree_reports", METADATA, Column("key", Text, primary_key=True), Column("metrics", Text, nullable=False)
+)
+# Which studies have made or used a report.
+REPORT_HOLDS = Table(
+    "hoptree_report_holds",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("study", Text, primary_key=True, index=True),
 )
 
 # What users ask of a study; whoever drives it takes it up.
@@ -90,7 +116,10 @@ STATES = Table(
     Column("uses", BigInteger, nullable=False),
 )
 HOLDS = Table(
-    "hoptree_holds", METADATA, Column("key", Text, primary_key=True), Column("study", Text, primary_key=True)
+    "hoptree_holds",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("study", Text, primary_key=True, index=True),
 )
 
 # What drivers train at this moment, so that no other one begins it too; and what they wait for. A row counts while
@@ -114,17 +143,7 @@ WANTS = Table(
     Column("waits", Boolean, nullable=False),
 )
 
-# What every append to a journal says, put together once: building a statement takes longer than running it.
-_NOW = bindparam("at", type_=Double)
-RENEW = (
-    update(LEASES)
-    .where(LEASES.c.study == bindparam("of"), LEASES.c.token == bindparam("by"), LEASES.c.held)
-    .values(heartbeat=case((LEASES.c.heartbeat > _NOW, LEASES.c.heartbeat), else_=_NOW))  # a clock may be set back
-)
-LAST = select(func.max(EVENTS.c.seq)).where(EVENTS.c.study == bindparam("of"))
-APPEND = insert(EVENTS)
-
-# The same for claims: one is made before every stage, or every epoch.
+# A claim is made before every stage, or every epoch: building a statement takes longer than running it.
 LIVE = select(LEASES).where(LEASES.c.held)
 CLAIMED_BY_OTHERS = select(CLAIMS).where(CLAIMS.c.lineage == bindparam("of"), CLAIMS.c.study != bindparam("by"))
 WANTED_BY_OTHERS = select(WANTS).where(WANTS.c.lineage == bindparam("of"), WANTS.c.study != bindparam("by"))

@@ -58,7 +58,15 @@ class GiveUp(_Wish, frozen=True):
     granted: int = 0
 
 
-Wish: TypeAlias = Add | Clone | Prolong | GiveUp
+class Retry(_Wish, frozen=True):
+    """Train a failed trial again; ``retries`` says how often that was done before."""
+
+    trial: int
+    key: str = ""
+    retries: int = 0
+
+
+Wish: TypeAlias = Add | Clone | Prolong | GiveUp | Retry
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -78,14 +86,14 @@ class Wishes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def make(self, study: str, wish: Wish) -> int:
-        """Enter a wish and return its number; anybody may, whoever drives the study."""
+    def make(self, study: str, *wishes: Wish) -> int:
+        """Enter wishes, all or none, and return the number of the last; anybody may, whoever drives the study."""
         from sqlalchemy import func, insert, select
 
         from hoptree.store.tables import WISHES
 
         try:
-            text = msgspec.json.encode(wish).decode()
+            texts = [msgspec.json.encode(wish).decode() for wish in wishes]
         except (TypeError, ValueError, OverflowError) as error:  # a lone surrogate is a ValueError
             raise WorkloadError(
                 f"config: {error}; expected numbers, truth values and text that UTF-8 can encode"
@@ -93,8 +101,13 @@ class Wishes:
         with self._database.writing() as connection:
             self._database.lock(connection, WISHES.name)
             last = connection.execute(select(func.max(WISHES.c.number))).scalar() or 0
-            connection.execute(insert(WISHES).values({"number": last + 1, "study": study, "wish": text}))
-        return last + 1
+            rows = [
+                {"number": number, "study": study, "wish": text}
+                for number, text in enumerate(texts, start=last + 1)
+            ]
+            if rows:
+                connection.execute(insert(WISHES), rows)
+        return last + len(rows)
 
     def after(self, study: str, number: int) -> list[tuple[int, Wish | Unreadable]]:
         """Return the wishes of a study that came after a number."""
@@ -103,8 +116,7 @@ class Wishes:
         from hoptree.store.tables import WISHES
 
         chosen = select(WISHES.c.number, WISHES.c.wish).where(WISHES.c.study == study, WISHES.c.number > number)
-        with self._database.reading() as connection:
-            rows = connection.execute(chosen.order_by(WISHES.c.number)).all()
+        rows = self._database.read(lambda connection: connection.execute(chosen.order_by(WISHES.c.number)).all())
         return [(row.number, _read(row.wish)) for row in rows]
 
 

@@ -11,11 +11,12 @@ import msgspec
 from hoptree.ui.common import complete_study, of_a_store, print_json
 
 if TYPE_CHECKING:
+    from hoptree.store import Store
     from hoptree.ui.housekeeping import Holding, StudyHolding
 
 
 @click.command(name="clean", short_help="Tell what a store holds, and remove what can go.")
-@click.option("--yes", is_flag=True, help="Do it; else nothing is removed.")
+@click.option("--yes", is_flag=True, help="Do it; else nothing is removed, or only after a question.")
 @click.option(
     "--keep", default="0", metavar="SIZE", help="Keep states that nobody needs up to this size.  [default: 0]"
 )
@@ -41,8 +42,9 @@ def clean_command(
 ) -> None:
     """Tell what a store holds and what can go; with --yes, remove that.
 
-    States that a study needs stay, unless it is forgotten: then its trials are gone, and what they have trained is
-    removed unless another study needs it. What is removed and asked for again is trained again, with the same bits.
+    States that a study needs stay, unless it is forgotten: then its trials, reports, logs and claims are gone, and
+    what it has trained is removed unless another study needs it. Without --yes it asks before it forgets. What is
+    removed and asked for again is trained again, with the same bits.
 
     \b
     Examples:
@@ -56,18 +58,24 @@ def clean_command(
 
     budget = parse_size(keep)
     chosen: list[Kind] = ["states", "strays", "partial"]
+    chosen += ["forgotten"] if forget else []
     chosen += ["datasets"] if datasets else []
     chosen += ["logs"] if logs else []
     with reading(location, journal) as store:
         for name in forget:
             refuse_unknown(store, name)
-        if yes:
-            for name in forget:
-                with store.lease(name):
-                    store.catalog.remove(name)
+        forget = tuple(dict.fromkeys(forget))
+        if yes or not as_json:
+            _refuse_driven(store, forget)  # before anything is asked
         house = Housekeeping(store, budget, forget)
         studies, holdings = house.studies(), house.holdings()
-        freed = house.clean(chosen) if yes else 0
+        if not as_json:
+            click.echo(_tables(studies, holdings, forget))
+        done = yes or (bool(forget) and not as_json and _confirmed(forget, studies))
+        freed = 0
+        if done:
+            freed = sum(store.forget(name).freed for name in forget)
+            freed += house.clean(chosen)
         folder = str(store.folder)
     if as_json:
         print_json(
@@ -76,14 +84,35 @@ def clean_command(
                 "studies": msgspec.to_builtins(studies),
                 "holdings": msgspec.to_builtins(holdings),
                 "chosen": chosen,
-                "done": yes,
-                "forgotten": list(forget) if yes else [],
+                "done": done,
+                "forgotten": list(forget) if done else [],
                 "freed": freed,
             }
         )
         return
-    click.echo(_tables(studies, holdings, forget if not yes else ()))
-    click.echo(_told(holdings, chosen, freed, yes))
+    click.echo(_told(holdings, chosen, freed, done))
+
+
+def _refuse_driven(store: Store, names: Sequence[str]) -> None:
+    """Refuse studies that somebody drives."""
+    for name in names:
+        with store.lease(name):
+            pass
+
+
+def _confirmed(names: Sequence[str], studies: Sequence[StudyHolding]) -> bool:
+    """Ask whether studies are to be forgotten; nobody there to answer means no."""
+    from hoptree.report.tables import size
+
+    alone = sum(each.alone for each in studies if each.name in names)
+    question = (
+        f"Forget {', '.join(names)}: trials, reports, logs, and {size(alone)} of states that nobody else needs?"
+    )
+    try:
+        return click.confirm(question, default=False)
+    except click.Abort:
+        click.echo()
+        return False
 
 
 def _tables(studies: Sequence[StudyHolding], holdings: Sequence[Holding], forget: tuple[str, ...]) -> str:

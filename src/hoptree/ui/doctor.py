@@ -54,6 +54,7 @@ class Check(msgspec.Struct, frozen=True):
 def examine(location: str, journal: str | None, deep: bool = False) -> Iterator[Check]:
     """Yield one check after the other; with ``deep`` every state of the store is read."""
     yield from _installation()
+    yield from _plugins()
     yield from _machine()
     yield _shared_memory()
     yield _disk(Path(location))
@@ -97,6 +98,33 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "installed"
+
+
+# --- what other packages register ---------------------------------------------------------------------------
+
+
+def _plugins() -> Iterator[Check]:
+    from hoptree.backends.choice import BUILT_IN
+    from hoptree.registry import KINDS, plugins
+
+    for kind in KINDS:
+        found = plugins(kind)
+        names = [plugin.name for plugin in found]
+        for plugin in found:
+            about = f"{kind.removesuffix('s')} {plugin.name}"
+            where = f"{plugin.value} of {plugin.package} {plugin.version}".rstrip()
+            try:
+                plugin.load()
+            except HoptreeError as error:
+                yield Check(about, "fail", str(error), f"pip install --force-reinstall {plugin.package}")
+                continue
+            if kind == "backends" and plugin.name in BUILT_IN:
+                fix = f"import it and give its settings: {plugin.name!r} means ours"
+                yield Check(about, "warn", f"{where}: the name is taken", fix)
+            elif names.count(plugin.name) > 1:
+                yield Check(about, "warn", f"{where}: another package has that name too", "uninstall one of them")
+            else:
+                yield Check(about, "ok", where)
 
 
 # --- the machine ------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -13,7 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     from hoptree.store import Store
 
-Kind: TypeAlias = Literal["states", "strays", "partial", "datasets", "logs"]
+Kind: TypeAlias = Literal["states", "strays", "partial", "forgotten", "datasets", "logs"]
 
 
 class Holding(msgspec.Struct, frozen=True):
@@ -48,6 +49,11 @@ class Housekeeping:
         self._store = store
         self._keep = keep
         self._forget = forget
+        others = [known for known in store.catalog.all() if known.name not in forget]
+        named = {name for known in others for name in (known.name, *known.spec.get("members", ()))}
+        going = [known for known in store.catalog.all() if known.name in forget]
+        theirs = {name for known in going for name in (known.name, *known.spec.get("members", ()))}
+        self._logged = sorted(theirs - named)  # studies whose logs nobody else looks at
         self._sizes = store.states.sizes()
         self._books = store.ledger.all()
         self._busy = [known.name for known in store.catalog.all() if store.holder(known.name) is not None]
@@ -72,12 +78,14 @@ class Housekeeping:
         partial = _total(self._store.states.partial().values())
         datasets, unused = _total(map(folder_size, self._datasets())), _total(map(folder_size, self._unused()))
         logs = _total(file.stat().st_size for file in self._logs())
+        left = _total(map(folder_size, self._of_forgotten()))
         idle = not self._busy
         nothing = (0, 0)
         return [
             Holding("states", "states of studies, or kept for the next one", *states, *free),
             Holding("strays", "states that no study knows of", *strays, *(strays if idle else nothing)),
             Holding("partial", "files that crashed writers left", *partial, *(partial if idle else nothing)),
+            Holding("forgotten", "logs and shared memory of studies to forget", *left, *left),
             Holding("datasets", "datasets; no study was run with those that can go", *datasets, *unused),
             Holding("logs", "logs of what went wrong", *logs, *logs),
         ]
@@ -94,6 +102,8 @@ class Housekeeping:
                     freed += sum(self._store.states.delete(key) for key in self._strays())
                 case "partial" if not self._busy:
                     freed += self._store.states.clean()
+                case "forgotten":
+                    freed += sum(map(_remove, self._of_forgotten()))
                 case "datasets":
                     freed += sum(map(_remove, self._unused()))
                 case "logs":
@@ -122,11 +132,31 @@ class Housekeeping:
         return unused
 
     def _logs(self) -> list[Path]:
-        return sorted((self._store.folder / "logs").glob("*.txt"))
+        theirs = set(self._logs_of_forgotten())
+        return sorted(file for file in (self._store.folder / "logs").glob("*.txt") if file not in theirs)
+
+    def _of_forgotten(self) -> list[Path]:
+        """Return what studies that are to be forgotten have outside of database and states."""
+        from hoptree.backends.local import slots_of
+
+        slots = [folder for name in self._forget for folder in slots_of(self._store.folder, name)]
+        return [*(folder for folder in slots if folder.is_dir()), *self._logs_of_forgotten()]
+
+    def _logs_of_forgotten(self) -> list[Path]:
+        from hoptree.store.logs import Logs
+
+        found = []
+        logs = Logs(self._store.folder / "logs")
+        for name in self._logged:
+            pattern = re.escape(logs.of_trial(name, 0).name).replace(r"\-0\.txt", r"\-\d+\.txt")
+            found += [file for file in logs.folder.glob("*.txt") if re.fullmatch(pattern, file.name)]
+        return sorted(found)
 
 
 def folder_size(folder: Path) -> int:
-    """Return how many bytes the files below a folder take."""
+    """Return how many bytes a file, or the files below a folder, take."""
+    if folder.is_file():
+        return folder.stat().st_size
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 

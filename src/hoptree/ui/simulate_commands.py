@@ -14,7 +14,13 @@ import msgspec
 from hoptree.core.errors import WorkloadError
 from hoptree.ui.common import print_json
 
-POLICIES: Final = ("longest-path", "random", "breadth-first", "most-children")  # core's, without importing it
+POLICIES: Final = (
+    "first-come",
+    "longest-path",
+    "random",
+    "breadth-first",
+    "most-children",
+)  # core's, without importing it
 
 if TYPE_CHECKING:
     from hoptree.simulation import Simulation
@@ -62,7 +68,7 @@ def demo_command(simulated: bool, workers: int | None) -> None:
 @click.option("--bandwidth", default=0.0, help="MB per second of a hop.  [default: hops take no time]")
 @click.option("--noise", default=0.0, help="Relative spread of unit times.")
 @click.option("--stragglers", default=0.0, help="Share of units that take three times as long.")
-@click.option("--policy", default="longest-path", show_default=True, type=click.Choice(POLICIES))
+@click.option("--policy", default="first-come", show_default=True, type=click.Choice(POLICIES))
 @click.option("--order", default="strict", show_default=True, type=click.Choice(["strict", "free"]))
 @click.option("--share/--no-share", default=True, help="Train common prefixes once.  [default: share]")
 @click.option("--barrier", is_flag=True, help="No trial passes a report that another one owes (needs --every).")

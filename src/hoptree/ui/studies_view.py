@@ -11,9 +11,9 @@ from typing import Any, final
 import msgspec
 
 from hoptree.core.errors import HoptreeError, WorkloadError
-from hoptree.core.events import TrialBranched, UnitFinished
+from hoptree.core.events import TrialBranched
 from hoptree.core.schedules import Config, Schedule
-from hoptree.record.record import Record
+from hoptree.record.opening import open_record
 from hoptree.record.spec import StudySpec
 from hoptree.results import Results, Savings, TrialResult
 from hoptree.store import (
@@ -94,16 +94,12 @@ class StudyView:
         self.name = known.name
         self._states = store.states
         self.spec = _spec(known)
-        self.record = Record(self.spec.settings)
-        units = 0
-        branched: dict[int, tuple[int, int]] = {}
-        for event, _ in self.record.replay(store.journal.read(known.name)):
-            units += isinstance(event, UnitFinished)
-            if isinstance(event, TrialBranched):
-                branched[event.trial] = (event.source, event.at)
+        self.record = open_record(store, known)
+        dialogue = self.record.state.dialogue
+        branched = {part.trial: (part.source, part.at) for part in dialogue if isinstance(part, TrialBranched)}
         shown = {trial.number: number for number, trial in enumerate(self.record.trials)}
         self.sources = {shown[trial]: (shown[source], at) for trial, (source, at) in branched.items()}
-        self.savings = Savings.count(self.record.engine, units, bytes_hopped=0)
+        self.savings = Savings.count(self.record.state, self.record.state.units, bytes_hopped=0)
         self.trials = [
             TrialResult(number, trial, self.record, store.states, None)
             for number, trial in enumerate(self.record.trials)
@@ -158,10 +154,10 @@ class StudyView:
         A worker of a cluster has its node's name in the middle of its own; on one machine there are no nodes.
         """
         found: dict[str, tuple[int, tuple[int, ...]]] = {}
-        for name, worker in sorted(self.record.engine.workers.by_name.items()):
+        for name, partitions in sorted(self.record.state.workers.items()):
             for node in name.split("-")[1:-1]:
                 count, held = found.get(node, (0, ()))
-                found[node] = (count + 1, tuple(sorted({*held, *worker.partitions})))
+                found[node] = (count + 1, tuple(sorted({*held, *partitions})))
         return found
 
     def summary(self) -> dict[str, Any]:

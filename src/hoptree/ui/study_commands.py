@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 @click.command(name="run", short_help="Run the study of a Python file, or go on with it.")
 @click.argument("target", metavar="FILE[:NAME]", type=click.Path())
 @click.option("--workers", type=int, help="Worker processes.  [default: one per core]")
-@click.option("--backend", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where.")
+@click.option(
+    "--backend", metavar="NAME", default="local", help="local, ray, or what a package registers.  [default: local]"
+)
 @click.option("--mirror", metavar="URL", help="An Optuna storage that follows the study, for optuna-dashboard.")
 @click.option("--accept-changes", is_flag=True, help="Go on although code or data have changed.")
 @click.option("--unit-limit", type=float, metavar="SECONDS", help="After how long a unit is taken for hung.")

@@ -1,4 +1,4 @@
-"""``hoptree add``, ``extend``, ``clone`` and ``stop``: change one's mind about a study, whoever drives it.
+"""``hoptree add``, ``extend``, ``clone``, ``stop`` and ``retry``: change one's mind about a study.
 
 They leave a wish in the store. A driver takes it up within seconds; else it is taken up when the study runs again.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,7 +53,7 @@ def add_command(
     view = _look(location, journal, name)
     wish = addition(changed(view.record, name, like or 0, _read(changes)), epochs)
     told = {"wish": "add", "config": _plain(wish), "epochs": epochs}
-    _leave(view, wish, told, f"another config is trained until epoch {epochs}", location, journal, as_json)
+    _leave(view, [wish], told, f"another config is trained until epoch {epochs}", location, journal, as_json)
 
 
 @click.command(name="extend", short_help="Have a trial trained for longer.")
@@ -69,7 +70,7 @@ def extend_command(name: str, trial: int, epochs: int, location: str, journal: s
 
     view = _look(location, journal, name)
     wish = extension(view.record, name, trial, epochs)
-    _leave(view, wish, {"wish": "extend", "trial": trial, "epochs": epochs},
+    _leave(view, [wish], {"wish": "extend", "trial": trial, "epochs": epochs},
            f"trial {trial} goes on until epoch {epochs}", location, journal, as_json)  # fmt: skip
 
 
@@ -105,7 +106,7 @@ def clone_command(
     wish = clone(view.record, name, trial, at, _read(changes), epochs)
     told = {"wish": "clone", "trial": trial, "at": at, "config": _plain(wish), "epochs": epochs}
     words = f"a new trial follows trial {trial} until epoch {at}, and goes on until epoch {epochs}"
-    _leave(view, wish, told, words, location, journal, as_json)
+    _leave(view, [wish], told, words, location, journal, as_json)
 
 
 @click.command(name="stop", short_help="Give a trial up.")
@@ -124,7 +125,29 @@ def stop_command(name: str, trial: int, location: str, journal: str | None, as_j
     view = _look(location, journal, name)
     wish = giving_up(view.record, name, trial)
     told = {"wish": "stop", "trial": trial}
-    _leave(view, wish, told, f"trial {trial} is given up", location, journal, as_json)
+    _leave(view, [wish], told, f"trial {trial} is given up", location, journal, as_json)
+
+
+@click.command(name="retry", short_help="Train failed trials again.")
+@study_argument
+@click.argument("trial", type=int, required=False)
+@of_a_store
+def retry_command(name: str, trial: int | None, location: str, journal: str | None, as_json: bool) -> None:
+    """Train all failed trials again, or one of them, from the deepest state that is stored.
+
+    \b
+    Examples:
+      hoptree retry digits
+      hoptree retry digits 3
+    """  # noqa: D301 click needs the real character
+    from hoptree.driver.wishing import retrials
+
+    view = _look(location, journal, name)
+    wishes = retrials(view.record, name, trial)
+    trials = [wish.trial for wish in wishes]
+    some = f"trial {trials[0]} is" if len(trials) == 1 else f"{len(trials)} failed trials are"
+    told = {"wish": "retry", "trials": trials}
+    _leave(view, wishes, told, f"{some} trained again", location, journal, as_json)
 
 
 # --- what they have in common -----------------------------------------------------------------------------
@@ -138,25 +161,25 @@ def _look(location: str, journal: str | None, name: str) -> StudyView:
     if view.spec.members:
         raise WorkloadError(
             f"{name}: these are several studies that ran together; say this to one of them, in Python: "
-            "study.stop(…), .extend(…), .clone(…) or .add(…)"
+            "study.stop(…), .extend(…), .clone(…), .add(…) or .retry(…)"
         )
     return view
 
 
 def _leave(
     view: StudyView,
-    wish: Wish,
+    wishes: Sequence[Wish],
     told: dict[str, Any],
     words: str,
     location: str,
     journal: str | None,
     as_json: bool,
 ) -> None:
-    """Enter a wish, and say who will take it up."""
+    """Enter wishes, and say who will take them up."""
     from hoptree.store import Store
 
     with Store(location, create=False, journal_url=journal) as store:
-        store.wishes.make(view.name, wish)
+        store.wishes.make(view.name, *wishes)
     driver = view.head.driver
     if as_json:
         print_json({"study": view.name, **told, "driver": view.head.to_dict()["driver"]})

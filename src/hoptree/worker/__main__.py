@@ -1,4 +1,4 @@
-"""A worker process: ``python -m hoptree.worker DESCRIPTOR``; its set-up comes over the channel."""
+"""A worker process: ``python -m hoptree.worker CHANNEL HEARTBEAT``, two descriptors; its set-up comes first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hoptree.worker.children import close_in_children, end_children_after_worker
+from hoptree.worker.heartbeat import start_heartbeat
 from hoptree.worker.memory import keep_memory
+from hoptree.worker.output import survive_closed_output
 
 if TYPE_CHECKING:
     from hoptree.worker.loop import Loop
@@ -30,14 +33,19 @@ class SetUp(msgspec.Struct, frozen=True):
     dataset: str
     states: str
     slots: list[str]
+    heartbeat: float  # seconds between two signs of life
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, heartbeat: int) -> None:
     """Set up and serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     channel: Connection[Any, Any] = Connection(descriptor)
     setup = msgspec.msgpack.decode(channel.recv_bytes(), type=SetUp)
     _die_with(setup.driver)
+    end_children_after_worker()  # before there are threads
+    close_in_children(descriptor, heartbeat)
+    start_heartbeat(heartbeat, setup.heartbeat)
+    survive_closed_output()
     keep_memory()
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[variable] = str(setup.threads)
@@ -78,4 +86,4 @@ def _die_with(driver: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -8,6 +8,7 @@ and ends the worker with its driver even in the middle of a unit.
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import signal
@@ -19,8 +20,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never, final
 
+from hoptree.worker.children import end_copy
+from hoptree.worker.limits import FileLimit
 from hoptree.worker.messages import (
     Command,
+    Failed,
     Forget,
     Forgotten,
     FreeSlot,
@@ -32,6 +36,7 @@ from hoptree.worker.messages import (
     News,
     Quit,
     Rehearse,
+    Started,
     Train,
     Trained,
     Where,
@@ -41,7 +46,7 @@ from hoptree.worker.messages import (
 from hoptree.worker.models import Models
 from hoptree.worker.runner import Runner, failure
 from hoptree.worker.slots import NoRoomError, SlotWriter
-from hoptree.worker.tracebacks import user_stack
+from hoptree.worker.tracebacks import user_stack, user_traceback
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
@@ -71,6 +76,9 @@ class Loop:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._forgotten: set[int] = set()
         self._interruptible = -1  # the run that may be given up at this moment
+        self._pid = os.getpid()
+        self._started = False  # whether it has begun a unit
+        self._limit = FileLimit()
 
     def serve(self) -> None:
         """Announce the worker and carry out commands, one at a time."""
@@ -86,6 +94,7 @@ class Loop:
                     self._writer.free(slot)
                 case Rehearse(configs):
                     self._say(self._runner.rehearse(configs, partition=0))
+                    self._restore_limit()
                 case Quit():
                     return
                 case Forget() | Where() | Hold():
@@ -115,6 +124,7 @@ class Loop:
             os._exit(0)  # the driver is gone: nobody waits for what runs here
 
     def _say(self, news: News) -> None:
+        end_copy(self._pid)
         data = encode(news)
         try:
             with self._speaking:
@@ -137,14 +147,28 @@ class Loop:
         except _GivenUp:
             self._say(Forgotten(run))
         except NoRoomError as error:
-            self._say(Full(str(error.strerror)))
+            limited = self._limit.changed() if error.errno == errno.EFBIG else ""
+            self._say(Failed(run, limited, "user") if limited else Full(str(error.strerror)))
         except (Exception, SystemExit) as error:
             self._say(failure(run, error))
         self._forgotten.discard(run)
+        self._restore_limit()
+
+    def _restore_limit(self) -> None:
+        """Let no trial suffer from a limit that another one's code has set: else another worker takes our place."""
+        if not self._limit.restore():
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _train(self, command: Train) -> None:
         made = self._runner.train(command, self._may_be_given_up)
-        slot = self._writer.write(command.target, made.state.arrays, made.state.meta)
+        end_copy(self._pid)
+        try:
+            slot = self._writer.write(command.target, made.state.arrays, made.state.meta)
+        except NoRoomError:
+            raise
+        except OSError as error:  # no code of the user's had a part in that
+            self._say(Failed(command.action.run, f"its state cannot be kept: {user_traceback(error)}", "system"))
+            return
         seconds = self._runner.handed_on(made, command.target)
         self._say(Trained(command.action.run, slot, made.size, seconds))
         if command.action.evaluate:
@@ -152,6 +176,9 @@ class Loop:
 
     @contextmanager
     def _may_be_given_up(self, run: int) -> Iterator[None]:
+        if not self._started:
+            self._started = True
+            self._say(Started(run))
         self._interruptible = run
         try:
             if run in self._forgotten:  # it came between the first look and here

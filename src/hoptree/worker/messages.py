@@ -6,20 +6,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from hoptree.core.actions import Evaluate, RunUnit
+from hoptree.core.actions import Evaluate, Origin, RunUnit
 from hoptree.core.events import Fault, Metrics
 from hoptree.core.schedules import Scalar
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True):
     pass
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """What the untrained model of a lineage is built from."""
-
-    values: dict[str, Scalar]
-    seed: int
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -84,6 +77,12 @@ class Hello(_Message, frozen=True):
 
     pid: int
     partitions: tuple[int, ...]
+
+
+class Started(_Message, frozen=True):
+    """The first unit of a worker begins: what its code needs is loaded, and the model is there."""
+
+    run: int
 
 
 class Holding(_Message, frozen=True):
@@ -164,7 +163,7 @@ class Here(_Message, frozen=True):
 
 Command: TypeAlias = Rehearse | Train | Judge | Forget | Where | FreeSlot | Hold | Quit
 News: TypeAlias = (
-    Hello | Holding | Leaving | Refused | Rehearsed | Trained | Judged | Failed | Full | Forgotten | Here
+    Hello | Started | Holding | Leaving | Refused | Rehearsed | Trained | Judged | Failed | Full | Forgotten | Here
 )
 
 _encoder = msgspec.msgpack.Encoder()

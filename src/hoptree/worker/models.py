@@ -6,9 +6,10 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
+from hoptree.core.actions import Origin
 from hoptree.store.errors import StateDamagedError, StoreError
-from hoptree.worker.messages import Origin, Source
-from hoptree.worker.slots import SlotReader, SlotWriter
+from hoptree.worker.messages import Source
+from hoptree.worker.slots import SlotDamagedError, SlotReader, SlotWriter
 
 if TYPE_CHECKING:
     from hoptree.store.states import StateStore
@@ -48,7 +49,7 @@ class Models:
 
     def prefetch(self, source: Source) -> None:
         """Bring a state near; called by another thread, and what fails here is tried again when it matters."""
-        with suppress(StoreError, OSError):
+        with suppress(StoreError, OSError, ValueError):
             if source.slot:
                 self._reader.map(source.slot)
             elif source.key in self._states and not self._written(source.key):
@@ -88,7 +89,7 @@ class Models:
     def _fetch(self, source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
         slot = source.slot or self._written(source.key)
         if slot:
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError, SlotDamagedError):
                 header, arrays = self._reader.read(slot)
                 if header.key == source.key:
                     return arrays, header.meta

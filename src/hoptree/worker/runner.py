@@ -7,8 +7,8 @@ calls and returns arrays.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from hoptree.worker.messages import Failed, Judge, Judged, News, Rehearsed, Train
@@ -122,9 +122,3 @@ def failure(run: int, error: Exception | SystemExit) -> News:
             )
         case _:
             return Failed(run, user_traceback(error), "user")
-
-
-@contextmanager
-def undisturbed(_run: int) -> Iterator[None]:
-    """Surround the user's code with nothing."""
-    yield

@@ -1,10 +1,14 @@
 """Slots: states in shared memory, so that a hop is one copy out and one copy in.
 
-A slot is a file in shared memory with a header (where each array lies, and the JSON beside the arrays) and the
-arrays, aligned to 64 bytes. A worker writes into slots of its own that it uses again and again: pages that are
-mapped already cost no page fault. Others map a slot once and keep the mapping. The files belong to the study's
-folders, not to a process: they outlive a worker that dies, and even the driver. Where shared memory is small
-(containers often have 64 MB), slots that do not fit are files on disk, in the page cache.
+A slot is a file in shared memory: three numbers, a header (where each array lies, and the JSON beside the arrays)
+and the arrays, aligned to 64 bytes. The numbers are the header's length, which is 0 until all is there, a checksum
+(xxh3, 64 bits) of all that follows it, and how many bytes are used. Whoever reads a slot compares the checksum
+first: a slot that was damaged is never loaded.
+
+A worker writes into slots of its own that it uses again and again: pages that are mapped already cost no page
+fault. Others map a slot once and keep the mapping. The files belong to the study's folders, not to a process: they
+outlive a worker that dies, and even the driver. Where shared memory is small (containers often have 64 MB), slots
+that do not fit are files on disk, in the page cache.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 _ALIGN = 64
-_HEADER = 8  # bytes that hold the header's length
+_CHECKED = 16  # bytes that the checksum does not cover: the header's length, and the checksum
+_HEADER = 24  # bytes before the header
 _PAGE = 1 << 16
 _MAPPED = 64  # slots of others that stay mapped
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)
@@ -50,6 +56,8 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
 
 _ENCODE = msgspec.msgpack.Encoder()
 _DECODE = msgspec.msgpack.Decoder(Header)
+_NUMBERS = struct.Struct("<QQQ")  # the header's length, the checksum, the bytes that are used
+_EMPTY = bytes(8)
 
 
 @final
@@ -78,12 +86,13 @@ class SlotWriter:
         header = _ENCODE.encode(Header(key, tuple(fields), meta))
         begin = _begin(len(header))
         name, slot = self._take(begin + offset)
-        slot[:_HEADER] = bytes(_HEADER)  # empty until all is there: a writer may die at any moment
+        slot[: len(_EMPTY)] = _EMPTY  # until all is there: a writer may die at any moment
         slot[_HEADER : _HEADER + len(header)] = header
         for field, array in zip(fields, contiguous.values(), strict=True):
             target = np.frombuffer(slot, np.uint8, field.size, begin + field.offset)
             target[:] = array.reshape(-1).view(np.uint8)
-        slot[:_HEADER] = len(header).to_bytes(_HEADER, "little")
+        _NUMBERS.pack_into(slot, 0, 0, 0, begin + offset)
+        _NUMBERS.pack_into(slot, 0, len(header), _checksum(slot, begin + offset), begin + offset)
         self._keys[key] = name
         return name
 
@@ -98,10 +107,11 @@ class SlotWriter:
             self._keys = {key: slot for key, slot in self._keys.items() if slot != name}
 
     def _take(self, size: int) -> tuple[str, mmap.mmap]:
-        for name in self._idle:
-            if len(self._maps[name]) >= size:
-                self._idle.remove(name)
+        for name in [name for name in self._idle if len(self._maps[name]) >= size]:
+            self._idle.remove(name)
+            if os.path.exists(name):
                 return name, self._maps[name]
+            del self._maps[name]  # somebody has removed the file: nobody else would find what is written there
         length = -(-size // _PAGE) * _PAGE
         *roomy, last = self._folders
         for folder in roomy:
@@ -113,6 +123,7 @@ class SlotWriter:
         path = folder / f"{self._owner}-{self._count}"
         self._count += 1
         try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been removed
             self._maps[str(path)] = slot = _allocate(path, length)
         except OSError as error:
             path.unlink(missing_ok=True)
@@ -126,6 +137,10 @@ class SlotWriter:
 
 class NoRoomError(OSError):
     """A state fits nowhere."""
+
+
+class SlotDamagedError(Exception):
+    """A slot does not hold what was written to it; its state is lost."""
 
 
 def _allocate(path: Path, length: int) -> mmap.mmap:
@@ -158,13 +173,18 @@ class SlotReader:
         return slot
 
     def read(self, path: str) -> tuple[Header, dict[str, np.ndarray[Any, Any]]]:
-        """Return what a slot holds; the arrays are views that change when the slot is used again."""
+        """Return what a slot holds, if it is what was written; the arrays are views into the slot.
+
+        They change when the slot is used again.
+        """
         import numpy as np
 
         slot = self.map(path)
-        length = int.from_bytes(slot[:_HEADER], "little")
-        header = _DECODE.decode(slot[_HEADER : _HEADER + length])
-        begin = _begin(length)
+        with suppress(FileNotFoundError):  # what is mapped can be read on
+            if os.stat(path).st_size < len(slot):  # the system ends who reads beyond the end of a file
+                del self._maps[path]
+                raise SlotDamagedError(f"{path}: it has been cut to {os.stat(path).st_size} bytes")
+        header, begin = _checked(path, slot)
         arrays = {
             field.name: np.frombuffer(slot, np.uint8, field.size, begin + field.offset)
             .view(np.dtype(field.dtype))
@@ -174,17 +194,39 @@ class SlotReader:
         return header, arrays
 
 
-def find_states(folders: Sequence[Path]) -> dict[str, str]:
-    """Return the slots that hold a whole state, by the state's key; half-written ones are left out.
+def _checked(path: str, slot: mmap.mmap) -> tuple[Header, int]:
+    """Return a slot's header and where its arrays begin; refuse a slot that is not as it was written."""
+    if len(slot) < _HEADER:
+        raise SlotDamagedError(f"{path}: it has {len(slot)} bytes only")
+    length, checksum, used = _NUMBERS.unpack_from(slot)
+    if not 0 < _begin(length) <= used <= len(slot) or not length:
+        raise SlotDamagedError(f"{path}: no whole state is in it")
+    if _checksum(slot, used) != checksum:
+        raise SlotDamagedError(f"{path}: its bytes do not fit their checksum")
+    try:
+        return _DECODE.decode(slot[_HEADER : _HEADER + length]), _begin(length)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise SlotDamagedError(f"{path}: its header cannot be read: {error}") from error
 
-    Those of a driver that runs may go meanwhile.
+
+def _checksum(slot: mmap.mmap, used: int) -> int:
+    import xxhash
+
+    with memoryview(slot) as whole, whole[_CHECKED:used] as part:
+        return xxhash.xxh3_64_intdigest(part)
+
+
+def find_states(folders: Sequence[Path]) -> dict[str, str]:
+    """Return the slots that hold a whole state, by the state's key; half-written and damaged ones are left out.
+
+    Those of a driver that runs may go meanwhile. Checksums are compared when a slot is read.
     """
     found: dict[str, str] = {}
     for folder in folders:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            with suppress(FileNotFoundError), path.open("rb") as file:
-                length = int.from_bytes(file.read(_HEADER), "little")
-                if length:
+            with suppress(OSError, ValueError, struct.error, msgspec.DecodeError), path.open("rb") as file:
+                length, _, used = _NUMBERS.unpack(file.read(_HEADER))
+                if length and _begin(length) <= used <= path.stat().st_size:
                     found[_DECODE.decode(file.read(length)).key] = str(path)
     return found
 

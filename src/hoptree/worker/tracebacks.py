@@ -9,6 +9,7 @@ from types import FrameType
 from hoptree.core.errors import HoptreeError
 
 _OURS = str(Path(__file__).parents[1])
+_LONGEST = 20_000  # characters of an account that are passed on: its beginning and its end
 
 
 def user_traceback(error: BaseException) -> str:
@@ -32,4 +33,8 @@ def _own(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
 
 
 def _printable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate fits into no journal
+    """Return a text that can be sent, stored and printed: without lone surrogates, and not too long."""
+    if len(text) > _LONGEST:
+        half = _LONGEST // 2
+        text = f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"
+    return text.encode("utf-8", "backslashreplace").decode()

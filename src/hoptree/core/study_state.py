@@ -1,0 +1,83 @@
+"""The state of a study: its trials and the plan, as events have made them.
+
+A fold over the journal makes it, and an engine goes on from it. Who only looks needs no engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias, final
+
+from hoptree.core.actions import Action, EndTrial, Report, RunUnit
+from hoptree.core.events import (
+    DriverStarted,
+    Event,
+    TrialAsked,
+    TrialBranched,
+    TrialExtended,
+    TrialRetried,
+    TrialStopped,
+    UnitFinished,
+    WorkerJoined,
+    WorkerLost,
+)
+from hoptree.core.plan import Plan, Trial
+from hoptree.core.settings import Settings
+from hoptree.core.steps import RunIndex, Step
+
+Request: TypeAlias = TrialAsked | TrialBranched | TrialExtended | TrialStopped | TrialRetried
+
+
+@final
+class StudyState:
+    """Trials by number, the plan, the workers with their partitions, and the runs under way.
+
+    ``units`` is how many were trained, ``visits`` the partitions that units
+    visited by node and unit, in free order only: strict order follows from the lineage. ``dialogue`` is what
+    searches and users asked for and what they were told, in order: searches are told again when a study goes on.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.plan = Plan(settings.partitions, order=settings.order)
+        self.trials: dict[int, Trial] = {}
+        self.workers: dict[str, tuple[int, ...]] = {}
+        self.runs = RunIndex()
+        self.units = 0
+        self._free = settings.order == "free"
+        self.visits: dict[tuple[int, int], int] = {}
+        self.dialogue: list[Request | Report | EndTrial] = []
+
+    @property
+    def issued(self) -> int:
+        """The number of the next run."""
+        return self.runs.issued
+
+    @property
+    def live(self) -> int:
+        """How many trials have not ended."""
+        return sum(trial.ending is None for trial in self.trials.values())
+
+    def note(self, event: Event, now: float, more: bool, actions: Sequence[Action]) -> Step:
+        """Take in a step whose effect on trials and plan an engine or a fold has made; return all of it."""
+        step = self.runs.step(event, now, more, actions)
+        if step.run is not None:
+            if type(event) is UnitFinished:
+                self.units += 1
+                if self._free:
+                    run = step.run
+                    assert isinstance(run, RunUnit)
+                    self.visits[run.node, run.unit] = run.partition
+        elif isinstance(event, WorkerJoined):
+            self.workers[event.worker] = event.partitions
+        elif isinstance(event, WorkerLost):
+            self.workers.pop(event.worker, None)
+        elif isinstance(event, DriverStarted):
+            self.workers.clear()
+        elif isinstance(event, (TrialAsked, TrialBranched, TrialExtended, TrialStopped, TrialRetried)):
+            self.dialogue.append(event)
+        for action in actions:
+            kind = type(action)
+            if kind is Report or kind is EndTrial:
+                self.dialogue.append(action)  # type: ignore[arg-type]
+        return step

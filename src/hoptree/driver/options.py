@@ -1,0 +1,47 @@
+"""How a study is run: what a user may choose anew every time, and what results do not depend on."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hoptree.backends.choice import check_backend
+from hoptree.backends.heartbeats import LIMIT, check_heartbeat_limit
+from hoptree.core.errors import WorkloadError
+from hoptree.core.policy_choice import check_policy
+from hoptree.core.settings import DEFAULT_POLICY
+from hoptree.progress import choose_display
+
+if TYPE_CHECKING:
+    from hoptree.progress.display import Display
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of ``Study.run``; see there."""
+
+    workers: int | None = None
+    backend: Any = "local"  # a name, ht.Ray(…), or the settings of a backend
+    accept_changes: bool = False
+    unit_limit: float | None = None
+    heartbeat_limit: float = LIMIT
+    mirror: Any = None
+    quiet: bool = False
+    display: Any = None  # a Display; None: what suits the terminal, notebook or log
+    policy: Any = DEFAULT_POLICY  # a name, a Policy or the starts of a schedule
+
+    def __post_init__(self) -> None:
+        check_backend(self.backend, self.workers)
+        limit = self.unit_limit
+        number = isinstance(limit, int | float) and not isinstance(limit, bool)
+        if limit is not None and not (number and 0 < limit < math.inf):
+            raise WorkloadError(f"unit_limit: {limit!r}; expected seconds above 0")
+        check_heartbeat_limit(self.heartbeat_limit)
+        check_policy(self.policy)
+
+    def make_display(self) -> Display:
+        """Return where progress is shown."""
+        if self.display is not None:
+            return self.display  # type: ignore[no-any-return]
+        return choose_display(self.quiet)

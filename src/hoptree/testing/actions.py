@@ -1,0 +1,74 @@
+"""Actions made by hand, as the engine makes them: the only place of the suites that knows their fields."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import final
+
+from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit, SaveState
+from hoptree.core.lineage import History, branched, history
+from hoptree.core.plan import Node, Plan
+from hoptree.core.schedules import Config
+
+
+@final
+class ActionMaker:
+    """Makes actions about lineages: what follows a config from the beginning, and what branches from another one.
+
+    Unit n of a lineage visits the partition n modulo their number.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self._plan = Plan(partitions)
+        self._runs = count()
+
+    def lineage(self, config: Config) -> History:
+        """Return the lineage of a config."""
+        return history(config)
+
+    def branch(self, source: History, at: int, config: Config) -> History:
+        """Return the lineage that follows another one up to an epoch, and a config from there on."""
+        return branched(source, at, config)
+
+    def train(self, lineage: History, unit: int, worker: str, *, evaluate: bool = False, home: str = "") -> RunUnit:
+        """Have a unit trained; with ``evaluate`` the new state's metrics are due too."""
+        node = self._node(lineage, unit + 1)
+        source = node.parent if unit == node.start and node.parent is not None else node
+        return RunUnit(
+            next(self._runs),
+            worker,
+            node.id,
+            source.id,
+            unit,
+            unit % self.partitions,
+            unit // self.partitions,
+            node.key,
+            node.values,
+            home,
+            node.built_from,
+            source.key,
+            evaluate=evaluate,
+        )
+
+    def evaluate(self, lineage: History, unit: int, worker: str) -> Evaluate:
+        """Have the state after some units evaluated."""
+        node = self._node(lineage, unit)
+        return Evaluate(next(self._runs), worker, node.id, unit, node.state_key(unit), node.key, node.built_from)
+
+    def cancel(self, run: RunUnit | Evaluate) -> CancelUnit:
+        """Have a run cancelled."""
+        return CancelUnit(run.run, run.worker)
+
+    def drop(self, lineage: History, unit: int) -> DropState:
+        """Have the state after some units dropped."""
+        node = self._node(lineage, unit)
+        return DropState(node.id, unit, node.key, node.lane)
+
+    def save(self, lineage: History, unit: int) -> SaveState:
+        """Have the state after some units saved."""
+        node = self._node(lineage, unit)
+        return SaveState(node.id, unit, node.state_key(unit))
+
+    def _node(self, lineage: History, units: int) -> Node:
+        return self._plan.path(lineage, self._plan.root("suite"), units)[-1]

@@ -1,0 +1,166 @@
+"""The contract of a mirror, as tests: an implementer gets them for one fixture.
+
+    import pytest
+    from hoptree.testing import MirrorContract
+
+    class TestMine(MirrorContract):
+        @pytest.fixture
+        def mirror(self, tmp_path):
+            return MirrorCase(lambda: Mine(tmp_path), lambda: read(tmp_path))
+
+The fixture opens the mirror of one study, as often as it is asked to, and reads back what the other program has
+when all mirrors are closed: for each trial, by number, its state and the metric ``loss`` by epoch.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any, ClassVar, NamedTuple
+
+from hoptree.core.events import Metrics
+from hoptree.core.schedules import Config, linear
+from hoptree.mirror import Mirror, Shown
+
+METRIC = "loss"
+
+
+class MirroredTrial(NamedTuple):
+    """What another program has of a trial: its state in our words, and its losses by epoch."""
+
+    state: str
+    losses: dict[int, float]
+
+
+class MirrorCase(NamedTuple):
+    """How a suite opens a mirror of one study, and reads back what is mirrored, by the trials' numbers."""
+
+    open: Callable[[], Mirror]
+    read: Callable[[], Mapping[int, MirroredTrial]]
+
+
+class MirrorContract:
+    """What every mirror keeps to; a subclass gives the fixture ``mirror`` and may set what is below."""
+
+    space: ClassVar[Config] = {"lr": 0.01, "width": 8}
+    """A config as the study's trials have it: whatever ``open`` takes the space to be."""
+
+    reopens = True
+    """Whether a trial that has ended can go on there."""
+
+    def test_trials_are_shown_with_state_and_curve(self, mirror: MirrorCase) -> None:
+        """Whatever state they are in, and however they are sorted."""
+        trials = [
+            self.trial(0, "complete", 0.5, 0.25),
+            self.trial(1, "stopped", 0.75),
+            self.trial(2, "failed", error="ValueError: no"),
+            self.trial(3, "running", 0.5),
+            self.trial(4, "running"),
+        ]
+        with closing(mirror.open()) as opened:
+            opened.show(trials[::-1])
+        self._compare(mirror, trials)
+
+    def test_what_is_shown_again_changes_nothing(self, mirror: MirrorCase) -> None:
+        """By the same mirror, and by another one: studies are mirrored again and again."""
+        trials = [self.trial(0, "complete", 0.5, 0.25), self.trial(1, "failed", 0.5), self.trial(2, "running", 0.5)]
+        for _ in range(2):
+            with closing(mirror.open()) as opened:
+                opened.show(trials)
+                opened.show(trials)
+            self._compare(mirror, trials)
+
+    def test_nothing_new_is_nothing_to_do(self, mirror: MirrorCase) -> None:
+        """No trials, or only some of them: the others stay as they are."""
+        trials = [self.trial(0, "complete", 0.5), self.trial(1, "running")]
+        with closing(mirror.open()) as opened:
+            opened.show([])
+            opened.show(trials)
+            opened.show([])
+        with closing(mirror.open()) as opened:
+            opened.show(trials[1:])
+        self._compare(mirror, trials)
+
+    def test_step_by_step_is_as_at_once(self, mirror: MirrorCase) -> None:
+        """Trials come one by one and report epoch by epoch, with and without opening the mirror anew."""
+        order = random.Random(0)
+        now = {number: self.trial(number, "running") for number in range(3)}
+        opened = mirror.open()
+        try:
+            for trial in now.values():
+                opened.show([trial])
+            for step in range(12):
+                number = order.randrange(3)
+                losses = [metrics[METRIC] for metrics in now[number].curve.values()]
+                now[number] = self.trial(number, "running", *losses, order.random())
+                opened.show([now[number]])
+                if step % 5 == 4:
+                    opened.close()
+                    opened = mirror.open()
+            endings = {0: "complete", 1: "stopped", 2: "failed"}
+            for number, state in endings.items():
+                losses = [metrics[METRIC] for metrics in now[number].curve.values()]
+                now[number] = self.trial(number, state, *losses, error="why" if state == "failed" else "")
+            opened.show(list(now.values()))
+        finally:
+            opened.close()
+        self._compare(mirror, list(now.values()))
+
+    def test_a_trial_that_had_ended_goes_on(self, mirror: MirrorCase) -> None:
+        """A user extends it: it runs again, and ends again."""
+        if not self.reopens:
+            return
+        with closing(mirror.open()) as opened:
+            opened.show([self.trial(0, "complete", 0.5)])
+            opened.show([self.trial(0, "running", 0.5, 0.4)])
+        self._compare(mirror, [self.trial(0, "running", 0.5, 0.4)])
+        with closing(mirror.open()) as opened:
+            opened.show([self.trial(0, "complete", 0.5, 0.4, 0.3)])
+        self._compare(mirror, [self.trial(0, "complete", 0.5, 0.4, 0.3)])
+
+    def test_it_bears_any_numbers_and_texts(self, mirror: MirrorCase) -> None:
+        """NaN, infinity, schedules, None, long errors in any language: training goes on beside it."""
+        config: Config = {
+            **self.space,
+            "schedule": linear(0.1, 0.0, over=3),
+            "none": None,
+            "flag": True,
+            "text": "é",
+        }
+        curve: dict[int, Metrics] = {1: {METRIC: math.nan, "other": math.inf}, 2: {METRIC: 0.5, "other": -math.inf}}
+        trials = [
+            Shown(0, config, "running", curve),
+            Shown(1, config, "failed", {}, "Fehler: ✗ \n" * 20_000),
+            Shown(2, config, "complete", {2: {METRIC: 0.5}, 10: {METRIC: 0.25}}),
+        ]
+        with closing(mirror.open()) as opened:
+            opened.show(trials)
+        found = mirror.read()
+        assert sorted(found) == [0, 1, 2], f"the trials {sorted(found)} are there, expected 0, 1 and 2"
+        assert found[2].losses == {2: 0.5, 10: 0.25}, f"the losses {found[2].losses}, expected epochs 2 and 10"
+
+    def test_a_mirror_that_showed_nothing_closes(self, mirror: MirrorCase) -> None:
+        """A study may be refused after its mirror was opened."""
+        mirror.open().close()
+        with closing(mirror.open()) as opened:
+            opened.show([self.trial(0, "running", 0.5)])
+        self._compare(mirror, [self.trial(0, "running", 0.5)])
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    def trial(self, number: int, state: Any, *losses: float, error: str = "") -> Shown:
+        """Return a trial that reported these losses after its first epochs."""
+        curve = {epoch: {METRIC: loss} for epoch, loss in enumerate(losses, start=1)}
+        return Shown(number, self.space, state, curve, error)
+
+    def _compare(self, mirror: MirrorCase, trials: list[Shown]) -> None:
+        expected = {
+            trial.number: MirroredTrial(trial.state, {epoch: found[METRIC] for epoch, found in trial.curve.items()})
+            for trial in trials
+        }
+        found = dict(mirror.read())
+        for number in expected.keys() | found.keys():
+            there, wanted = found.get(number), expected.get(number)
+            assert there == wanted, f"trial {number} is there as {there}, expected {wanted}"

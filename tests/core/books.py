@@ -1,0 +1,52 @@
+"""All that an engine knows, as plain data: equal books behave equally from here on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hoptree.core.engine import Engine
+
+
+def books_of(engine: Engine) -> dict[str, Any]:
+    """Return the whole state of an engine, also what no journal tells: cursors, queues, users of states."""
+    gates = engine._gates._gates.items()
+    repricing = engine._repricing
+    return {
+        "trials": [
+            (t.number, t.until, t.reached, t.ending, t.reason, sorted(t.open), sorted(t.wanting), repr(t.pinned))
+            for t in engine.trials.values()
+        ],
+        "nodes": [
+            (
+                node.id,
+                node.key,
+                list(node.stops),
+                dict(node.counts),
+                node.waiting,
+                node.todo,
+                node.cost,
+                sorted(node.trained.items()),
+                sorted((s.unit, s.home, s.order, s.users, s.kept) for s in node.states.values()),
+                sorted(node.reports.items()),
+                sorted(node.attempts.items()),
+                sorted(node.taken),
+                [
+                    (c.unit, c.order, c.partition, c.peak, c.sequence, c.held, [r.number for r in c.runs])
+                    for c in node.cursors
+                ],
+            )
+            for node in engine.plan.nodes
+        ],
+        "workers": [
+            (w.name, w.partitions, w.draining, [r.number for r in w.queue]) for w in engine.workers.by_name.values()
+        ],
+        "idle": [list(idle) for idle in engine.workers.idle],
+        "evaluations": [repr(state) for state in engine.states.evaluations],
+        "issued": engine._dispatcher.issued,
+        "formula": engine.plan.formula,
+        "repricing": (repricing._unpriced, repricing._ranked, repricing._until),
+        "backlog": engine.demand.backlog,
+        "done": list(engine.demand.done),
+        "gates": {name: (gate.level, list(gate.members), [repr(c) for c in gate.held]) for name, gate in gates},
+        "policy": engine._policy.memory(),
+    }

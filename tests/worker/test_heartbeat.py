@@ -1,0 +1,76 @@
+"""What counts as a sign of life of a worker process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+from hoptree.backends.processes import Process, make_setup, time_had
+from hoptree.worker.messages import Hello
+from tests.system.plain import Plain, dataset
+from tests.worker.test_loop import answer, train
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Process]:
+    states, slots = str(tmp_path / "states"), [tmp_path / "slots"]
+    setup = make_setup("w", 1, cloudpickle.dumps(Plain()), dataset(tmp_path).path, states, slots, heartbeat=0.05)
+    process = Process("w", setup)
+    assert isinstance(process.receive(), Hello)
+    yield process
+    process.kill()
+    process.end()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 900
+    while not holds():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.05)
+
+
+def pid_of(worker: Process) -> int:
+    return worker._process.pid
+
+
+def test_a_worker_without_work_beats(worker: Process) -> None:
+    for _ in range(3):
+        until(worker.heard)
+
+
+def test_a_worker_that_is_stopped_does_not(worker: Process) -> None:
+    os.kill(pid_of(worker), signal.SIGSTOP)
+    until(lambda: not worker.heard() and not worker.heard())
+    assert not worker.heard()
+    os.kill(pid_of(worker), signal.SIGCONT)
+    until(worker.heard)
+    os.kill(pid_of(worker), signal.SIGSTOP)
+    worker.kill()
+    worker.end()
+    assert worker.ended
+
+
+def test_a_worker_whose_code_lets_no_thread_run_is_alive(worker: Process, tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    held.write_bytes(b"\0")
+    worker.send(train(0, act="held", where=str(held)))
+    until((tmp_path / "held-begun").exists)
+    assert all(worker.heard() for _ in range(200))  # more than may have come before
+    held.write_bytes(b"\1")
+    assert answer(worker) is not None
+
+
+@pytest.mark.parametrize(
+    ("state", "worked", "had"),
+    [("R", 0.25, 0.25), ("R", 4.0, 2.0), ("S", 0.25, 2.0), ("D", 0.0, 2.0), ("T", 0.0, 2.0)],
+)
+def test_a_process_has_not_had_the_time_in_which_others_had_its_processor(
+    state: str, worked: float, had: float
+) -> None:
+    assert time_had(2.0, state, worked) == had
