@@ -43,6 +43,7 @@ test: check  ## all that must hold before a change lands; three at a time, as te
 
 test-slow: $(READY)  ## minutes: 20,000 histories, the large simulated study
 	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=explore tests/core tests/search tests/store
 
 $(READY_BENCH): $(READY)  # the peers that Hoptree is measured beside
 	$(INSTALL) '.[bench]'

@@ -87,6 +87,13 @@ def test_a_journal_means_the_same_whatever_its_reader_would_decide(
     assert snapshot_of(state, 0.0) == snapshot_of(history.engine.state, 0.0)
 
 
+def test_a_state_has_one_report_the_first() -> None:
+    """Pinned: a report came from the store while the state was evaluated, and a snapshot told trials the second."""
+    history = History(Random(17543), 40, learns=True)
+    history.run()
+    assert told(folded(history.settings, history.journal)) == told(history.engine.state)
+
+
 def forbidden(*_: Any, **__: Any) -> NoReturn:
     raise AssertionError("a fold has asked for a decision")
 

@@ -246,7 +246,7 @@ class Engine:
         self._release_run(self.workers.by_name[run.worker], run)
         state = run.state
         assert state is not None
-        state.node.reports[state.unit] = dict(event.metrics)
+        state.node.reports.setdefault(state.unit, dict(event.metrics))  # a state has one report: the first
         self._trials.answer(state.node, state.unit)
         self.states.release(state)
 

@@ -79,7 +79,7 @@ class Fold:
                 run = self._state.runs.find(number)
                 if run is not None:
                     unit = run.unit + 1 if isinstance(run, RunUnit) else run.unit
-                    self._plan.nodes[run.node].reports[unit] = dict(metrics)
+                    self._plan.nodes[run.node].reports.setdefault(unit, dict(metrics))
             case ReportFound(node, unit, metrics):
                 found = {name: float(value) for name, value in metrics.items()}
                 self._plan.nodes[node].reports.setdefault(unit, found)

@@ -13,9 +13,9 @@ from importlib.metadata import version
 from typing import Any, final
 
 from hoptree.core.schedules import Scalar
+from hoptree.identity.fingerprints import code_alone, fingerprint
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged, TrainerError, user_error
-from hoptree.trainers.fingerprints import code_alone, fingerprint
 from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.numbers import as_number
 from hoptree.trainers.torch_frozen import Module, Optimizer, dtype_and_device, frozen

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from hoptree.core.schedules import Scalar
+from hoptree.identity.fingerprints import code_alone, fingerprint
 from hoptree.trainers import torch_loop
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import TrainerError, user_error
-from hoptree.trainers.fingerprints import code_alone, fingerprint
 from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.numbers import as_number
 from hoptree.trainers.torch_batches import Batches

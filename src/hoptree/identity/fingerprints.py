@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, final
 
-from hoptree.trainers.code_parts import Attribute, CodePart, Constant, Global, Import, code_parts
-from hoptree.trainers.errors import TrainerError
-from hoptree.trainers.libraries import is_library, module_code, release, release_of_file
+from hoptree.identity.code_parts import Attribute, CodePart, Constant, Global, Import, code_parts
+from hoptree.identity.errors import IdentityError
+from hoptree.identity.libraries import is_library, module_code, release, release_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ _IGNORED |= {"__annotate__", "__annotate_func__", "__annotations_cache__"}
 
 
 def fingerprint(value: object) -> str:
-    """Return 128 bits in hex; raise ``TrainerError`` naming what cannot be told apart by value.
+    """Return 128 bits in hex; raise ``IdentityError`` naming what cannot be told apart by value.
 
     >>> rate = 0.1
     >>> fingerprint(lambda x: x * rate) == fingerprint(lambda x: (x * rate))  # a note
@@ -243,9 +243,9 @@ class _Walk:
         listed = [None if part is None else list(part) for part in items]
         return "instance", (kind, make, arguments, _Named("", _ordered(state), kind.__name__), *listed)
 
-    def _unknown(self, value: object) -> TrainerError:
+    def _unknown(self, value: object) -> IdentityError:
         place = " of ".join(reversed([where for where in self._path if where])) or "the value"
-        return TrainerError(
+        return IdentityError(
             f"{place}: a {type(value).__module__}.{type(value).__qualname__}, which has no value that could be "
             "compared from run to run; make it inside the function that uses it, or pass what it is made from"
         )

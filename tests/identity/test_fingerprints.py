@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from hoptree.core.schedules import linear
-from hoptree.trainers import Torch, TrainerError, accuracy
-from hoptree.trainers.fingerprints import fingerprint
+from hoptree.identity.errors import IdentityError
+from hoptree.identity.fingerprints import fingerprint
+from hoptree.trainers import Torch, accuracy
 
 SOURCE = """
 import torch
@@ -139,7 +140,7 @@ def test_another_process_agrees_whatever_its_hash_seed(tmp_path):
         def chosen(hp):
             return hp["name"] in {"alpha", "beta", "gamma"}, NAMES, net, Block
         if __name__ == "__main__":
-            from hoptree.trainers.fingerprints import fingerprint
+            from hoptree.identity.fingerprints import fingerprint
             print(fingerprint(chosen))
         """)
     )
@@ -260,9 +261,9 @@ def test_what_has_no_value_is_refused_by_name(value):
     def net(hp):
         return value
 
-    with pytest.raises(TrainerError, match=r"the captured variable 'value' of 'net'.*make it inside the function"):
+    with pytest.raises(IdentityError, match=r"the captured variable 'value' of 'net'.*make it inside the function"):
         fingerprint(net)
-    with pytest.raises(TrainerError, match="the variable 'LOCK' of function 'net'"):
+    with pytest.raises(IdentityError, match="the variable 'LOCK' of function 'net'"):
         fingerprint(loaded("import threading\nLOCK = threading.Lock()\ndef net(hp):\n    return LOCK\n"))
 
 
@@ -291,7 +292,7 @@ def net(hp):
 
 def test_a_program_and_the_same_file_as_a_module_have_one_fingerprint(tmp_path: Path) -> None:
     file = tmp_path / "a_module.py"
-    tell = "from hoptree.trainers.fingerprints import fingerprint\nprint(fingerprint(net))\n"
+    tell = "from hoptree.identity.fingerprints import fingerprint\nprint(fingerprint(net))\n"
     file.write_text(MODULE_NAMED + tell)
     ways = ([str(file)], ["-c", "import a_module"])
     prints = {subprocess.check_output([sys.executable, *way], cwd=tmp_path, text=True) for way in ways}
