@@ -65,3 +65,8 @@ def test_twenty_thousand_histories(chunk: int) -> None:
 @pytest.mark.parametrize("seed", [26, 38, 5580, 7867, 10138, 10699, 12038])
 def test_histories_that_once_broke_a_promise(seed: int) -> None:
     History(Random(seed), 20 + seed % 100).run()
+
+
+def test_a_run_beside_the_evaluation_of_a_lost_state_may_be_cancelled() -> None:
+    """Pinned: a state was lost while it was evaluated, a trial that wanted it trained again was stopped."""
+    History(Random(1003423), 83, learns=True, retries=True).run()

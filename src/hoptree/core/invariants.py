@@ -233,8 +233,8 @@ class Witness:
         if number in self._chained and self._runs_ahead(run) is None:
             queue.remove(run)  # it was to follow a run that came to nothing, so it never began
         elif queue[0] is run:
-            coming = self._coming() | self._under_evaluation()
-            needed = self._is_needed(run.node, run.unit + 1, coming)
+            evaluated = self._under_evaluation()
+            needed = self._is_needed(run.node, run.unit + 1, self._coming() | evaluated, evaluated)
             self._expect(not needed, 4, f"{run} is cancelled though it is needed")
         self._cancelled.add(number)
 
@@ -363,11 +363,16 @@ class Witness:
     def _source(self, trial: Trial, unit: int) -> Spot | None:
         return next((spot for spot in reversed(self._way(trial, unit)) if spot in self._visited), None)
 
-    def _is_needed(self, node: int, unit: int, coming: Set[Spot] = frozenset()) -> bool:
-        """Return whether an open request lies behind a spot, with nothing stored or coming in between."""
+    def _is_needed(
+        self, node: int, unit: int, coming: Set[Spot] = frozenset(), evaluated: Set[Spot] = frozenset()
+    ) -> bool:
+        """Return whether an open request lies behind a spot, with nothing stored or coming in between.
+
+        A request whose state is being evaluated needs nothing more, also if the state was lost meanwhile.
+        """
         for trial in self._engine.trials.values():
             for place, end in trial.open.values():
-                if end < unit or end in place.reports:
+                if end < unit or end in place.reports or (place.id, end) in evaluated:
                     continue
                 way = self._way(trial, end)
                 if way[unit - 1] != (node, unit) or way[unit - 1] in self._visited:
