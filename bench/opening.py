@@ -35,6 +35,7 @@ from hoptree.core.study_state import StudyState
 from hoptree.drive import drive, without_collector
 from hoptree.driver.recorder import SNAPSHOT_EVERY
 from hoptree.record.spec import agree
+from hoptree.search.numbers import TrialNumbers
 from hoptree.search.tuner import Tuner, Tuners
 from hoptree.simulator import Cluster, Workload
 from hoptree.store import Store
@@ -131,7 +132,14 @@ def build(folder: Path, units: int) -> None:
         engine = Engine(spec.settings)
         writer = Writer(store, lease.token, engine.state)
         backend = SimulatedBackend(Cluster(workers=WORKERS), PARTITIONS, Workload().landscape(), record=False)
-        tuners = Tuners([Tuner(search, study=NAME, root=spec.root) for search in study.searches()])
+        numbers = TrialNumbers([NAME])
+        tuners = Tuners(
+            [
+                Tuner(search, study=NAME, root=spec.root, place=place, numbers=numbers)
+                for place, search in enumerate(study.searches())
+            ],
+            numbers,
+        )
         with without_collector():
             drive(engine, backend, tuners, [writer.see])
         writer.flush()

@@ -65,10 +65,10 @@ def drive_studies(studies: Sequence[Study], options: RunOptions) -> list[Results
         return driver.run(lambda *found: [study.outcome(*found) for study in studies])
 
 
-def grant(study: Study, trial: int, workers: int | None, backend: Where) -> None:
-    """Train one trial that was asked for until it ends, whatever searches would ask for next."""
+def grant(study: Study, request: int, workers: int | None, backend: Where) -> None:
+    """Train the trial of a user's request until it ends, whatever searches would ask for next."""
     options = RunOptions(workers=workers, backend=backend, quiet=True)
-    Driver(StudyGroup([study]), options, only=trial).run(lambda *_: None)
+    Driver(StudyGroup([study]), options, only=request).run(lambda *_: None)
 
 
 def _mirrors(
@@ -119,7 +119,9 @@ class Explanation:
             told = Told(spec.settings, goal, journal, store, self.name, studies, spec.root, retries)
             measured.try_out(self._first.trainer, self._first.data, self._group.tuners(spec).start())
             threads = self._first.trainer.threads
-            return Explainer(told, lambda: self._group.tuners(spec), measured, threads=threads).explain(count)
+            return Explainer(
+                told, lambda numbers: self._group.tuners(spec, numbers), measured, threads=threads
+            ).explain(count)
 
     def _is_changed(self, store: Store | None) -> bool:
         """Return whether code or data are not those of the last run."""

@@ -6,10 +6,9 @@ import time
 from typing import TYPE_CHECKING, final
 
 from hoptree.core.errors import HoptreeError
-from hoptree.core.events import Metrics
+from hoptree.core.events import USER, Metrics
 from hoptree.core.lineage import ConfigItems, Phase
 from hoptree.core.plan import Plan
-from hoptree.driver.desk import WISHED
 from hoptree.driver.wishing import addition
 from hoptree.record.opening import last_snapshot
 from hoptree.record.record import Record
@@ -38,7 +37,7 @@ def evaluate(study: Study, config: Config, epoch: int, workers: int | None, back
         found = answers.known()
         if found is not None:
             return found
-        answers.wish = WISHED + store.wishes.make(study.name, wish)
+        answers.wish = store.wishes.make(study.name, wish)
         while (found := answers.known()) is None:
             answers.complain()
             if store.holder(study.name) is not None:
@@ -65,7 +64,7 @@ class _Answers:
         self._epoch = epoch
         self._history = (Phase(0, config),)
         self._journals: dict[str, tuple[Record, int]] = {}  # by name: what has been read, and up to where
-        self.wish = -1  # the number of the trial that was asked for, if one was
+        self.wish = -1  # the number of the request, if one was made
 
     def known(self) -> Metrics | None:
         """Return the metrics, if any study has got there."""
@@ -86,11 +85,12 @@ class _Answers:
     def complain(self) -> None:
         """Raise if the trial that was asked for has ended without an answer."""
         for record, _ in self._journals.values():
-            trial = record.by_number.get(self.wish)
-            if trial is not None and trial.study == self._study.name and trial.ending in ("failed", "stopped"):
-                raise HoptreeError(
-                    f"{dict(trial.history[0].config)}: it {trial.ending}; {trial.reason}".rstrip("; ")
-                )
+            for trial in record.trials:
+                mine = trial.study == self._study.name and trial.asked_by == (USER, self.wish)
+                if mine and trial.ending in ("failed", "stopped"):
+                    raise HoptreeError(
+                        f"{dict(trial.history[0].config)}: it {trial.ending}; {trial.reason}".rstrip("; ")
+                    )
 
     def _root(self) -> str:
         known = self._store.catalog.find(self._study.name)

@@ -11,7 +11,7 @@ import hoptree as ht
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import RunUnit
 from hoptree.core.engine import Engine
-from hoptree.core.events import Event, StateEvaluated, TrialAsked, UnitFinished, WorkerJoined, WorkerLost
+from hoptree.core.events import USER, Event, StateEvaluated, TrialAsked, UnitFinished, WorkerJoined, WorkerLost
 from hoptree.core.keys import fraction
 from hoptree.core.lineage import Values, config_items
 from hoptree.core.schedules import Config
@@ -21,6 +21,7 @@ from hoptree.drive import drive
 from hoptree.estimate import Estimator
 from hoptree.progress import Asking, Remaining, Scenes, Tally, TimeLeft
 from hoptree.search.fixed import Fixed
+from hoptree.search.numbers import TrialNumbers
 from hoptree.search.outlook import Outlook, outlook_of
 from hoptree.search.protocol import Goal
 from hoptree.search.tuner import Tuner, Tuners
@@ -107,11 +108,12 @@ def widths(*some: int) -> list[Config]:
 
 
 def asks(*studies: tuple[str, list[Config], int]) -> Tuners:
+    numbers = TrialNumbers([name for name, _, _ in studies])
     made = [
-        Tuner(Fixed(configs, epochs, every=1), study=name, root="r", first=i, step=len(studies))
-        for i, (name, configs, epochs) in enumerate(studies)
+        Tuner(Fixed(configs, epochs, every=1), study=name, root="r", numbers=numbers)
+        for name, configs, epochs in studies
     ]
-    return Tuners(made, end=1 << 40)
+    return Tuners(made, numbers)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
@@ -218,7 +220,7 @@ def test_what_a_search_will_ask_for_is_in_it(procedure: Any) -> None:
     space = {"lr": ht.log(1e-4, 1e-1), "width": ht.choice(16, 32)}
     tuner = Tuner(procedure.search(space, GOALS[""], 1), root="r")
     asking = Asking({"": outlook_of(procedure)})
-    run = Followed(Tuners([tuner]), Cluster(workers=2, replicas=2), asking)
+    run = Followed(Tuners([tuner], tuner.numbers), Cluster(workers=2, replicas=2), asking)
     fractions = [fraction for fraction in run.fractions if fraction is not None]
     assert len(fractions) == len(run.fractions)
     assert fractions == sorted(fractions)
@@ -240,16 +242,16 @@ def test_a_search_that_cannot_say_what_it_will_ask_for_gets_no_percent() -> None
     procedure = OneByOne()
     assert outlook_of([ht.Grid(epochs=2), procedure]) is None
     tuner = Tuner(procedure.search({"lr": ht.log(1e-4, 1e-1), "width": 8}, GOALS[""], 1), root="r")
-    run = Followed(Tuners([tuner]), Cluster(workers=1), Asking({"": outlook_of(procedure)}))
+    run = Followed(Tuners([tuner], tuner.numbers), Cluster(workers=1), Asking({"": outlook_of(procedure)}))
     assert set(run.fractions) == {None}
     assert run.scenes.scene(over=True).fraction == 1.0
 
 
 def test_trials_that_users_added_are_not_taken_for_those_of_the_search() -> None:
     run = Stopped()
-    asking = Asking({"": Outlook(6.0, 6.0, 6.0)}, end=100)
+    asking = Asking({"": Outlook(6.0, 6.0, 6.0)})
     assert asking.unasked(run.tally).expected == pytest.approx(1.0)  # three of six epochs are asked for
-    run.step(TrialAsked(100, config_items(widths(8, 16)[1]), 3, root="r"))
+    run.step(TrialAsked(100, config_items(widths(8, 16)[1]), 3, root="r", asked_by=(USER, 1)))
     assert asking.unasked(run.tally).expected == pytest.approx(0.5)
     assert not asking.is_surpassed(run.tally)
 

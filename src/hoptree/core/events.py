@@ -15,6 +15,13 @@ from hoptree.core.lineage import ConfigItems
 
 Fault: TypeAlias = Literal["user", "system"]
 Metrics: TypeAlias = dict[str, float]
+Asker: TypeAlias = tuple[int, int]
+"""Who asked for a trial: a search by its place in its study, and how many it had asked for before; or a user.
+
+A user's request n is (USER, n).
+"""
+
+USER = -1
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="fact"):
@@ -36,7 +43,7 @@ class TrialAsked(_Event, frozen=True, tag="trial-asked"):
 
     Reports are due at ``until`` and, with ``every``, at each multiple of it. With ``barrier`` no trial of the
     study trains past a report that another one still owes. ``root`` stands for all that the lineage starts
-    from (trainer, dataset, seed); ``alone`` keeps the trial from sharing.
+    from (trainer, dataset, seed); ``alone`` keeps the trial from sharing. ``asked_by`` tells a search its trials.
     """
 
     trial: int
@@ -48,6 +55,7 @@ class TrialAsked(_Event, frozen=True, tag="trial-asked"):
     barrier: bool = False
     alone: bool = False
     known: Known | None = None
+    asked_by: Asker | None = None
 
 
 class TrialBranched(_Event, frozen=True, tag="trial-branched"):
@@ -60,6 +68,7 @@ class TrialBranched(_Event, frozen=True, tag="trial-branched"):
     until: int
     every: int = 0
     known: Known | None = None
+    asked_by: Asker | None = None
 
 
 class TrialExtended(_Event, frozen=True, tag="trial-extended"):

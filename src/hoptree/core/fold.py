@@ -58,7 +58,7 @@ class Fold:
             case TrialAsked():
                 if event.trial not in self._state.trials:
                     trial = Trial(event.trial, (Phase(0, event.config),), event.root, event.study, event.every)
-                    trial.alone, trial.barrier = event.alone, event.barrier
+                    trial.alone, trial.barrier, trial.asked_by = event.alone, event.barrier, event.asked_by
                     self._begin(trial, event.until, event.known)
             case TrialBranched():
                 if event.trial not in self._state.trials:
@@ -142,6 +142,7 @@ class Fold:
         phases: History = branched(source.history, event.at, dict(event.config))
         trial = Trial(event.trial, phases, source.root, source.study, event.every)
         trial.alone, trial.tree, trial.barrier = source.alone, source.tree, source.barrier
+        trial.asked_by = event.asked_by
         return trial
 
     def _begin(self, trial: Trial, until: int, known: Known | None) -> None:

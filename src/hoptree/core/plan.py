@@ -18,7 +18,7 @@ import msgspec
 from hoptree.core.actions import Ending, Origin
 from hoptree.core.costs import CostFormula
 from hoptree.core.errors import WorkloadError
-from hoptree.core.events import Metrics
+from hoptree.core.events import Asker, Metrics
 from hoptree.core.keys import build_seed, lineage_key, root_key, rotation, state_key
 from hoptree.core.lineage import History, Values, segments
 from hoptree.core.settings import Order
@@ -182,7 +182,7 @@ class Trial:
     """One config that a study follows, with the budget it has been given so far."""
 
     __slots__ = (
-        "alone", "barrier", "curve", "ending", "every", "final", "followed", "history", "lost_state",
+        "alone", "asked_by", "barrier", "curve", "ending", "every", "final", "followed", "history", "lost_state",
         "number", "open", "owed", "pinned", "reached", "reason", "retries", "root", "study", "tree", "until",
         "wanting",
     )  # fmt: skip
@@ -193,6 +193,7 @@ class Trial:
         self.root = root
         self.study = study
         self.every = every
+        self.asked_by: Asker | None = None
         self.alone = False
         self.tree = number  # alone: the trial whose tree this is
         self.barrier = False

@@ -10,7 +10,7 @@ import msgspec
 from hoptree.core.actions import Ending, EndTrial, Evaluate, Report, RunUnit
 from hoptree.core.costs import CostFormula
 from hoptree.core.errors import ProtocolError
-from hoptree.core.events import Metrics
+from hoptree.core.events import Asker, Metrics
 from hoptree.core.facts import EvaluationGiven, FactReader, FactWriter, UnitGiven
 from hoptree.core.lineage import History
 from hoptree.core.plan import Node, Place, State, Trial
@@ -69,6 +69,7 @@ class TrialRow(_Row, frozen=True):
     owed: tuple[int, ...]
     retries: int
     lost_state: bool
+    asked_by: Asker | None = None
 
 
 class ToldRow(_Row, frozen=True):
@@ -247,6 +248,7 @@ def _trial_row(trial: Trial) -> TrialRow:
         trial.owed,
         trial.retries,
         trial.lost_state,
+        trial.asked_by,
     )
 
 
@@ -256,4 +258,5 @@ def _trial(row: TrialRow) -> Trial:
     trial.until, trial.reached = row.until, row.reached
     trial.ending, trial.reason = row.ending, row.reason
     trial.owed, trial.retries = row.owed, row.retries
+    trial.asked_by = row.asked_by
     return trial

@@ -54,8 +54,7 @@ class Trials:
                 f"now {event.config}; give every trial a number of its own"
             )
         trial = Trial(event.trial, phases, event.root, event.study, event.every)
-        trial.alone = event.alone
-        trial.barrier = event.barrier
+        trial.alone, trial.barrier, trial.asked_by = event.alone, event.barrier, event.asked_by
         self._begin(trial, event.until, event.known)
 
     def branched(self, event: TrialBranched) -> None:
@@ -76,7 +75,7 @@ class Trials:
             raise ProtocolError(f"trial {event.trial} was asked for before with another history")
         trial = Trial(event.trial, phases, source.root, source.study, event.every)
         trial.alone, trial.tree = source.alone, source.tree
-        trial.barrier = source.barrier
+        trial.barrier, trial.asked_by = source.barrier, event.asked_by
         self._begin(trial, event.until, event.known)
 
     def extended(self, event: TrialExtended) -> None:

@@ -9,18 +9,26 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never, final
 
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import HoptreeError, WorkloadError
-from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialRetried, TrialStopped
+from hoptree.core.events import (
+    USER,
+    Asker,
+    Event,
+    TrialAsked,
+    TrialBranched,
+    TrialExtended,
+    TrialRetried,
+    TrialStopped,
+)
 from hoptree.core.keys import history_key
 from hoptree.core.plan import Trial
 from hoptree.drive import Asks
 from hoptree.driver.wishing import check
 from hoptree.record.record import Record
+from hoptree.search.numbers import TrialNumbers
 from hoptree.store.wishes import Add, Clone, GiveUp, Prolong, Retry, Unreadable, Wish
 
 if TYPE_CHECKING:
     from hoptree.store import Store
-
-WISHED = 1_000_000_000  # trials that users asked for are numbered from here; searches number theirs from 0
 
 log = logging.getLogger("hoptree")
 
@@ -37,8 +45,8 @@ class Desk:
     """Turns wishes into events for the engine; what has been done already is not done again.
 
     What becomes of a wish follows from the wish and from what the engine knows, so a driver that goes on after
-    another one does the same: a new trial has the wish's number, and an extension, a stop or a retry shows in its
-    trial.
+    another one does the same: a new trial says which wish asked for it, and an extension, a stop or a retry shows
+    in its trial.
     A wish about a trial that is not there, or not granted as much as when it was wished for, waits: in a group's
     journal a study may have its trials later than in its own, or others. What no driver can carry out is passed
     over, and ``warn`` is told why.
@@ -50,12 +58,14 @@ class Desk:
         record: Record,
         studies: Sequence[tuple[str, bool]],
         root: str,
+        numbers: TrialNumbers,
         warn: Callable[[str], None] = log.warning,
     ) -> None:
         self._store = store
         self._record = record
         self._studies = studies  # names, and whether their trials share
         self._root = root
+        self._numbers = numbers
         self._warn = warn
         self._taken = dict.fromkeys((name for name, _ in studies), 0)
         self._waiting: list[_Waiting] = []
@@ -63,6 +73,7 @@ class Desk:
         self._seen = 0  # trials that are entered below
         self._shown: dict[str, list[Trial]] = {name: [] for name, _ in studies}
         self._alike: dict[tuple[str, str], Trial] = {}  # by study and key
+        self._begun: set[tuple[str, int]] = set()  # requests, by study, whose trials are there
 
     def take(self) -> list[Event]:
         """Return what users have wished for since this was asked last, and what has waited long enough."""
@@ -113,13 +124,14 @@ class Desk:
         check(wish)
         if self._is_overruled(study, number, wish):
             return ()
-        new, known = WISHED + number, self._record.by_number
         match wish:
             case Add(config, until, every):
-                asked = TrialAsked(new, config, until, every, study, self._root, alone=not share)
-                return () if new in known else (asked,)
+                if (study, number) in self._begun:
+                    return ()
+                new, by = self._number(study, number)
+                return (TrialAsked(new, config, until, every, study, self._root, alone=not share, asked_by=by),)
             case Clone():
-                return () if new in known else self._branched(study, wish, new)
+                return () if (study, number) in self._begun else self._branched(study, wish, number)
             case Prolong(until=until, granted=granted):
                 trial = self._trial(study, wish)
                 if trial is None or trial.until < granted:
@@ -155,7 +167,13 @@ class Desk:
             return None
         if source.ending == "failed" and source.reached < wish.at:
             raise WorkloadError(f"trial {wish.trial} failed after epoch {source.reached}, before epoch {wish.at}")
-        return (TrialBranched(number, source.number, wish.at, wish.config, wish.until, wish.every),)
+        new, by = self._number(study, number)
+        return (TrialBranched(new, source.number, wish.at, wish.config, wish.until, wish.every, asked_by=by),)
+
+    def _number(self, study: str, request: int) -> tuple[int, Asker]:
+        """Return the number of the trial that a request begins, and who asks for it."""
+        by = USER, request
+        return self._numbers.number(study, by), by
 
     def _trial(self, study: str, wish: Clone | Prolong | GiveUp | Retry) -> Trial | None:
         """Return the trial that a wish is about, if it is there.
@@ -174,6 +192,8 @@ class Desk:
             if trial.study in self._shown:
                 self._shown[trial.study].append(trial)
                 self._alike.setdefault((trial.study, history_key(trial.history)), trial)
+                if trial.asked_by is not None and trial.asked_by[0] == USER:
+                    self._begun.add((trial.study, trial.asked_by[1]))
         self._seen = len(trials)
 
 

@@ -24,13 +24,13 @@ from hoptree.backends.protocol import Accounts, Backend, FindsStates, Wakes
 from hoptree.backends.ray_settings import Ray
 from hoptree.core.engine import Engine
 from hoptree.core.errors import HoptreeError
-from hoptree.core.events import DriverStarted, Event, StateLost
+from hoptree.core.events import USER, DriverStarted, Event, StateLost
 from hoptree.core.policy_choice import named
 from hoptree.core.saving import SavePolicy
 from hoptree.core.steps import Step
 from hoptree.drive import EventSource, Watch, drive
 from hoptree.driver.company import Company
-from hoptree.driver.desk import WISHED, Desk
+from hoptree.driver.desk import Desk
 from hoptree.driver.event_sources import Draining, Periodic
 from hoptree.driver.ledger_backend import LedgerBackend
 from hoptree.driver.library import Library
@@ -45,6 +45,7 @@ from hoptree.record.opening import last_snapshot
 from hoptree.record.record import Record
 from hoptree.record.spec import Agreed, StudySpec, agree
 from hoptree.results import Savings
+from hoptree.search.numbers import TrialNumbers
 from hoptree.search.outlook import outlook_of
 from hoptree.search.tuner import Tuners
 
@@ -71,8 +72,8 @@ class Driver:
     """Drives a group of studies; ``follow`` are watches for each run, made when its record is known.
 
     ``run`` blocks until all is done, or ``stop`` was called, by another thread or by Ctrl-C: then what runs ends
-    and all states are saved, and the study goes on another time. With ``only`` a single trial is trained until it
-    ends, whatever searches would ask for next.
+    and all states are saved, and the study goes on another time. With ``only`` the trial of one user request is
+    trained until it ends, whatever searches would ask for next.
     """
 
     def __init__(
@@ -172,13 +173,14 @@ class Driver:
         group, name, spec = self._group, self._group.name, agreed.spec
         store.states.clean()
         watches = self._follow(record, stack)
-        tuners = Tuners([], end=0) if self._only is not None else group.tuners(spec)
-        desk = Desk(store, record, group.shares, spec.root)
+        numbers = TrialNumbers(group.names)
+        tuners = Tuners([], numbers) if self._only is not None else group.tuners(spec, numbers)
+        desk = Desk(store, record, group.shares, spec.root, numbers)
         writer = Recorder(store, lease, record, seq)
         known = max(0, seq - _LEARNED)
         learned = islice(store.journal.read(name, known), seq - known) if seq else ()
         self._estimator.resume(record.plan, (recorded.entry for recorded in learned))
-        owed = record.resume(tuners, store.journal.read(name, seq), [self._estimator.watch])
+        owed = record.resume(tuners, store.journal.read(name, seq), numbers, [self._estimator.watch])
         if agreed.is_changed:
             self._accept(store, spec, record)
         owed += desk.take()
@@ -251,8 +253,10 @@ class Driver:
 
     def _has_ended(self, record: Record) -> bool:
         """Return whether the only trial that is to be trained has ended."""
-        trial = None if self._only is None else record.by_number.get(self._only)
-        return trial is not None and trial.ending is not None
+        if self._only is None:
+            return False
+        asked = [trial for trial in record.trials if trial.asked_by == (USER, self._only)]
+        return any(trial.ending is not None for trial in asked)
 
     def _take_lease(self, store: Store, stack: ExitStack) -> Lease:
         """Become the driver of the group and of all its members; always in the same order, so nobody is stuck."""
@@ -267,7 +271,7 @@ class Driver:
         outlooks = {study.name: outlook_of(study.search) for study in group.studies}
         threads = group.first.trainer.threads
         workers = worker_count(options.workers, threads) if options.backend == "local" else options.workers or 0
-        asking = Asking(outlooks, end=WISHED)
+        asking = Asking(outlooks)
         return Spectator(options.make_display(), group.goals, workers, store.folder / "logs", asking)
 
     def _make_backend(

@@ -12,8 +12,8 @@ from hoptree.core.events import TrialAsked
 from hoptree.core.lineage import history
 from hoptree.core.policies import Policy
 from hoptree.core.policy_choice import PolicyChoice, planned, try_out
-from hoptree.driver.desk import WISHED
 from hoptree.record.spec import StudySpec
+from hoptree.search.numbers import TrialNumbers
 from hoptree.search.sampling import some_configs
 from hoptree.search.tuner import Tuner, Tuners
 
@@ -142,18 +142,12 @@ class StudyGroup:
         """Return whether a study's search is wider than the last of its versions; refuse another one."""
         return next(study for study in self.studies if study.name == name).widens(versions)
 
-    def tuners(self, spec: StudySpec) -> Tuners:
+    def tuners(self, spec: StudySpec, numbers: TrialNumbers | None = None) -> Tuners:
         """Return the searches of all studies, at their beginning, as wide as they have become."""
-        searches = [
-            (study, search)
+        given = TrialNumbers(self.names) if numbers is None else numbers
+        tuners = [
+            Tuner(search, study=study.name, root=spec.root, place=place, numbers=given, share=study.share)
             for study in self.studies
-            for search in study.searches(spec.versions.get(study.name, ()))
+            for place, search in enumerate(study.searches(spec.versions.get(study.name, ())))
         ]
-        step = len(searches)
-        return Tuners(
-            [
-                Tuner(search, study=study.name, root=spec.root, first=number, step=step, share=study.share)
-                for number, (study, search) in enumerate(searches)
-            ],
-            end=WISHED,
-        )
+        return Tuners(tuners, given)

@@ -45,6 +45,7 @@ from hoptree.record.record import Record, Repeated
 from hoptree.report.stage_tree import stage_tree
 from hoptree.report.timeline import Span, Timeline
 from hoptree.results import Savings
+from hoptree.search.numbers import TrialNumbers
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.workload import Landscape
 from hoptree.worker.slots import find_states
@@ -148,7 +149,9 @@ class Rerun:
 class Explainer:
     """Simulates a study; ``asks`` makes its searches, at their beginning."""
 
-    def __init__(self, told: Told, asks: Callable[[], Asks], measured: Measured, *, threads: int) -> None:
+    def __init__(
+        self, told: Told, asks: Callable[[TrialNumbers], Asks], measured: Measured, *, threads: int
+    ) -> None:
         self._told = told
         self._asks = asks
         self._measured = measured
@@ -191,10 +194,11 @@ class Explainer:
         """Simulate what the journal does not tell, from the states that there are."""
         told = self._told
         record = Record(told.settings)
-        asks = self._asks()
-        owed = record.resume(asks, told.journal)
+        numbers = TrialNumbers([name for name, _ in told.studies])
+        asks = self._asks(numbers)
+        owed = record.resume(asks, told.journal, numbers)
         if told.store is not None:
-            desk = Desk(told.store, record, told.studies, told.root, warn=lambda _: None)  # a run says it
+            desk = Desk(told.store, record, told.studies, told.root, numbers, warn=lambda _: None)  # a run says it
             owed += desk.take()
             failed = [trial for trial in record.trials if told.retries and trial.ending == "failed"]
             owed += [TrialRetried(trial.number) for trial in failed]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple, final
 
+from hoptree.core.events import USER
 from hoptree.core.plan import Trial
 from hoptree.progress.tally import Tally
 from hoptree.search.outlook import Outlook
@@ -25,12 +25,11 @@ class Asking:
     """Compares the outlook of every study with the epochs that its trials have been granted.
 
     Without outlooks nothing more is asked for. A study whose outlook is None cannot say what it will ask for.
-    Trials from the number ``end`` on are no search's.
+    What users have asked for is no part of it.
     """
 
-    def __init__(self, outlooks: Mapping[str, Outlook | None] | None = None, end: int = sys.maxsize) -> None:
+    def __init__(self, outlooks: Mapping[str, Outlook | None] | None = None) -> None:
         self._outlooks = dict(outlooks or {})
-        self._end = end
 
     @property
     def known(self) -> bool:
@@ -56,7 +55,8 @@ class Asking:
         """Return by study the epochs that its searches have granted."""
         granted: Counter[str] = Counter()
         for trial in tally.engine.trials.values():
-            granted[trial.study] += _epochs(trial) if trial.number < self._end else 0
+            by_user = trial.asked_by is not None and trial.asked_by[0] == USER
+            granted[trial.study] += 0 if by_user else _epochs(trial)
         return granted
 
 

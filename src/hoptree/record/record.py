@@ -20,6 +20,7 @@ from hoptree.core.study_state import StudyState
 from hoptree.drive import Asks, Watch
 
 if TYPE_CHECKING:
+    from hoptree.search.numbers import TrialNumbers
     from hoptree.store.journal import Recorded
 
 
@@ -56,11 +57,17 @@ class Record:
             pass
         return self
 
-    def resume(self, asks: Asks, entries: Iterable[Recorded], watches: Sequence[Watch] = ()) -> list[Event]:
-        """Take a journal in, tell searches what they were told, and return what they ask for and is not in it."""
+    def resume(
+        self, asks: Asks, entries: Iterable[Recorded], numbers: TrialNumbers, watches: Sequence[Watch] = ()
+    ) -> list[Event]:
+        """Take a journal in, tell searches what they were told, and return what they ask for and is not in it.
+
+        ``numbers`` are those from which the searches' trials get theirs.
+        """
         for step in self.replay(entries):
             for watch in watches:
                 watch(step)
+        numbers.recall(self.state.trials.values())
         owed = list(asks.start())
         for part in self.state.dialogue:
             if isinstance(part, Report | EndTrial):

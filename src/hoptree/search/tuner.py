@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, final
 
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
-from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialStopped
+from hoptree.core.events import USER, Asker, Event, TrialAsked, TrialBranched, TrialExtended, TrialStopped
 from hoptree.core.lineage import ConfigItems, config_items
 from hoptree.core.schedules import Config, plain
+from hoptree.search.numbers import TrialNumbers
 from hoptree.search.protocol import Branch, Decision, Extend, Search, Stop, Train
 
 
@@ -18,7 +18,7 @@ from hoptree.search.protocol import Branch, Decision, Extend, Search, Stop, Trai
 class Tuner:
     """Asks the engine for what a search decides; the search sees its own trial numbers, from 0.
 
-    In the engine they are ``first``, ``first + step`` and so on, so that several tuners do not meet.
+    ``place`` is the search's place among those of its study; ``numbers`` gives trials their numbers in the engine.
     """
 
     def __init__(
@@ -27,16 +27,16 @@ class Tuner:
         *,
         study: str = "",
         root: str = "",
-        first: int = 0,
-        step: int = 1,
+        place: int = 0,
+        numbers: TrialNumbers | None = None,
         share: bool = True,
         barrier: bool = False,
     ) -> None:
         self._search = search
         self._study = study
         self._root = root
-        self._first = first
-        self._step = step
+        self.place = study, place
+        self.numbers = TrialNumbers((study,)) if numbers is None else numbers
         self._count = 0
         self._share = share
         self._barrier = barrier
@@ -47,7 +47,9 @@ class Tuner:
 
     def tell(self, news: Report | EndTrial) -> list[Event]:
         """Pass news on and return what the search asks for then."""
-        number = (news.trial - self._first) // self._step
+        asked = self.numbers.asker(news.trial)
+        assert asked is not None, f"no search has asked for trial {news.trial}"
+        number = asked[1][1]
         if isinstance(news, Report):
             own: Report | EndTrial = Report(number, news.epoch, news.metrics)
         else:
@@ -63,14 +65,23 @@ class Tuner:
                 case Train(config, until, every):
                     items = self._items(config, decision)
                     epochs = self._whole(decision, "until", until, 1), self._whole(decision, "every", every, 0)
+                    asker = self._next()
                     yield TrialAsked(
-                        self._number(), items, *epochs, self._study, self._root, self._barrier, not self._share
+                        self._number(asker),
+                        items,
+                        *epochs,
+                        self._study,
+                        self._root,
+                        self._barrier,
+                        not self._share,
+                        asked_by=asker,
                     )
                 case Branch(source, at, config, until, every):
                     items = self._items(config, decision)
                     begun = self._known(decision, "source", source), self._whole(decision, "at", at, 1)
                     epochs = self._whole(decision, "until", until, 1), self._whole(decision, "every", every, 0)
-                    yield TrialBranched(self._number(), *begun, items, *epochs)
+                    asker = self._next()
+                    yield TrialBranched(self._number(asker), *begun, items, *epochs, asked_by=asker)
                 case Extend(trial, until):
                     number = self._known(decision, "trial", trial)
                     yield TrialExtended(number, self._whole(decision, "until", until, 1))
@@ -99,30 +110,33 @@ class Tuner:
         if number >= self._count:
             asked = f"a trial from 0 to {self._count - 1}" if self._count else "Train first: there is no trial yet"
             raise self._wrong(decision, f"{field}: {number}; expected {asked}")
-        return self._first + number * self._step
+        return self._number((self.place[1], number))
 
     def _wrong(self, given: object, problem: str) -> WorkloadError:
         return WorkloadError(f"search: {type(self._search).__qualname__} decided {given!r}: {problem}")
 
-    def _number(self) -> int:
+    def _next(self) -> Asker:
         self._count += 1
-        return self._first + (self._count - 1) * self._step
+        return self.place[1], self._count - 1
+
+    def _number(self, asker: Asker) -> int:
+        return self.numbers.number(self._study, asker)
 
 
 @final
 class Tuners:
-    """Several tuners in one engine: the n-th of m has every m-th trial, from n on."""
+    """Several tuners in one engine, which share the numbers of its trials."""
 
-    def __init__(self, tuners: Sequence[Tuner], end: int = sys.maxsize) -> None:
-        self._tuners = list(tuners)
-        self._end = end  # trials from this number on are others'
+    def __init__(self, tuners: Sequence[Tuner], numbers: TrialNumbers) -> None:
+        self._tuners = {tuner.place: tuner for tuner in tuners}
+        self.numbers = numbers
 
     def start(self) -> list[Event]:
         """Return what all of them ask for first."""
-        return [event for tuner in self._tuners for event in tuner.start()]
+        return [event for tuner in self._tuners.values() for event in tuner.start()]
 
     def tell(self, news: Report | EndTrial) -> list[Event]:
         """Pass news on to whose trial it is; trials that no search asked for are nobody's."""
-        if news.trial >= self._end:
-            return []
-        return self._tuners[news.trial % len(self._tuners)].tell(news)
+        study, (place, _) = self.numbers.asker(news.trial) or ("", (USER, 0))
+        tuner = self._tuners.get((study, place))
+        return [] if tuner is None else tuner.tell(news)
