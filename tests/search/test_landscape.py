@@ -118,8 +118,8 @@ def test_tpe_in_batches():
 
 
 def test_cma_es_in_batches():
-    # Eigenvectors differ in their last digits from processor to processor, and with them all that is drawn: within one
-    # standard error of 20 seeds it was on one processor and not on another. So twice as many seeds, and two errors.
+    # Eigenvectors differ in their last digits from processor to processor, and with them all that is drawn: within
+    # one standard error of 20 seeds it was on one processor, not on another. So twice the seeds, and two errors.
     procedure = Optuna("cma-es", trials=80, epochs=9, every=0, batch=4)
     compare(procedure, sampler=cma_es, epochs=9, seeds=range(40), errors=2.0)
 
