@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 from hoptree.core.errors import HoptreeError
 from hoptree.core.events import USER, Metrics
 from hoptree.core.lineage import ConfigItems, Phase
+from hoptree.core.metrics import unspelled
 from hoptree.core.plan import Plan
 from hoptree.driver.wishing import addition
 from hoptree.record.opening import last_snapshot
@@ -80,7 +81,7 @@ class _Answers:
         (place,) = plan.places(self._history, plan.root(self._root()), [self._epoch])
         key = place.node.state_key(place.unit)
         found = self._store.reports.find([key]).get(key)
-        return None if found is None else {name: float(value) for name, value in found.items()}
+        return None if found is None else unspelled(found)
 
     def complain(self) -> None:
         """Raise if the trial that was asked for has ended without an answer."""

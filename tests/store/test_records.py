@@ -51,6 +51,7 @@ SPECIAL = {
     "fault": st.sampled_from(["user", "system"]),
     "ending": st.sampled_from(["complete", "stopped", "failed"]),
     "known": st.none() | st.builds(Known, states=st.lists(COUNTS).map(tuple), reports=KNOWN_REPORTS),
+    "asked_by": st.none() | st.tuples(st.integers(-1, 9), COUNTS),
 }
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {int: COUNTS, str: TEXTS, bool: st.booleans(), float: FINITE}
 

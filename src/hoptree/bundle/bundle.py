@@ -10,12 +10,12 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import msgspec
 
 from hoptree.core.errors import HoptreeError
-from hoptree.core.events import Metrics
+from hoptree.core.metrics import spelled
 from hoptree.core.plan import Trial
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec
@@ -152,7 +152,7 @@ def _bundled(store: Store, record: Record, trial: Trial, number: int) -> Bundled
         config={name: str(value) for name, value in trial.history[-1].config},
         state=trial.ending or "running",
         epochs=trial.done,
-        metrics=spelled(metrics),
+        metrics={**spelled(metrics)},
         visits=[unit.partition for unit in record.units(trial)] if trial.done else [],
         fingerprint=_fingerprint(store, record, trial),
     )
@@ -168,12 +168,3 @@ def _fingerprint(store: Store, record: Record, trial: Trial) -> str:
         return fingerprint(store.states.get(place.node.state_key(place.unit))[0])
     except (StateDamagedError, StateMissingError):
         return ""
-
-
-def spelled(metrics: Metrics) -> dict[str, Any]:
-    """Return metrics as JSON can hold them.
-
-    >>> spelled({"loss": float("nan"), "accuracy": 0.5})
-    {'loss': 'nan', 'accuracy': 0.5}
-    """
-    return {name: value if abs(value) < float("inf") else str(value) for name, value in metrics.items()}

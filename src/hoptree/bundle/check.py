@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hoptree.bundle.bundle import Bundle, BundledTrial, spelled
+from hoptree.bundle.bundle import Bundle, BundledTrial
 from hoptree.core.errors import WorkloadError
+from hoptree.core.metrics import spelled
 from hoptree.record.solo import Soloist
 
 if TYPE_CHECKING:
@@ -145,5 +146,5 @@ def _again(bundle: Bundle, study: Study, soloist: Soloist, each: BundledTrial) -
     if valid is not None:
         last = list(bundle.record.units(trial))[-1]
         progress = (last.number + 1) / study.data.partitions
-        metrics = spelled(study.trainer.evaluate(model, valid, last.node.values.at(progress)))
+        metrics = {**spelled(study.trainer.evaluate(model, valid, last.node.values.at(progress)))}
     return Compared(each.number, each.fingerprint, trained, each.metrics, metrics)

@@ -13,6 +13,7 @@ from hoptree.core.demand import Demand
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.events import LineageFreed, LineageTaken, ReportFound, StateFound
 from hoptree.core.gates import Gates
+from hoptree.core.metrics import unspelled
 from hoptree.core.plan import Node
 from hoptree.core.states import States
 from hoptree.core.trials import Trials
@@ -81,5 +82,5 @@ class Elsewhere:
     def report_found(self, event: ReportFound, node: Node) -> None:
         """Answer with what was evaluated elsewhere."""
         if event.unit not in node.reports:
-            node.reports[event.unit] = {name: float(value) for name, value in event.metrics.items()}
+            node.reports[event.unit] = unspelled(event.metrics)
             self._trials.answer(node, event.unit)

@@ -7,9 +7,8 @@ stored format: a change needs a new record version with an upgrade (``store/reco
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, assert_never, final
+from typing import TypeAlias, assert_never, final
 
 import msgspec
 
@@ -52,13 +51,12 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.fold import Fold
+from hoptree.core.metrics import Spelled, spelled, unspelled
 from hoptree.core.plan import Node
 from hoptree.core.steps import Step
 from hoptree.core.study_state import StudyState
 
 RECORD_VERSION = 1
-
-Spelled: TypeAlias = dict[str, float | Literal["nan", "inf", "-inf"]]  # JSON has no such numbers
 
 
 class At(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -510,16 +508,6 @@ class FactReader:
             raise ProtocolError(f"run {number} of {worker}: it was to evaluate, and ended a unit")
         if state and not evaluating:
             raise ProtocolError(f"run {number} of {worker}: it was to train, and ended an evaluation")
-
-
-def spelled(metrics: Metrics) -> Spelled:
-    """Return metrics as JSON can hold them."""
-    return {name: value if math.isfinite(value) else str(float(value)) for name, value in metrics.items()}  # type: ignore[misc]
-
-
-def unspelled(metrics: Spelled) -> Metrics:
-    """Return metrics as they were."""
-    return {name: float(value) for name, value in metrics.items()}
 
 
 def fold(state: StudyState, entries: Sequence[tuple[float, Entry]]) -> None:

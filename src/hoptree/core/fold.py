@@ -31,6 +31,7 @@ from hoptree.core.events import (
     UnitFinished,
 )
 from hoptree.core.lineage import History, Phase, branched
+from hoptree.core.metrics import unspelled
 from hoptree.core.plan import Node, Place, State, Trial, due_epochs
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
@@ -81,8 +82,7 @@ class Fold:
                     unit = run.unit + 1 if isinstance(run, RunUnit) else run.unit
                     self._plan.nodes[run.node].reports.setdefault(unit, dict(metrics))
             case ReportFound(node, unit, metrics):
-                found = {name: float(value) for name, value in metrics.items()}
-                self._plan.nodes[node].reports.setdefault(unit, found)
+                self._plan.nodes[node].reports.setdefault(unit, unspelled(metrics))
             case UnitFinished():
                 self._trained(event)
             case UnitFailed():
@@ -175,7 +175,7 @@ class Fold:
         reports = {} if known is None else {epoch: each for epoch, each in known.reports if 0 < epoch <= until}
         for node, unit in self._plan.places(trial.history, root, sorted(reports)):
             metrics = reports[unit // self._partitions]
-            node.reports.setdefault(unit, {name: float(value) for name, value in metrics.items()})
+            node.reports.setdefault(unit, unspelled(metrics))
 
     def _end(self, trial: Trial, ending: Ending, reason: str) -> None:
         trial.owed = tuple(sorted(trial.open)) if ending == "failed" else ()

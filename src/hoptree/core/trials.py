@@ -12,6 +12,7 @@ from hoptree.core.errors import ProtocolError, WorkloadError
 from hoptree.core.events import Known, TrialAsked, TrialBranched, TrialExtended, TrialRetried, TrialStopped
 from hoptree.core.gates import Gates
 from hoptree.core.lineage import Phase, branched
+from hoptree.core.metrics import unspelled
 from hoptree.core.plan import Node, Place, Plan, State, Trial, due_epochs
 from hoptree.core.states import States
 
@@ -194,7 +195,7 @@ class Trials:
             if place.unit not in place.node.reports
         ]
         for node, unit in found:
-            node.reports[unit] = {name: float(value) for name, value in reports[unit // partitions].items()}
+            node.reports[unit] = unspelled(reports[unit // partitions])
         return found
 
     def _root(self, trial: Trial) -> Node:

@@ -27,7 +27,7 @@ from hoptree.core.study_state import StudyState
 
 if TYPE_CHECKING:
     from hoptree.store import Store
-    from hoptree.store.reports import Spelled
+    from hoptree.store.reports import StoredMetrics
 
 _HEADROOM = 0.9  # of the budget: what is left when something had to go
 _CHUNK = 500  # names in one statement: SQLite takes 999 or more
@@ -106,7 +106,7 @@ class Library:
             for stop in place.stops:
                 if stop > beyond and stop in place.requests and stop not in place.reports:
                     asked[place.state_key(stop)] = place, stop
-        reports: dict[int, dict[int, Spelled]] = {place.id: {} for place, _ in places}
+        reports: dict[int, dict[int, StoredMetrics]] = {place.id: {} for place, _ in places}
         told = self._store.reports.find(asked)
         self._store.reports.hold(told, self._study)
         for key, metrics in told.items():
@@ -118,7 +118,7 @@ class Library:
         return [event for events in found for event in events]
 
     def _found(
-        self, node: Node, after: int, reports: dict[int, Spelled], partitions: int, *, patient: bool
+        self, node: Node, after: int, reports: dict[int, StoredMetrics], partitions: int, *, patient: bool
     ) -> list[Event]:
         stops = [stop for stop in node.stops if stop > after]
         stored = self._stored_beyond(node, after, stops[-1], partitions) if stops else []

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import msgspec
 
 from hoptree.core.events import Metrics
+from hoptree.core.metrics import spelled
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
     from hoptree.store.database import Database
 
-Spelled: TypeAlias = dict[str, float | str]  # "nan" and "inf" as words: JSON has no such numbers
+StoredMetrics: TypeAlias = dict[str, float | str]  # with "nan" and "inf" as words
 
 _CHUNK = 500  # names in one question: SQLite takes 999 or more
 
@@ -27,7 +27,7 @@ class Reports:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def find(self, keys: Iterable[str]) -> dict[str, Spelled]:
+    def find(self, keys: Iterable[str]) -> dict[str, StoredMetrics]:
         """Return the metrics of those states that have been evaluated."""
         from sqlalchemy import select
 
@@ -35,12 +35,12 @@ class Reports:
 
         names = list(keys)
 
-        def work(connection: Connection) -> dict[str, Spelled]:
+        def work(connection: Connection) -> dict[str, StoredMetrics]:
             found = {}
             for start in range(0, len(names), _CHUNK):
                 chosen = select(REPORTS).where(REPORTS.c.key.in_(names[start : start + _CHUNK]))
                 for key, metrics in connection.execute(chosen):
-                    found[key] = msgspec.json.decode(metrics, type=dict[str, float | str])
+                    found[key] = msgspec.json.decode(metrics, type=StoredMetrics)
             return found
 
         return self._database.read(work)
@@ -62,12 +62,8 @@ def report_rows(reports: Mapping[str, Metrics], study: str) -> list[tuple[Table,
         return []
     from hoptree.store.tables import REPORT_HOLDS, REPORTS
 
-    spelled = {key: msgspec.json.encode(_spelled(metrics)).decode() for key, metrics in reports.items()}
+    texts = {key: msgspec.json.encode(spelled(metrics)).decode() for key, metrics in reports.items()}
     return [
-        (REPORTS, [{"key": key, "metrics": metrics} for key, metrics in spelled.items()]),
-        (REPORT_HOLDS, [{"key": key, "study": study} for key in spelled]),
+        (REPORTS, [{"key": key, "metrics": metrics} for key, metrics in texts.items()]),
+        (REPORT_HOLDS, [{"key": key, "study": study} for key in texts]),
     ]
-
-
-def _spelled(metrics: Metrics) -> Spelled:
-    return {name: value if math.isfinite(value) else str(value) for name, value in metrics.items()}
