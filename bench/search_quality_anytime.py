@@ -19,9 +19,10 @@ from tests.search import landscape
 from tests.search.landscape import Shape
 
 from bench.results import record, table
-from hoptree.core.actions import Action, Report
-from hoptree.core.events import Event, TrialAsked
+from hoptree.core.actions import Report
+from hoptree.core.events import TrialAsked
 from hoptree.core.lineage import Values
+from hoptree.core.steps import Step
 from hoptree.search import ASHA, Hyperband, MedianStopping, Optuna, Procedure, Random, SuccessiveHalving
 from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Workload
@@ -67,14 +68,14 @@ def play(procedure: Procedure, seed: int, policy: str, shape: Shape, partitions:
     steps: list[tuple[float, float]] = []
     lowest = math.inf
 
-    def watch(event: Event, now: float, _more: bool, actions: list[Action]) -> None:
+    def watch(step: Step) -> None:
         nonlocal lowest
-        if isinstance(event, TrialAsked):
-            configs[event.trial] = dict(event.config)
-        for action in actions:
+        if isinstance(step.event, TrialAsked):
+            configs[step.event.trial] = dict(step.event.config)
+        for action in step.actions:
             if isinstance(action, Report) and action.metrics["loss"] < lowest:
                 lowest = action.metrics["loss"]
-                steps.append((now, shape(configs[action.trial], action.epoch) - best))
+                steps.append((step.now, shape(configs[action.trial], action.epoch) - best))
 
     def metrics(values: Values, epoch: int, _key: str) -> dict[str, float]:
         return {"loss": landscape.loss(values.constants(), epoch, seed, shape)}
