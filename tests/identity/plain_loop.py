@@ -1,8 +1,8 @@
 """A training loop without Hoptree, written from ``docs/order-and-seeds.md`` alone: ``python plain_loop.py JOB``.
 
-It uses torch, numpy, hashlib, and pyarrow to read the rows of a partition. JOB is a file with what the page calls the
-inputs; schedules are written as lists, such as ["multistep", 0.1, [2], 0.5]. Printed are the fingerprint of the trained
-state and the metrics of every epoch.
+It uses torch, numpy, hashlib, and pyarrow to read the rows of a partition. JOB is a file with what the page calls
+the inputs; schedules are written as lists, such as ["multistep", 0.1, [2], 0.5]. It prints the fingerprint of the
+trained state and the metrics of every epoch.
 """
 
 from __future__ import annotations

@@ -69,6 +69,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[Column, ...]
     train: tuple[DataFile, ...]
     valid: DataFile | None
+    not_finite: dict[str, dict[str, int]] | None = None  # NaN and infinities; by "training" or "validation", column
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -80,7 +81,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return "the validation data" if file is self.valid else f"partition {self.train.index(file)}"
 
     def sealed(self) -> Manifest:
-        """Return this manifest with the fingerprint of its content."""
+        """Return this manifest with the fingerprint of its content; what only follows from that has no part."""
         content = (self.version, self.seed, self.partitions, self.columns, self.train, self.valid)
         return msgspec.structs.replace(self, fingerprint=digest(content))
 
