@@ -241,24 +241,34 @@ class Results:
     def best(self) -> TrialResult:
         """The complete trial with the best last report, or the best that was stopped if none is complete.
 
-        Reports that are no numbers come last: a trial that diverged is never better than one that was stopped.
+        A trial whose last report of the goal is NaN or infinite is never the best; NoStateError if all are so.
         """
-        best = self._best()
+        best = self.find_best()
         if best is None:
             with in_one_look():
                 raise NoStateError(self._why_none())
         return best
 
-    def _best(self) -> TrialResult | None:
-        stopped = [trial for trial in self.trials if trial.state == "stopped" and trial.curve]
-        complete = [trial for trial in self.trials if trial.state == "complete"]
-        return min(complete + stopped, key=self._rank, default=None)
+    def find_best(self) -> TrialResult | None:
+        """Return the best trial, None if there is none."""
+        ended = [trial for trial in self.trials if trial.state in ("complete", "stopped")]
+        finite = [trial for trial in ended if math.isfinite(self._goal.loss(trial.metrics))]
+        return min(finite, key=self._rank, default=None)
 
     def _rank(self, trial: TrialResult) -> tuple[int, float, int]:
         loss = self._goal.loss(trial.metrics)
         return standing(trial.state, loss), loss, trial.number
 
     def _why_none(self) -> str:
+        metric = self._goal.metric
+        ended = [trial for trial in self.trials if trial.state in ("complete", "stopped") and trial.curve]
+        if ended:
+            values = ", ".join(str(value) for value in dict.fromkeys(t.metrics.get(metric) for t in ended))
+            return (
+                f"no trial ended with a finite {metric!r}, so there is no best one; the last reports of "
+                f"{len(ended)} trials are {values}: look for NaN in the data and for a division by zero or a "
+                f"logarithm of zero in {metric!r}, or search smaller learning rates"
+            )
         failed = [trial for trial in self.trials if trial.error]
         if not failed:
             return "no trial is complete, so there is no best one; run the study again: it goes on"
@@ -314,7 +324,7 @@ class Results:
         """Return them as a notebook shows them: a table of the trials, the best in bold and first."""
         from hoptree.report.html import html_table, html_text
 
-        first = self._best()
+        first = self.find_best()
         shown = sorted(self.trials, key=lambda trial: (trial is not first, *self._rank(trial)))[:_SHOWN]
         values = list(dict.fromkeys(name for trial in shown for name in trial.config))
         searched = [name for name in values if len({str(trial.config.get(name)) for trial in self.trials}) > 1]

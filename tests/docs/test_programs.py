@@ -40,6 +40,14 @@ def test_a_page_of_the_guide_is_a_program(page: Path, tmp_path: Path, monkeypatc
             assert done.exit_code == 0, (line, done.output, done.exception)
 
 
+def test_the_rules_of_order_and_seeds_are_a_program(tmp_path: Path) -> None:
+    program = "\n".join(blocks(DOCS / "order-and-seeds.md", "python"))
+    assert "hoptree" not in [
+        line.split()[1] for line in program.splitlines() if line.startswith(("import", "from"))
+    ]
+    run(tmp_path, program)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", MIGRATION, ids=[page.stem for page in MIGRATION])
 def test_every_block_of_a_migration_page_is_a_program(page: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import operator
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol, final
@@ -84,6 +85,7 @@ class Build:
         """Write all files of the dataset and return its manifest."""
         scratch = folder / "scratch"
         scratch.mkdir()
+        self._not_finite = {"training": Counter[str](), "validation": Counter[str]()}
         memory = sys.maxsize if self.train.in_memory else MEMORY
         rows = _Rows(shuffled(self.train.batches(), self.seed, scratch=scratch, memory=memory))
         held_out: Iterable[Any] = rows.take(self.valid_rows)
@@ -105,11 +107,13 @@ class Build:
             columns=self.train.columns,
             train=tuple(train),
             valid=valid,
+            not_finite={part: dict(sorted(found.items())) for part, found in self._not_finite.items() if found},
         ).sealed()
 
     def _write_file(self, folder: Path, name: str, batches: Iterable[Any], expected: int) -> DataFile:
         path = folder / name
-        rows = write_rows(path, self.train.columns, batches)
+        part = "validation" if name == "valid.arrow" else "training"
+        rows = write_rows(path, self.train.columns, batches, self._not_finite[part])
         if rows != expected:
             raise DataError(f"{name}: {rows} rows instead of {expected}: the input changed while it was read")
         return DataFile(name, rows, path.stat().st_size, checksum(path))

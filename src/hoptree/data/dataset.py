@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from hoptree.data.errors import DataChangedError, DataError
-from hoptree.data.manifest import NAME, Column, DataFile, Manifest, checksum, read_manifest
+from hoptree.data.errors import DataError
+from hoptree.data.manifest import NAME, Column, Manifest, checksum, read_manifest
 from hoptree.data.maps import Maps
+from hoptree.data.verified import changed, verify
 
 if TYPE_CHECKING:
     import numpy as np
@@ -211,39 +211,35 @@ class Dataset:
         """
         if not 0 <= index < self.partitions:
             raise DataError(f"partition: {index} given; this dataset has partitions 0 to {self.partitions - 1}")
-        return self._maps.read(self._manifest.train[index])
+        file = self._manifest.train[index]
+        return self._maps.read(file, self._manifest.holds(file))
 
     def valid(self) -> dict[str, np.ndarray[Any, Any]] | None:
         """Return validation data as ``partition`` does, or None when there is none."""
-        return None if self._manifest.valid is None else self._maps.read(self._manifest.valid)
+        file = self._manifest.valid
+        return None if file is None else self._maps.read(file, self._manifest.holds(file))
 
     def verify(self) -> None:
         """Read every file and compare it with its checksum; DataChangedError names the first that changed."""
         read_manifest(self._path)
-        self._compare(self._manifest.files)
+        for file in self._manifest.files:
+            if checksum(self._path / file.name) != file.checksum:
+                raise changed(self._path / file.name, self._manifest.holds(file))
 
     def check(self) -> None:
-        """Refuse data that was changed: files written after the manifest are compared with their checksums.
+        """Refuse data that was changed since it was built or since this machine last read it.
 
-        That costs nothing for a folder that is as it was built, and one reading for one that was copied: the
-        manifest then gets the time of the check.
+        Files whose times (of modification or change) are later than the manifest's are compared with their
+        checksums, once per machine; workers compare the others when they first map them. So this costs nothing
+        for a folder that is as it was built, and one reading for one that was copied.
         """
         read_manifest(self._path)
         built = (self._path / NAME).stat().st_mtime_ns
-        times = ((file, (self._path / file.name).stat().st_mtime_ns) for file in self._manifest.files)
-        newer = [file for file, time in times if time > built]
-        self._compare(newer)
-        if newer:
-            with suppress(OSError):  # a folder of somebody else's: read again another time
-                os.utime(self._path / NAME)
-
-    def _compare(self, files: Iterable[DataFile]) -> None:
-        for file in files:
-            if checksum(self._path / file.name) != file.checksum:
-                raise DataChangedError(
-                    f"{self._path / file.name}: was changed: its bytes do not fit the manifest's checksum; "
-                    f"remove {self._path} and build the dataset again"
-                )
+        for file in self._manifest.files:
+            path = self._path / file.name
+            found = path.stat()
+            if max(found.st_mtime_ns, found.st_ctime_ns) > built:
+                verify(path, file, self._manifest.holds(file))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (str(self._path), self.fingerprint)

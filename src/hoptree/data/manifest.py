@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from io import FileIO
 from math import prod
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -68,14 +69,19 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[Column, ...]
     train: tuple[DataFile, ...]
     valid: DataFile | None
+    not_finite: dict[str, dict[str, int]] | None = None  # NaN and infinities; by "training" or "validation", column
 
     @property
     def files(self) -> tuple[DataFile, ...]:
         """All data files: the partitions, then validation data."""
         return self.train if self.valid is None else (*self.train, self.valid)
 
+    def holds(self, file: DataFile) -> str:
+        """Return what a file holds, in words."""
+        return "the validation data" if file is self.valid else f"partition {self.train.index(file)}"
+
     def sealed(self) -> Manifest:
-        """Return this manifest with the fingerprint of its content."""
+        """Return this manifest with the fingerprint of its content; what only follows from that has no part."""
         content = (self.version, self.seed, self.partitions, self.columns, self.train, self.valid)
         return msgspec.structs.replace(self, fingerprint=digest(content))
 
@@ -109,13 +115,19 @@ def digest(content: Any) -> str:
 
 def checksum(path: Path) -> str:
     """Return the xxh3-128 of a file, read in bounded memory."""
+    with path.open("rb", buffering=0) as file:
+        return checksum_of(file)
+
+
+def checksum_of(file: FileIO) -> str:
+    """Return the xxh3-128 of an open file, from its beginning."""
     import xxhash
 
     state = xxhash.xxh3_128()
     block = memoryview(bytearray(1 << 20))
-    with path.open("rb", buffering=0) as file:
-        while count := file.readinto(block):
-            state.update(block[:count])
+    file.seek(0)
+    while count := file.readinto(block):
+        state.update(block[:count])
     return str(state.hexdigest())
 
 

@@ -12,22 +12,14 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, final
 
 from hoptree.data.errors import DataChangedError
 from hoptree.data.manifest import Column, DataFile
+from hoptree.data.verified import Stamp, verify
 
 if TYPE_CHECKING:
     import numpy as np
-
-
-class _Stamp(NamedTuple):
-    """What tells a file from another one in its place, and from itself after a write."""
-
-    device: int
-    inode: int
-    modified: int
-    size: int
 
 
 @final
@@ -37,32 +29,50 @@ class Maps:
     def __init__(self, folder: Path, columns: Sequence[Column]) -> None:
         self._folder = folder
         self._columns = columns
-        self._kept: dict[str, tuple[_Stamp, Any]] = {}
+        self._kept: dict[str, tuple[Stamp, Any]] = {}
 
-    def read(self, file: DataFile) -> dict[str, np.ndarray[Any, Any]]:
-        """Return a file's columns; one that was replaced or written since it was mapped is refused.
+    def read(self, file: DataFile, what: str) -> dict[str, np.ndarray[Any, Any]]:
+        """Return a file's columns; it is compared with its checksum before it is mapped, once per machine.
 
-        A map shows what is written to its file later, so that rows could change in the middle of a study.
+        One that was replaced or written since it was mapped is refused: a map shows what is written to its file
+        later, so that rows could change in the middle of a study. ``what`` says in errors what the file holds.
         """
-        from hoptree.data.layout import map_file, values_of
+        from hoptree.data.layout import values_of
 
         path = self._folder / file.name
         stamp = _visit(path)
         if stamp is None or stamp.size != file.bytes:
             raise DataChangedError(
-                f"{path}: missing or changed since the dataset was opened; build the dataset again"
+                f"{path}: missing or changed since the dataset was opened, so that there is no {what}; build the "
+                "dataset again"
             )
-        known, batch = self._kept.get(file.name) or (stamp, map_file(path))
+        known, batch = self._kept.get(file.name) or self._mapped(path, file, what)
         if known != stamp:
-            raise DataChangedError(
-                f"{path}: replaced or written since it was mapped; Dataset.open({str(self._folder)!r}).verify() "
-                f"tells whether its content changed: open the dataset again, or build it again"
-            )
+            if known._replace(changed=stamp.changed) != stamp:
+                raise _replaced(path)
+            known = verify(path, file, what)  # its name, its owner or its number of links changed: is that all?
         self._kept[file.name] = known, batch
         return values_of(batch, self._columns)
 
+    def _mapped(self, path: Path, file: DataFile, what: str) -> tuple[Stamp, Any]:
+        """Map a file whose content was compared; what was put in its place in between is refused."""
+        from hoptree.data.layout import map_file
 
-def _visit(path: Path) -> _Stamp | None:
+        verified = verify(path, file, what)
+        batch = map_file(path)
+        if Stamp.of(path.stat()) != verified:
+            raise _replaced(path)
+        return verified, batch
+
+
+def _replaced(path: Path) -> DataChangedError:
+    return DataChangedError(
+        f"{path}: replaced or written since it was mapped; Dataset.open({str(path.parent)!r}).verify() "
+        f"tells whether its content changed: open the dataset again, or build it again"
+    )
+
+
+def _visit(path: Path) -> Stamp | None:
     """Return a file's stamp, None when it is gone; what memory does not hold is read ahead, in order.
 
     Rows are visited at random, and reading them in from disk one by one takes about twice as long.
@@ -77,4 +87,4 @@ def _visit(path: Path) -> _Stamp | None:
         found = os.fstat(handle)
     finally:
         os.close(handle)
-    return _Stamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+    return Stamp.of(found)

@@ -6,6 +6,7 @@ A file holds one record batch however large it is; the raw files are how that ne
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,16 +15,21 @@ from typing import Any, final
 import numpy as np
 import pyarrow as pa
 
-from hoptree.data.layout import padding, row_bytes, write_file
+from hoptree.data.layout import padding, row_bytes, stored_dtype, write_file
 from hoptree.data.manifest import Column
 
 
-def write_rows(path: Path, columns: Sequence[Column], batches: Iterable[Any]) -> int:
-    """Write the rows of all batches, in their order, as one data file, and return how many they were."""
+def write_rows(path: Path, columns: Sequence[Column], batches: Iterable[Any], not_finite: Counter[str]) -> int:
+    """Write the rows of all batches, in their order, as one data file, and return how many they were.
+
+    Values that are NaN or infinite are counted by column on the way.
+    """
     rows = 0
     with ExitStack() as files:
         spools = [
-            (_TextSpool if column.is_string else _NumberSpool)(path.with_suffix(f".{index}"), column, files)
+            (_TextSpool if column.is_string else _NumberSpool)(
+                path.with_suffix(f".{index}"), column, files, not_finite
+            )
             for index, column in enumerate(columns)
         ]
         for batch in batches:
@@ -64,13 +70,26 @@ class _RawFile:
 
 @final
 class _NumberSpool:
-    def __init__(self, path: Path, column: Column, files: ExitStack) -> None:
+    def __init__(self, path: Path, column: Column, files: ExitStack, not_finite: Counter[str]) -> None:
+        self._column = column
         self._width = row_bytes(column)
         self._raw = _RawFile(path, files)
+        self._not_finite = not_finite
 
     def append(self, array: Any) -> None:
         start = array.offset * self._width
-        self._raw.append(memoryview(array.buffers()[1])[start : start + len(array) * self._width])
+        data = memoryview(array.buffers()[1])[start : start + len(array) * self._width]
+        self._count(np.frombuffer(data, stored_dtype(self._column)))
+        self._raw.append(data)
+
+    def _count(self, values: np.ndarray[Any, Any]) -> None:
+        """Count what is NaN or infinite; the extremes tell whether there is any, without memory for the answers."""
+        if values.dtype.kind != "f" or not len(values):
+            return
+        with np.errstate(invalid="ignore"):
+            extremes = np.array([values.min(), values.max()])
+        if not np.isfinite(extremes).all():
+            self._not_finite[self._column.name] += len(values) - int(np.count_nonzero(np.isfinite(values)))
 
     def finish(self) -> list[Any]:
         return [self._raw.finish()]
@@ -78,7 +97,7 @@ class _NumberSpool:
 
 @final
 class _TextSpool:
-    def __init__(self, path: Path, column: Column, files: ExitStack) -> None:
+    def __init__(self, path: Path, column: Column, files: ExitStack, not_finite: Counter[str]) -> None:
         self._offsets = _RawFile(path.with_name(f"{path.name}-offsets"), files)
         self._bytes = _RawFile(path.with_name(f"{path.name}-bytes"), files)
         self._offsets.append(memoryview(bytes(8)))

@@ -34,6 +34,7 @@ from hoptree.driver.desk import Desk
 from hoptree.driver.event_sources import Draining, Periodic
 from hoptree.driver.ledger_backend import LedgerBackend
 from hoptree.driver.library import Library
+from hoptree.driver.not_finite import NotFiniteMetrics, warn_of_data
 from hoptree.driver.options import RunOptions
 from hoptree.driver.recorder import Recorder
 from hoptree.driver.rehearsal_configs import to_rehearse
@@ -194,6 +195,7 @@ class Driver:
             desk.close()
             return Savings.count(record.state, units=0, bytes_hopped=0)
         store.catalog.set_status(name, "running")
+        warn_of_data(group.first.data)
         self._draining = draining = Draining(engine)
         draining.asked = self._stop_asked
         self._spectator = spectator = self._make_spectator(store)
@@ -206,6 +208,7 @@ class Driver:
             record.note,
             writer.take_snapshot,
             writer.log_failures,
+            NotFiniteMetrics(record, group.goals).note,
             spectator.see,
             self._estimator.watch,
             draining.see,

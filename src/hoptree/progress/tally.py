@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_left
 from collections import Counter, deque
@@ -182,13 +183,16 @@ class Tally:
         leader = self.best.get(followed.study)
         if leader is followed:  # it may have got worse
             self._choose(followed.study)
-        elif leader is None or (followed.loss, followed.number) < (leader.loss, leader.number):
+        elif math.isfinite(followed.loss) and (
+            leader is None or (followed.loss, followed.number) < (leader.loss, leader.number)
+        ):
             self.best[followed.study] = followed
 
     def _choose(self, study: str) -> None:
-        """Find the best trial anew: the one with the best last report, of those that have not failed."""
+        """Find the best trial anew: the one with the best finite last report, of those that have not failed."""
         fit = [each for each in self.followed.values() if each.study == study and each.ending != "failed"]
-        best = min((each for each in fit if each.values), key=lambda each: (each.loss, each.number), default=None)
+        finite = (each for each in fit if math.isfinite(each.loss))
+        best = min(finite, key=lambda each: (each.loss, each.number), default=None)
         if best is None:
             self.best.pop(study, None)
         else:
@@ -201,7 +205,7 @@ class Tally:
         """
         ended: dict[str, list[Followed]] = {}
         for each in self.followed.values():
-            if each.values and each.ending in ("complete", "stopped"):
+            if math.isfinite(each.loss) and each.ending in ("complete", "stopped"):
                 ended.setdefault(each.study, []).append(each)
         return [min(ended.get(study, ()), key=_rank, default=best) for study, best in self.best.items()]
 

@@ -122,9 +122,10 @@ class Chronicle(msgspec.Struct, frozen=True):
 
     @property
     def best(self) -> Course | None:
-        """The best by its last report: complete, else stopped or running; one that diverged only if all have."""
+        """The best by its last report: complete, else stopped or running; never one whose report is not finite."""
         told = [course for course in self.courses if course.reports and course.state != "failed"]
-        return min(told, key=self._rank, default=None)
+        finite = [course for course in told if math.isfinite(self.value(course.last))]
+        return min(finite, key=self._rank, default=None)
 
     def _rank(self, course: Course) -> tuple[int, float, int]:
         loss = self.loss(self.value(course.last))

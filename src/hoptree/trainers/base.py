@@ -85,6 +85,10 @@ class Trainer(ABC):
         """Return the names that nothing has asked for since the model was built: perhaps they are misspelt."""
         return []
 
+    def examine(self, model: Any, data: Columns) -> None:
+        """Refuse in rehearsal what would train without an error, and cannot be meant; nothing by default."""
+        return
+
     def export(self, model: Any) -> Any:
         """Return what a user gets as the trained model: for torch, the module."""
         return model

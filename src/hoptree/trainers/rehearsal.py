@@ -48,4 +48,5 @@ def rehearsed(trainer: Trainer, values: Mapping[str, Scalar], train: Columns, va
     seconds = (time.perf_counter() - began) * max(1.0, rows / EXAMPLES)
     few = {name: column[:EXAMPLES] for name, column in (valid or {}).items()}
     metrics = tuple(trainer.evaluate(model, few, values)) if valid is not None else ()
+    trainer.examine(model, train)
     return Rehearsal(metrics, seconds, trainer.unread(model, values))

@@ -15,6 +15,7 @@ from hoptree.trainers import torch_loop
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters
+from hoptree.trainers.loss_shapes import check_pairing
 from hoptree.trainers.numbers import as_number
 from hoptree.trainers.torch_batches import Batches
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module, evaluating
@@ -22,6 +23,7 @@ from hoptree.trainers.torch_optimizers import OptimizerChoice, known, make
 from hoptree.trainers.torch_session import session
 
 _PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
+_EXAMINED = 64  # examples on which the shapes of outputs and targets are looked at
 _EVALUATED = 256  # examples at a time; the same for all values, so that metrics depend on the state alone
 
 
@@ -108,6 +110,17 @@ class Torch(Trainer):
             for name, metric in self._metrics.items():
                 result[name] = _measure(name, metric, output, target)
         return result
+
+    def examine(self, model: TorchModel, data: Columns) -> None:
+        """Refuse a loss that broadcasts outputs against targets; what raises here is told when it is trained."""
+        batches = self._batches(data)
+        with self._session(0), torch.no_grad(), evaluating(model.module):
+            try:
+                inputs, target = batches.take(slice(0, min(_EXAMINED, batches.length)))
+                output = model.module(*inputs)
+            except Exception:
+                return
+            check_pairing(self._loss, output, target)
 
     def dump(self, model: TorchModel) -> ModelState:
         """Return the state; its arrays are views of the model's tensors."""

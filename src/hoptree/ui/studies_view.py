@@ -109,7 +109,7 @@ class StudyView:
     @property
     def best(self) -> TrialResult | None:
         """The best complete trial so far."""
-        return self.results.best if any(trial.state == "complete" for trial in self.trials) else None
+        return self.results.find_best() if any(trial.state == "complete" for trial in self.trials) else None
 
     def config_before(self, trial: TrialResult) -> Config:
         """Return the config that a trial had until it branched."""

@@ -76,7 +76,7 @@ def _outcome(study: Study, results: Results) -> dict[str, Any]:
     from hoptree.ui.studies_view import count_states, trial_to_dict
 
     counts = count_states(results.trials)
-    best = results.best if counts["complete"] else None
+    best = results.find_best() if counts["complete"] else None
     return {
         "study": study.name,
         "trials": counts,

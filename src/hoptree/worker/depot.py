@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, final
 
 from hoptree.data.errors import DataError
 from hoptree.data.manifest import DataFile, Manifest, checksum, read_manifest
+from hoptree.data.verified import changed
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
@@ -97,9 +98,7 @@ class Depot:
             aside = target.with_suffix(".partial")
             shutil.copyfile(self._source / file.name, aside)
             if checksum(aside) != file.checksum:
-                raise DataError(
-                    f"{self._source / file.name}: its bytes do not fit the manifest's checksum; build it again"
-                )
+                raise changed(self._source / file.name, self._manifest.holds(file))
             aside.replace(target)
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from hoptree.worker.messages import Failed, Judge, Judged, News, Rehearsed, Train
+from hoptree.data.errors import DataChangedError
+from hoptree.worker.messages import Failed, Judge, Judged, News, Refused, Rehearsed, Train
 from hoptree.worker.models import Models, StateGoneError
 from hoptree.worker.tracebacks import user_traceback
 
@@ -76,8 +77,12 @@ class Runner:
         resident = self._models.restore(command.origin, command.source)
         return self._metrics(command.action.run, resident.model, command.origin.values)
 
-    def rehearse(self, configs: Sequence[Mapping[str, Scalar]], partition: int) -> Rehearsed:
+    def rehearse(self, configs: Sequence[Mapping[str, Scalar]], partition: int) -> Rehearsed | Refused:
         """Try the first of some configs that can be built, trained and evaluated."""
+        try:
+            self._dataset.partition(partition)
+        except DataChangedError as error:
+            return Refused(str(error))
         return rehearse_some(self._trainer, configs, lambda: self._dataset.partition(partition), self._valid)
 
     def _metrics(self, run: int, model: Any, values: Mapping[str, Scalar]) -> Judged:
@@ -110,8 +115,13 @@ def rehearse_some(
 
 
 def failure(run: int, error: Exception | SystemExit) -> News:
-    """Return the news that a run has failed; what the user's code raises carries the user's own traceback."""
+    """Return the news that a run has failed; what the user's code raises carries the user's own traceback.
+
+    Data that has changed ends the whole run: it would give other bits under the names of what was asked for.
+    """
     match error:
+        case DataChangedError():  # no trial's fault, and none can go on with other data
+            return Refused(str(error))
         case StateGoneError():
             return Failed(run, str(error), "system", lost=True)
         case MemoryError():

@@ -1,0 +1,63 @@
+"""NaN and infinity, in data and in metrics: told once, with the column or the metric and its trial."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, final
+
+from hoptree.core.actions import Report
+from hoptree.core.steps import Step
+from hoptree.driver.wishing import shown_number
+from hoptree.record.record import Record
+from hoptree.search.protocol import Goal
+
+if TYPE_CHECKING:
+    from hoptree.data import Dataset
+
+log = logging.getLogger("hoptree")
+
+
+@final
+class NotFiniteMetrics:
+    """Watches the drive loop; names the first trial that reports NaN or infinity for a metric, and no other."""
+
+    def __init__(self, record: Record, goals: Mapping[str, Goal]) -> None:
+        self._record = record
+        self._goals = goals
+        self._told: set[tuple[str, str]] = set()  # studies and metrics
+
+    def note(self, step: Step) -> None:
+        """Look at the reports of a step."""
+        for action in step.actions:
+            if isinstance(action, Report):
+                for metric, value in action.metrics.items():
+                    if not math.isfinite(value):
+                        self._tell(action, metric, value)
+
+    def _tell(self, report: Report, metric: str, value: float) -> None:
+        trial = self._record.by_number[report.trial]
+        if (trial.study, metric) in self._told:
+            return
+        self._told.add((trial.study, metric))
+        goal = self._goals.get(trial.study)
+        decides = goal is not None and goal.metric == metric
+        log.warning(
+            "trial %s of %r: %s is %s after epoch %s%s; other trials with such values are not named",
+            shown_number(self._record, trial),
+            trial.study,
+            metric,
+            value,
+            report.epoch,
+            ", so the trial cannot be the best one while that is its last report" if decides else "",
+        )
+
+
+def warn_of_data(data: Dataset) -> None:
+    """Tell of the columns with NaN or infinity, as they were counted when the dataset was built."""
+    for part, columns in (data.manifest.not_finite or {}).items():
+        for column, count in columns.items():
+            log.warning(
+                "data: column %r of the %s data has %s values that are NaN or infinite", column, part, count
+            )

@@ -1,0 +1,68 @@
+"""A loss that compares every output with every target, because their shapes broadcast: (n, 1) against (n,).
+
+Such a loss trains without an error, and learns the mean of the targets only.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from hoptree.trainers.errors import TrainerError
+
+_SAME = 1e-5  # relative difference up to which two losses are one: sums in another order
+_OTHER = 1e-3  # … and from which on they differ
+
+
+def check_pairing(loss: Callable[[Any, Any], Any], output: Any, target: Any) -> None:
+    """Refuse a loss that does not depend on which target belongs to which example, if only the shapes make it so.
+
+    It is tried with made-up outputs of the model's shape: with the targets moved on by one example it must change
+    if it changes once the output has the target's shape. So losses that read outputs of that shape as they are
+    meant (``cross_entropy``, rankings of pairs, a ``squeeze`` of their own) pass.
+    """
+    if not isinstance(output, torch.Tensor) or not isinstance(target, torch.Tensor):
+        return
+    crossed = _crossed(tuple(output.shape), tuple(target.shape))
+    moved = target.roll(1, 0) if crossed else target
+    if crossed is None or not output.is_floating_point() or torch.equal(moved, target):
+        return
+    made_up = (torch.arange(output.numel(), device=output.device) + 0.5) / output.numel()
+    as_given = made_up.to(output.dtype).reshape(output.shape)
+    as_meant = as_given.reshape(target.shape)
+    if _differs(loss, as_given, target, moved) < _SAME and _differs(loss, as_meant, target, moved) > _OTHER:
+        raise TrainerError(
+            f"loss: model output {tuple(output.shape)} and target {tuple(target.shape)} broadcast to {crossed}: "
+            "every output is compared with every target, whichever example it belongs to; give both one shape, for "
+            "example with .squeeze(1) at the end of the model, or with a target column of shape (n, 1)"
+        )
+
+
+def _crossed(output: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the shape to which two shapes broadcast, if they have the same values but for dimensions of 1.
+
+    >>> _crossed((8, 1), (8,)), _crossed((8, 1), (8, 1)), _crossed((8, 3), (8,))
+    ((8, 8), None, None)
+    """
+    if [size for size in output if size != 1] != [size for size in target if size != 1]:
+        return None
+    try:
+        shape = tuple(torch.broadcast_shapes(output, target))
+    except RuntimeError:
+        return None
+    return shape if math.prod(shape) > math.prod(target) else None
+
+
+def _differs(loss: Callable[[Any, Any], Any], output: torch.Tensor, target: Any, moved: Any) -> float:
+    """Return by how much the loss changes with the targets, as a fraction; NaN if it cannot be computed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch itself warns of some such shapes
+            one, two = float(loss(output.clone(), target.clone())), float(loss(output.clone(), moved.clone()))
+    except Exception:  # it has no use for such shapes
+        return math.nan
+    return abs(one - two) / max(abs(one), abs(two)) if one != two else 0.0
