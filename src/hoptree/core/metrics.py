@@ -1,0 +1,25 @@
+"""Metrics as stored formats hold them: JSON has no NaN and no infinity, so these are spelled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from hoptree.core.events import Metrics
+
+Spelled: TypeAlias = dict[str, float | Literal["nan", "inf", "-inf"]]
+
+
+def spelled(metrics: Metrics) -> Spelled:
+    """Return metrics as JSON can hold them.
+
+    >>> spelled({"loss": float("nan"), "accuracy": 0.5})
+    {'loss': 'nan', 'accuracy': 0.5}
+    """
+    return {name: value if math.isfinite(value) else str(float(value)) for name, value in metrics.items()}  # type: ignore[misc]
+
+
+def unspelled(metrics: Mapping[str, float | str]) -> Metrics:
+    """Return metrics as they were."""
+    return {name: float(value) for name, value in metrics.items()}
