@@ -188,8 +188,8 @@ class Decoder:
                 target.extend(items)
                 return target
             case "tuple":
-                before = present if isinstance(present, tuple) else ()
-                return tuple(self.decode(item, _at(before, n)) for n, item in enumerate(rest[0]))
+                known_items = present if isinstance(present, tuple) else ()
+                return tuple(self.decode(item, _at(known_items, n)) for n, item in enumerate(rest[0]))
             case "set" | "frozenset":
                 items = [Decoder(self._registered).decode(item) for item in rest[0]]
                 return set(items) if tag == "set" else frozenset(items)

@@ -111,8 +111,8 @@ class TunedOptimizer:
         for name, given in self._fixed.items():
             if values.get(name) != given:
                 raise TrainerError(
-                    f"{name}: {values.get(name)!r}, but the optimizer {type(self.optimizer).__name__} was made with "
-                    f"{given!r} and has it in none of its groups, so that it cannot change; put it into the "
+                    f"{name}: {values.get(name)!r}, but the optimizer {type(self.optimizer).__name__} was made "
+                    f"with {given!r} and has it in none of its groups, so that it cannot change; put it into the "
                     f"optimizer's defaults, or keep {name} as it is in schedules"
                 )
         direct = options(self._direct, values)
@@ -145,7 +145,7 @@ class TunedOptimizer:
         return False
 
     def switch_to(self, made: Mapping[str, Scalar] | None) -> bool:
-        """Have the optimizer that was made with these values (None: the first one); return whether it is another."""
+        """Have the optimizer that was made with these values (None: the first one); return whether it changed."""
         if made == self.switched:
             return False
         values = self._origin if made is None else made

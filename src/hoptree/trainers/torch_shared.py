@@ -120,8 +120,8 @@ def check_held(optimizer: torch.optim.Optimizer, module: nn.Module, name: str) -
         for parameter in group["params"]:
             if id(parameter) not in own:
                 raise TrainerError(
-                    f"{name}: it holds a parameter of shape {tuple(parameter.shape)} that is none of the model's, so "
-                    "that no state has it; make it a parameter of the module"
+                    f"{name}: it holds a parameter of shape {tuple(parameter.shape)} that is none of the model's, "
+                    "so that no state has it; make it a parameter of the module"
                 )
 
 

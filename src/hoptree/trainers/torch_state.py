@@ -52,7 +52,7 @@ def dump(
         {name: _option(value) for name, value in group.items() if name != "params" and _is_option(value)}
         for group in optimizer.param_groups
     ]
-    packed |= _other_options(optimizer) | (attributes or {})
+    packed |= {**_other_options(optimizer), **(attributes or {})}
     meta: dict[str, Any] = {"dtypes": dtypes, "plain": plain, "groups": groups}
     if packed:
         meta["packed"] = {name: pack(name, content, arrays) for name, content in packed.items()}
@@ -121,10 +121,14 @@ def _items(module: nn.Module, optimizer: Optimizer, hidden: Iterable[str]) -> It
     for index, parameter in enumerate(parameters):
         for name, value in optimizer.state.get(parameter, {}).items():
             yield f"optimizer.{index}.{name}", value
-    if len(optimizer.state) > len(parameters) or any(isinstance(key, str) for key in optimizer.state):
-        for key, value in optimizer.state.items():
-            if isinstance(key, str):
-                yield f"optimizer/{key}", value
+    for key in _other_keys(optimizer):
+        yield f"optimizer/{key}", optimizer.state[key]
+
+
+def _other_keys(optimizer: Optimizer) -> list[Any]:
+    """Return the names under which a user's optimizer keeps what belongs to no parameter."""
+    keys: Iterable[Any] = optimizer.state
+    return [key for key in keys if isinstance(key, str)]
 
 
 def _encoded(name: str, value: Any, optimizer: Optimizer) -> Any:
@@ -157,8 +161,8 @@ def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:
 def _array(name: str, tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     if tensor.layout is not torch.strided:
         raise TrainerError(
-            f"state: {name} is a tensor of layout {str(tensor.layout).removeprefix('torch.')}; expected dense ones, "
-            "so keep it as indices and values"
+            f"state: {name} is a tensor of layout {str(tensor.layout).removeprefix('torch.')}; expected dense "
+            "ones, so keep it as indices and values"
         )
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     if tensor.dtype not in _NUMPY:
@@ -235,11 +239,12 @@ def _load_optimizer(optimizer: Optimizer, state: ModelState, packed: Mapping[str
                 _copy(name, slots[short], state)
             else:
                 slots[short] = deepcopy(state.meta["plain"][name])
-    for key in [key for key in optimizer.state if isinstance(key, str)]:
+    for key in _other_keys(optimizer):
         del optimizer.state[key]
     for name in (*state.arrays, *state.meta["plain"], *packed):
         if name.startswith("optimizer/") and "#" not in name:
-            optimizer.state[name.removeprefix("optimizer/")] = _whole(name, state, packed, decoder)
+            others: dict[Any, Any] = optimizer.state
+            others[name.removeprefix("optimizer/")] = _whole(name, state, packed, decoder)
 
 
 def _whole(name: str, state: ModelState, packed: Mapping[str, Any], decoder: Mapping[str, Any]) -> Any:
