@@ -8,6 +8,7 @@ from hoptree.core.events import Event, TrialAsked
 from hoptree.core.lineage import beginning
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, Scalar
+from hoptree.trainers.changes import changing
 
 _TRIED = 12  # of each kind of configs, of which one has to pass rehearsal
 
@@ -30,6 +31,12 @@ def to_rehearse(
         if (values := beginning(config)) not in found:
             found.append(values)
     return found
+
+
+def to_change(trials: Sequence[Trial], owed: Sequence[Event]) -> list[Config]:
+    """Return, of the configs that begin, one for each set of names that change while it trains."""
+    begin = [dict(trial.history[0].config) for trial in trials if trial.ending is None and not trial.reached]
+    return changing([*begin, *(dict(event.config) for event in owed if isinstance(event, TrialAsked))])
 
 
 def _spread(configs: Sequence[Config]) -> Sequence[Config]:

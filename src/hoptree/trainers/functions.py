@@ -138,6 +138,11 @@ class Functions(Trainer):
         """Return the names that no function has asked for, and that are no options of the optimizer."""
         return model.unread(values)
 
+    def check_values(self, model: TorchModel, values: Mapping[str, Scalar]) -> None:
+        """Set the model to the values."""
+        with self._session(0):
+            model.apply(values)
+
     def export(self, model: TorchModel) -> Module:
         """Return the module, ready for predictions."""
         return model.module.eval()

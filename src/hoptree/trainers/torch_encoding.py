@@ -34,6 +34,9 @@ class Bits(NamedTuple):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Bits) and self._key() == other._key()
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(self._key())
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, final
 
 import msgspec
+import torch
 from torch import nn
 
 from hoptree.core.schedules import Scalar
@@ -95,6 +96,35 @@ class TorchModel:
         """Return the names that make no difference."""
         used = self.used | self.hp.reads | self._watched.reads
         return [name for name in values if name not in used]
+
+    @contextmanager
+    def evaluation(self) -> Iterator[None]:
+        """Put the module into evaluation mode, and all that is not a parameter back to what it was afterwards.
+
+        Of parameters only an embedding's ``max_norm`` is known to change them; raise for others that have changed.
+        """
+        renormed = [part for part in self.module.modules() if getattr(part, "max_norm", None) is not None]
+        kept = [(each, each.clone()) for each in self.module.buffers()]
+        kept += [(each, each.detach().clone()) for part in renormed for each in part.parameters(recurse=False)]
+        known = {id(each) for each, _ in kept}
+        others = [(name, each) for name, each in self.module.named_parameters() if id(each) not in known]
+        versions = [each._version for _, each in others]
+        attributes = self._attributes.changed()
+        try:
+            with evaluating(self.module):
+                yield
+        finally:
+            with torch.no_grad():
+                for tensor, before in kept:
+                    tensor.copy_(before)
+            if self._attributes.changed() != attributes:
+                self._attributes.restore(attributes)
+        for (name, each), version in zip(others, versions, strict=True):
+            if each._version != version:
+                raise TrainerError(
+                    f"model: {name!r} changes when the model is evaluated; expected a module that changes its "
+                    "parameters nowhere, so make what changes a buffer"
+                )
 
     def dump(self) -> ModelState:
         """Return the state as views of the tensors."""

@@ -260,7 +260,8 @@ def _by_class(
         given["betas"] = _betas(given["betas"], inspect.signature(kind).parameters["betas"].default)
     if kind.__name__ in _FUSED and kind.__module__.startswith("torch.optim."):
         sparse = any(getattr(part, "sparse", False) for part in module.modules())
-        floating = all(parameter.is_floating_point() for parameter in params)
+        # For narrower types torch 2.13 reads momentum that nobody has written yet.
+        floating = all(parameter.dtype in (torch.float32, torch.float64) for parameter in params)
         given["fused"] = floating and not sparse
     make_it: Callable[..., Optimizer] = kind
     try:

@@ -77,8 +77,8 @@ class Rebuilt:
             changed = [name for name in sorted(self._reads) if values.get(name) != self._values.get(name)]
             raise TrainerError(
                 f"{', '.join(changed)}: model_fn would make another {different[0]} with {dict(values)}, but a "
-                "model is built once; keep it as it is in schedules, in clones, and out of ht.PBT(change=…), or set what "
-                "depends on it in on_values=, a function (module, hp) that is called whenever a value changes"
+                "model is built once; keep it as it is in schedules, in clones, and out of ht.PBT(change=…), or "
+                "set what depends on it in on_values=, a function (module, hp) that is called whenever a value changes"
             )
 
 

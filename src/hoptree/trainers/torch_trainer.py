@@ -17,7 +17,7 @@ from hoptree.trainers.errors import TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.numbers import as_number
 from hoptree.trainers.torch_batches import Batches
-from hoptree.trainers.torch_model import TorchModel, build_module, check_module, evaluating
+from hoptree.trainers.torch_model import TorchModel, build_module, check_module
 from hoptree.trainers.torch_optimizers import OptimizerChoice, known, make
 from hoptree.trainers.torch_session import session
 
@@ -121,7 +121,7 @@ class Torch(Trainer):
         if not batches.length:
             raise TrainerError("evaluation: the data has no examples; expected at least one")
         model.hp.set(values)
-        with self._session(0), torch.no_grad(), evaluating(model.module):
+        with self._session(0), torch.no_grad(), model.evaluation():
             output, target = torch_loop.outputs(model, batches, _EVALUATED, self._recipe())
             result = {"loss": _measure("loss", self._loss, output, target)}
             for name, metric in self._metrics.items():
@@ -139,6 +139,11 @@ class Torch(Trainer):
     def unread(self, model: TorchModel, values: Mapping[str, Scalar]) -> list[str]:
         """Return the names that neither the model function nor the optimizer has a use for."""
         return model.unread(values)
+
+    def check_values(self, model: TorchModel, values: Mapping[str, Scalar]) -> None:
+        """Set the model to the values."""
+        with self._session(0):
+            model.apply(values)
 
     def export(self, model: TorchModel) -> nn.Module:
         """Return the module, ready for predictions."""
