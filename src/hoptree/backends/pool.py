@@ -60,7 +60,7 @@ from hoptree.worker.messages import (
 )
 
 if TYPE_CHECKING:
-    from hoptree.core.schedules import Scalar
+    from hoptree.core.schedules import Config, Scalar
     from hoptree.store.states import StateStore
 
 _CRASHES = 5  # workers in a row that die before they are ready

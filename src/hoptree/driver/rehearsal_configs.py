@@ -8,7 +8,6 @@ from hoptree.core.events import Event, TrialAsked
 from hoptree.core.lineage import beginning
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, Scalar
-from hoptree.trainers.changes import changing
 
 _TRIED = 12  # of each kind of configs, of which one has to pass rehearsal
 
@@ -35,6 +34,8 @@ def to_rehearse(
 
 def to_change(trials: Sequence[Trial], owed: Sequence[Event]) -> list[Config]:
     """Return, of the configs that begin, one for each set of names that change while it trains."""
+    from hoptree.trainers.changes import changing
+
     begin = [dict(trial.history[0].config) for trial in trials if trial.ending is None and not trial.reached]
     return changing([*begin, *(dict(event.config) for event in owed if isinstance(event, TrialAsked))])
 

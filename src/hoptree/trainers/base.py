@@ -85,7 +85,7 @@ class Trainer(ABC):
         """Return the names that nothing has asked for since the model was built: perhaps they are misspelt."""
         return []
 
-    def check_values(self, model: Any, values: Mapping[str, Scalar]) -> None:
+    def check_values(self, model: Any, values: Mapping[str, Scalar]) -> None:  # noqa: B027 most have nothing to say
         """Raise ``TrainerError`` if a model that is built cannot be trained on with these values.
 
         Called before anything is trained, with a model that is thrown away, for every change of a schedule.

@@ -50,7 +50,7 @@ def refused_change(trainer: Trainer, configs: Sequence[Config]) -> str:
 def _changes(config: Config) -> list[tuple[float, list[str], Mapping[str, Scalar]]]:
     """Return when values change, which, and what all of them are then."""
     starts = {name: _starts(config, name) for name in config}
-    found = []
+    found: list[tuple[float, list[str], Mapping[str, Scalar]]] = []
     for epoch in sorted({start for times in starts.values() for start in times[1:]})[:_CHANGES]:
         names = sorted(name for name, times in starts.items() if epoch in times[1:])
         found.append((epoch, names, {name: as_schedule(value)(epoch) for name, value in config.items()}))

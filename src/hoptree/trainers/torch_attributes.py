@@ -7,6 +7,7 @@ attributes has the state that it always had.
 from __future__ import annotations
 
 import types
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, final
 
@@ -110,11 +111,26 @@ class Attributes:
                 continue
             content = self._encode(value)
             if before is None or content != _content(before):
+                if isinstance(value, list | dict | set | deque):
+                    self._refuse_alias(prefix + name, value)
                 _refuse_opaque(content, None if before is None else _content(before), prefix, name)
                 found[prefix + name] = content
         gone = [name for name in built if name not in now]
         for name in gone:
             found[prefix + name] = ["absent"]
+
+    def _refuse_alias(self, name: str, value: Any) -> None:
+        """Raise if another attribute is the very same list or dictionary: after a hop they would be two."""
+        owners = [(f"attribute.{path}:", owner) for path, owner in self._owners.items()]
+        owners += [("attribute/optimizer:", self._optimizer)] if self._optimizer is not None else []
+        for prefix, owner in owners:
+            for other, held in vars(owner).items():
+                if held is value and prefix + other != name:
+                    raise TrainerError(
+                        f"model: the attributes {name.split(':')[-1]!r} and {other!r} are one "
+                        f"{type(value).__name__} that changes while it trains; keep it in one place, or register "
+                        "it as a buffer (self.register_buffer)"
+                    )
 
     def _set(
         self, prefix: str, owner: Any, built: Mapping[str, tuple[Any, Any]], internal: frozenset[str], state: Any

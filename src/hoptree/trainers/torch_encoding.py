@@ -8,6 +8,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -137,7 +138,7 @@ def opaque(value: Any) -> Opaque:
 
 @final
 class Decoder:
-    """Turns what an ``Encoder`` gave into values, in place where the present value allows it."""
+    """Turns what an ``Encoder`` gave into new values; only objects and generators are set in place."""
 
     def __init__(self, registered: Mapping[str, Any]) -> None:
         self._registered = registered
@@ -146,7 +147,7 @@ class Decoder:
     def decode(self, tree: Any, present: Any = MISSING) -> Any:
         """Return the value; ``present`` is what is there now."""
         if isinstance(tree, Bits):
-            value = self._tensor(tree, present)
+            value = _tensor(tree)
             self._seen.append(value)
             return value
         if isinstance(tree, Opaque):
@@ -182,13 +183,10 @@ class Decoder:
     def _filled(self, tag: str, rest: list[Any], present: Any, place: int) -> Any:
         match tag:
             case "list" | "deque":
-                made: Any = [] if tag == "list" else deque(maxlen=rest[0])
-                target = present if type(present) is type(made) else made
-                before = list(target)
+                target: Any = [] if tag == "list" else deque(maxlen=rest[0])
+                before = list(present) if type(present) is type(target) else []
                 self._seen[place] = target
-                items = [self.decode(item, _at(before, n)) for n, item in enumerate(rest[-1])]
-                target.clear()
-                target.extend(items)
+                target.extend(self.decode(item, _at(before, n)) for n, item in enumerate(rest[-1]))
                 return target
             case "tuple":
                 known_items = present if isinstance(present, tuple) else ()
@@ -197,17 +195,17 @@ class Decoder:
                 items = [Decoder(self._registered).decode(item) for item in rest[0]]
                 return set(items) if tag == "set" else frozenset(items)
             case "dict":
-                target = present if isinstance(present, dict) else {}
-                self._seen[place] = target
-                known = dict(target)
-                pairs = [(self.decode(key), item) for key, item in rest[0]]
-                items = [(key, self.decode(item, known.get(key, MISSING))) for key, item in pairs]
+                known = present if isinstance(present, dict) else {}
+                target = copy(known)  # of the same class, such as a defaultdict
                 target.clear()
-                target.update(items)
+                self._seen[place] = target
+                for key, item in rest[0]:
+                    name = self.decode(key)
+                    target[name] = self.decode(item, known.get(name, MISSING))
                 return target
             case "torch generator":
                 generator = present if isinstance(present, torch.Generator) else torch.Generator()
-                generator.set_state(self._tensor(rest[0], MISSING))
+                generator.set_state(_tensor(rest[0]))
                 return generator
             case "numpy generator":
                 numbers = present if isinstance(present, np.random.Generator) else np.random.default_rng()
@@ -226,18 +224,14 @@ class Decoder:
                 return present
         raise AssertionError(f"unknown tag {tag!r}")
 
-    def _tensor(self, tree: Bits, present: Any) -> Any:
-        if tree.kind == "array":
-            return tree.content.astype(np.dtype(tree.dtype), copy=True)
-        if tree.kind == "scalar":
-            return tree.content.astype(np.dtype(tree.dtype), copy=True)[()]
-        dtype: torch.dtype = getattr(torch, tree.dtype)
-        tensor = torch.from_numpy(tree.content.copy())
-        tensor = tensor if tensor.dtype == dtype else tensor.view(dtype)
-        if isinstance(present, torch.Tensor) and present.shape == tensor.shape and present.dtype == dtype:
-            present.detach().copy_(tensor)
-            return present
-        return tensor
+
+def _tensor(tree: Bits) -> Any:
+    if tree.kind in ("array", "scalar"):
+        array = tree.content.astype(np.dtype(tree.dtype), copy=True)
+        return array if tree.kind == "array" else array[()]
+    dtype: torch.dtype = getattr(torch, tree.dtype)
+    tensor = torch.from_numpy(tree.content.copy())
+    return tensor if tensor.dtype == dtype else tensor.view(dtype)
 
 
 def _at(values: Any, place: int) -> Any:

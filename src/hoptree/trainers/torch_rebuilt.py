@@ -78,7 +78,7 @@ class Rebuilt:
             raise TrainerError(
                 f"{', '.join(changed)}: model_fn would make another {different[0]} with {dict(values)}, but a "
                 "model is built once; keep it as it is in schedules, in clones, and out of ht.PBT(change=…), or "
-                "set what depends on it in on_values=, a function (module, hp) that is called whenever a value changes"
+                "set what depends on it in on_values=, a function (module, hp) that is called when a value changes"
             )
 
 

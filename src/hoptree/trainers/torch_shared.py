@@ -53,7 +53,7 @@ def register(module: nn.Module, name: str) -> None:
             raise TrainerError(f"{name}: {tensor_name!r} has the same memory in every model; {_FIX}")
         else:
             _constants.setdefault(address, _content(tensor))
-    _modules.update(part for part in module.modules() if any(True for _ in _own(part)))
+    _modules.update(part for part in module.modules() if next(_named(part), None) is not None)
     _modules.add(module)
     if len(_tensors) > 10_000:
         _forget_dead()
@@ -129,11 +129,6 @@ def _named(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if tensor.numel() and tensor.layout is torch.strided and not tensor.is_meta:
             yield name, tensor
-
-
-def _own(part: nn.Module) -> Iterator[torch.Tensor]:
-    yield from part.parameters(recurse=False)
-    yield from part.buffers(recurse=False)
 
 
 def _trainable(part: nn.Module) -> bool:

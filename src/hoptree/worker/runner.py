@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from hoptree.worker.messages import Failed, Judge, Judged, News, Rehearsed, Train
@@ -80,7 +81,7 @@ class Runner:
         self, configs: Sequence[Mapping[str, Scalar]], partition: int, changing: Sequence[Config] = ()
     ) -> Rehearsed:
         """Try the first of some configs that can be built, trained and evaluated."""
-        first = lambda: self._dataset.partition(partition)  # noqa: E731
+        first = partial(self._dataset.partition, partition)
         return rehearse_some(self._trainer, configs, first, self._valid, changing)
 
     def _metrics(self, run: int, model: Any, values: Mapping[str, Scalar]) -> Judged:
