@@ -12,7 +12,7 @@ from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.drive import Watch
 from hoptree.driver.driver import Driver
 from hoptree.driver.options import RunOptions
-from hoptree.driver.rehearsal_configs import to_rehearse
+from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
 from hoptree.error_look import in_one_look
 from hoptree.record.record import Record
@@ -141,7 +141,8 @@ class Explanation:
             to_rehearse([], self._group.tuners(spec).start(), self._group.examples),
         )
         if configs:
-            found = rehearse_some(self._first.trainer, configs, lambda: data.partition(0), data.valid())
+            changes = to_change([], self._group.tuners(spec).start())
+            found = rehearse_some(self._first.trainer, configs, lambda: data.partition(0), data.valid(), changes)
             check_rehearsal([study.goal.metric for study in self._studies], found)
 
     def _look_back(

@@ -60,7 +60,7 @@ from hoptree.worker.messages import (
 )
 
 if TYPE_CHECKING:
-    from hoptree.core.schedules import Scalar
+    from hoptree.core.schedules import Config, Scalar
     from hoptree.store.states import StateStore
 
 _CRASHES = 5  # workers in a row that die before they are ready
@@ -81,7 +81,8 @@ log = logging.getLogger("hoptree")
 class PoolBackend:
     """Runs units on the workers of a pool; one that dies is replaced.
 
-    ``rehearsal`` are configs to try before anything is trained, with the metrics that must come out.
+    ``rehearsal`` are configs to try before anything is trained, with the metrics that must come out; ``changing``
+    are configs with schedules, of which the changes are tried.
     ``unit_limit`` are the seconds after which a unit is taken for hung; without it ``longest`` says what a run may
     well take at most, 0 if that is not known. ``heartbeat_limit`` are the seconds without a heartbeat after which a
     worker is given up. ``wanted`` says how many workers would have something to do: with 0, one that is gone is not
@@ -97,6 +98,7 @@ class PoolBackend:
         books: Books,
         begun: float = 0.0,
         rehearsal: tuple[Sequence[dict[str, Scalar]], Sequence[str]] | None = None,
+        changing: Sequence[Config] = (),
         unit_limit: float | None = None,
         heartbeat_limit: float = LIMIT,
         longest: Callable[[RunUnit | Evaluate], float] = lambda _: 0.0,
@@ -109,6 +111,7 @@ class PoolBackend:
         self._books = books
         self._offset = begun - time.monotonic()
         self._rehearsal = rehearsal
+        self._changing = changing
         self._unit_limit = unit_limit
         self._tick = tick
         self._wanted = wanted
@@ -300,7 +303,7 @@ class PoolBackend:
                 if self._rehearsal is None:
                     return self._join(member)
                 member.rehearsing = True
-                member.send(Rehearse(list(self._rehearsal[0])))
+                member.send(Rehearse(list(self._rehearsal[0]), list(self._changing)))
                 return []
             case Started():
                 member.warm = True
@@ -485,6 +488,8 @@ def check_rehearsal(goals: Sequence[str], found: Rehearsed) -> None:
         more = len(reasons) - 1
         others = f"\n({more} other config{'s' if more > 1 else ''} failed as well)" if more else ""
         raise RefusedError(f"nothing was trained, since no config that was tried can be:\n{reasons[0]}{others}")
+    if found.refused_change:
+        raise RefusedError(f"nothing was trained: {found.refused_change}")
     if not metrics:
         raise RefusedError(
             f"data: there is no validation data to compute {goals[0]!r} on; build the dataset with valid=0.2"

@@ -37,7 +37,7 @@ from hoptree.driver.library import Library
 from hoptree.driver.not_finite import NotFiniteMetrics, warn_of_data
 from hoptree.driver.options import RunOptions
 from hoptree.driver.recorder import Recorder
-from hoptree.driver.rehearsal_configs import to_rehearse
+from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.wishing import retrials_of_failed
 from hoptree.estimate import Estimator
@@ -200,7 +200,8 @@ class Driver:
         draining.asked = self._stop_asked
         self._spectator = spectator = self._make_spectator(store)
         configs = to_rehearse(record.trials, owed, group.examples)
-        backend = self._backend = self._make_backend(store, lease, record, library, engine, configs)
+        changes = to_change(record.trials, owed)
+        backend = self._backend = self._make_backend(store, lease, record, library, engine, (configs, changes))
         first = [DriverStarted(), *_lost_states(record, backend), *self._costs(), *owed]
         own: list[Watch] = [
             self._note_beginning,
@@ -278,7 +279,7 @@ class Driver:
         return Spectator(options.make_display(), group.goals, workers, store.folder / "logs", asking)
 
     def _make_backend(
-        self, store: Store, lease: Lease, record: Record, library: Library, engine: Engine, configs: list[Any]
+        self, store: Store, lease: Lease, record: Record, library: Library, engine: Engine, tried: tuple[Any, Any]
     ) -> Backend:
         options, first = self._options, self._group.first
         chosen = find_backend(options.backend)
@@ -319,7 +320,8 @@ class Driver:
             seed=first.seed,
             books=library,
             begun=record.now,
-            rehearsal=(configs, goals) if configs else None,
+            rehearsal=(tried[0], goals) if tried[0] else None,
+            changing=tried[1],
             unit_limit=options.unit_limit,
             heartbeat_limit=options.heartbeat_limit,
             longest=self._estimator.longest,

@@ -32,6 +32,14 @@ def to_rehearse(
     return found
 
 
+def to_change(trials: Sequence[Trial], owed: Sequence[Event]) -> list[Config]:
+    """Return, of the configs that begin, one for each set of names that change while it trains."""
+    from hoptree.trainers.changes import changing
+
+    begin = [dict(trial.history[0].config) for trial in trials if trial.ending is None and not trial.reached]
+    return changing([*begin, *(dict(event.config) for event in owed if isinstance(event, TrialAsked))])
+
+
 def _spread(configs: Sequence[Config]) -> Sequence[Config]:
     """Return some from all over, if there are many."""
     return configs[:: max(1, len(configs) // _TRIED)][:_TRIED]

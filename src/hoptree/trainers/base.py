@@ -89,6 +89,12 @@ class Trainer(ABC):
         """Refuse in rehearsal what would train without an error, and cannot be meant; nothing by default."""
         return
 
+    def check_values(self, model: Any, values: Mapping[str, Scalar]) -> None:  # noqa: B027 most have nothing to say
+        """Raise ``TrainerError`` if a model that is built cannot be trained on with these values.
+
+        Called before anything is trained, with a model that is thrown away, for every change of a schedule.
+        """
+
     def export(self, model: Any) -> Any:
         """Return what a user gets as the trained model: for torch, the module."""
         return model

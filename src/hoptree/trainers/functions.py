@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from importlib.metadata import version
 from typing import Any, final
 
@@ -19,8 +18,10 @@ from hoptree.trainers.errors import Diverged, TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.numbers import as_number
 from hoptree.trainers.torch_frozen import Module, Optimizer, dtype_and_device, frozen
+from hoptree.trainers.torch_loop import clear
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module
-from hoptree.trainers.torch_optimizers import GroupOptions, TunedOptimizer, group_options
+from hoptree.trainers.torch_optimizers import TunedOptimizer
+from hoptree.trainers.torch_rebuilt import Rebuilt
 from hoptree.trainers.torch_session import session
 
 _VALIDATION = -1  # stands for the number of a partition
@@ -30,9 +31,10 @@ _VALIDATION = -1  # stands for the number of a partition
 class Functions(Trainer):
     """Trains with the user's own loop, which sees the values at the beginning of each unit.
 
-    ``train_fn`` makes one pass over the data. For validation it is called with every parameter frozen, in
-    evaluation mode and with ``None`` as the optimizer. What ``input_fn`` returns is kept in memory (``cache``)
-    and must not be changed.
+    ``train_fn`` makes one pass over the data; ``hp.advance(fraction)`` goes on to the values within it. What
+    changes the module that ``model_fn`` makes cannot change later, unless ``on_values(module, hp)`` reads it. For
+    validation ``train_fn`` is called with every parameter frozen, in evaluation mode and with ``None`` as the
+    optimizer. What ``input_fn`` returns is kept in memory (``cache``) and must not be changed.
     """
 
     def __init__(
@@ -41,17 +43,21 @@ class Functions(Trainer):
         model_fn: Callable[[HyperParameters], tuple[Module, Optimizer]],
         train_fn: Callable[[Any, Module, Optimizer | None, HyperParameters], Mapping[str, Any]],
         *,
+        on_values: Callable[[Module, HyperParameters], Any] | None = None,
         cache: bool = True,
         threads: int = 1,
     ) -> None:
         for name, function in (("input_fn", input_fn), ("model_fn", model_fn), ("train_fn", train_fn)):
             if not callable(function):
                 raise TrainerError(f"{name}: {function!r}; expected a function")
+        if on_values is not None and not callable(on_values):
+            raise TrainerError(f"on_values: {on_values!r}; expected a function (module, hp)")
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise TrainerError(f"threads: {threads!r}; expected a whole number, 1 or more")
         self._input_fn = input_fn
         self._model_fn = model_fn
         self._train_fn = train_fn
+        self._on_values = on_values
         self._cache: dict[int, tuple[Columns, Any]] | None = {} if cache else None
         self.threads = threads
 
@@ -71,7 +77,12 @@ class Functions(Trainer):
 
     @property
     def _code(self) -> dict[str, object]:
-        return {"input_fn": self._input_fn, "model_fn": self._model_fn, "train_fn": self._train_fn}
+        functions: dict[str, object] = {
+            "input_fn": self._input_fn,
+            "model_fn": self._model_fn,
+            "train_fn": self._train_fn,
+        }
+        return functions if self._on_values is None else {**functions, "on_values": self._on_values}
 
     def build(self, values: Mapping[str, Scalar], seed: int) -> TorchModel:
         """Call ``model_fn``."""
@@ -79,7 +90,11 @@ class Functions(Trainer):
             hp = HyperParameters(values, "model_fn")
             module, optimizer = self._call_model_fn(hp)
             check_module(module, "model_fn")
-            return TorchModel(module, TunedOptimizer(optimizer, partial(self._ask, module), hp.reads), values)
+            again = Rebuilt(module, self._call_model_fn, values, hp.reads)
+            tuned = TunedOptimizer(again.optimizer, values, hp.reads, optimizer)
+            model = TorchModel(module, tuned, hp, hp.reads, self._on_values)
+            again.followed = model.followed
+            return model
 
     def train(self, model: TorchModel, data: Columns, unit: UnitSpec) -> None:
         """Call ``train_fn`` once; a ``loss`` among its metrics that is no finite number is ``Diverged``."""
@@ -88,17 +103,20 @@ class Functions(Trainer):
         with self._session(unit.seed):
             model.apply(values)
             model.module.train()
-            model.tuned.optimizer.zero_grad()
+            clear(model)
             try:
-                metrics = self._call_train_fn(prepared, model, model.tuned.optimizer, values)
+                metrics = self._call_train_fn(
+                    prepared, model, model.tuned.optimizer, values, _advancing(model, unit)
+                )
             finally:
-                model.tuned.optimizer.zero_grad()
+                clear(model)
         if not math.isfinite(metrics.get("loss", 0.0)):
             raise Diverged(f"train_fn: it returned the loss {metrics['loss']} for unit {unit.unit}")
 
     def evaluate(self, model: TorchModel, data: Columns, values: Mapping[str, Scalar]) -> dict[str, float]:
         """Call ``train_fn`` with the model frozen and no optimizer, and return its metrics."""
         prepared = self._prepared(data, _VALIDATION)
+        model.hp.set(values)
         with self._session(0), frozen(model.module):
             return self._call_train_fn(prepared, model, None, values)
 
@@ -113,6 +131,11 @@ class Functions(Trainer):
     def unread(self, model: TorchModel, values: Mapping[str, Scalar]) -> list[str]:
         """Return the names that no function has asked for, and that are no options of the optimizer."""
         return model.unread(values)
+
+    def check_values(self, model: TorchModel, values: Mapping[str, Scalar]) -> None:
+        """Set the model to the values."""
+        with self._session(0):
+            model.apply(values)
 
     def export(self, model: TorchModel) -> Module:
         """Return the module, ready for predictions."""
@@ -144,23 +167,16 @@ class Functions(Trainer):
             raise TrainerError(f"model_fn: it returned {given}; expected (model, optimizer)")
         return pair
 
-    def _ask(self, module: Module, values: Mapping[str, Scalar]) -> GroupOptions:
-        """Return what the optimizer would be for other values; a model that would be another is refused."""
-        fresh, optimizer = self._call_model_fn(HyperParameters(values, "model_fn"))
-        for (name, built), (_, asked) in zip(module.named_parameters(), fresh.named_parameters(), strict=False):
-            if built.shape != asked.shape:
-                raise TrainerError(
-                    f"model_fn: {name} would be of shape {tuple(asked.shape)} with {dict(values)}, but the model "
-                    f"was built with {tuple(built.shape)}, and a model is built once; keep what its shape depends "
-                    "on as it is in schedules, in clones, and out of ht.PBT(change=…)"
-                )
-        return group_options(optimizer)
-
     def _call_train_fn(
-        self, data: Any, model: TorchModel, optimizer: Optimizer | None, values: Mapping[str, Scalar]
+        self,
+        data: Any,
+        model: TorchModel,
+        optimizer: Optimizer | None,
+        values: Mapping[str, Scalar],
+        advance: Callable[[float], Mapping[str, Scalar]] | None = None,
     ) -> dict[str, float]:
         purpose = "train" if optimizer is not None else "evaluate (optimizer None, parameters frozen)"
-        hp = HyperParameters(values, "train_fn")
+        hp = HyperParameters(values, "train_fn", advance)
         try:
             metrics = self._train_fn(data, model.module, optimizer, hp)
         except Exception as error:
@@ -172,6 +188,24 @@ class Functions(Trainer):
                 "expected a dictionary of metrics, such as {'loss': 0.3}"
             )
         return {name: as_number(name, value) for name, value in metrics.items()}
+
+
+def _advancing(model: TorchModel, unit: UnitSpec) -> Callable[[float], Mapping[str, Scalar]]:
+    """Return what goes on to the values at a fraction of a unit."""
+
+    def advance(fraction: float) -> Mapping[str, Scalar]:
+        # The end of a unit belongs to the next one, so that a schedule's step at an epoch does not come too early.
+        values = unit.at(round(min(fraction, 1 - 2**-30) * 2**30), 2**30)
+        present = model.tuned.optimizer
+        model.apply(values)
+        if model.tuned.optimizer is not present:
+            raise TrainerError(
+                f"optimizer: {type(present).__name__} would become {type(model.tuned.optimizer).__name__} "
+                "within a unit, where train_fn holds the one before; let it change at the beginning of an epoch"
+            )
+        return values
+
+    return advance
 
 
 def _same(one: Columns, two: Columns) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, final
 
 from hoptree.core.schedules import Scalar
@@ -15,17 +15,46 @@ BATCH_SIZE = 32
 class HyperParameters(Mapping[str, Any]):
     """A read-only mapping that remembers which names were asked for.
 
+    One that a model keeps has the values of the moment at every step.
+
     >>> hp = HyperParameters({"lr": 0.1}, "the model function")
     >>> hp["lr"], hp.get("width", 64)
     (0.1, 64)
     """
 
-    __slots__ = ("_asker", "_values", "reads")
+    __slots__ = ("_advance", "_asker", "_values", "reads")
 
-    def __init__(self, values: Mapping[str, Scalar], asker: str) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Scalar],
+        asker: str,
+        advance: Callable[[float], Mapping[str, Scalar]] | None = None,
+    ) -> None:
         self._values = dict(values)
         self._asker = asker
+        self._advance = advance
         self.reads: set[str] = set()
+
+    def advance(self, fraction: float) -> HyperParameters:
+        """Go on to a fraction of the pass over the data, for a loop of your own; returns itself.
+
+        The optimizer's options and dropout follow, as they do at every step of ``ht.Torch``. When a model is
+        evaluated, nothing changes.
+
+        >>> hp = HyperParameters({"lr": 0.1}, "train_fn", advance=lambda fraction: {"lr": 0.1 * fraction})
+        >>> hp.advance(0.5)["lr"]
+        0.05
+        """
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
+            raise TrainerError(f"hp.advance: {fraction!r}; expected a fraction of the pass between 0 and 1")
+        if self._advance is not None:
+            self.set(self._advance(fraction))
+        return self
+
+    def set(self, values: Mapping[str, Scalar]) -> None:
+        """Have other values from now on; for trainers."""
+        if values != self._values:
+            self._values = dict(values)
 
     def __getitem__(self, name: str) -> Any:
         self.reads.add(name)
@@ -45,6 +74,13 @@ class HyperParameters(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"HyperParameters({self._values!r})"
+
+    def __copy__(self) -> HyperParameters:
+        return self
+
+    def __deepcopy__(self, memo: object) -> HyperParameters:
+        """Return itself: a copied layer has to see the values of the moment, too."""
+        return self
 
 
 def batch_size(values: Mapping[str, Scalar]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -15,10 +15,11 @@ from hoptree.core.lineage import Values
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import UnitSpec
 from hoptree.trainers.errors import Diverged, TrainerError, user_error
-from hoptree.trainers.hyper_parameters import batch_size
+from hoptree.trainers.hyper_parameters import HyperParameters, batch_size
 from hoptree.trainers.torch_batches import Batches
 from hoptree.trainers.torch_joined import Joined
 from hoptree.trainers.torch_model import TorchModel
+from hoptree.trainers.torch_shared import check_leaves, only_own_parts
 
 Loss = Callable[[Any, Any], Any]
 
@@ -30,6 +31,7 @@ class Recipe(NamedTuple):
     clip: float | None
     accumulate: int
     autocast: torch.device | None  # where to compute in bfloat16, if at all
+    transform: Callable[..., Any] | None = None  # what is done to a training batch, by the values of the moment
 
     def precision(self) -> AbstractContextManager[Any]:
         """Return the context in which a model is called."""
@@ -68,36 +70,127 @@ def constant(values: Values) -> bool:
 def train(model: TorchModel, batches: Batches, unit: UnitSpec, recipe: Recipe) -> None:
     """Train for one pass over the batches, in the unit's order."""
     order = np.random.Generator(np.random.PCG64(unit.shuffle_seed)).permutation(batches.length)
-    module, optimizer = model.module, model.tuned.optimizer
+    module = model.module
     module.train()
-    optimizer.zero_grad()
-    doing, output, target = "batches", None, None
+    clear(model)
+    pass_ = Pass(model, batches, order, recipe)
     try:
         for number, step in enumerate(steps(unit, batches.length, recipe.accumulate)):
             model.apply(step.values)
-            total = step.batches[-1][1] - step.batches[0][0]
-            for start, stop in step.batches:
-                inputs, target = batches.take(order[start:stop])
-                with recipe.precision():
-                    doing, output = "model", None
-                    output = module(*inputs)
-                    doing = "loss"
-                    loss = recipe.loss(output, target)
-                _check_loss(loss, number, start, step.values)
-                doing = "backward"
-                (loss if len(step.batches) == 1 else loss * ((stop - start) / total)).backward()
-            if recipe.clip is not None:
-                nn.utils.clip_grad_norm_(module.parameters(), recipe.clip)
-            doing = "optimizer"
-            optimizer.step()
-            optimizer.zero_grad()
-            doing = "batches"
+            pass_.take(step, number)
     except TrainerError:
         raise
     except Exception as error:
-        raise user_error(error, explain(doing, output, target, batches)) from None
+        raise user_error(error, pass_.explain(error)) from None
     finally:
+        clear(model)
+
+
+def clear(model: TorchModel) -> None:
+    """Drop all gradients, those of parameters that the optimizer does not hold as well."""
+    model.module.zero_grad(set_to_none=True)
+    model.tuned.optimizer.zero_grad()
+
+
+@final
+class Pass:
+    """One pass over the batches; it knows what it is doing, in case that the user's code raises."""
+
+    def __init__(self, model: TorchModel, batches: Batches, order: np.ndarray[Any, Any], recipe: Recipe) -> None:
+        self._model, self._module = model, model.module
+        self._batches, self._order, self._recipe = batches, order, recipe
+        self._doing = "batches"
+        self._output: Any = None
+        self._target: Any = None
+        held = {id(each) for group in model.tuned.optimizer.param_groups for each in group["params"]}
+        self._others = [each for each in self._module.parameters() if id(each) not in held]
+
+    def take(self, step: Step, number: int) -> None:
+        """Make one step."""
+        optimizer = self._model.tuned.optimizer
+        if self._model.tuned.needs_closure:
+
+            def closure() -> float:
+                optimizer.zero_grad()
+                loss = self._gradients(step, number)
+                self._doing = "optimizer"
+                return loss
+
+            self._doing = "optimizer"
+            optimizer.step(closure)
+        else:
+            self._gradients(step, number)
+            self._doing = "optimizer"
+            optimizer.step()
         optimizer.zero_grad()
+        for parameter in self._others:
+            parameter.grad = None
+        self._doing = "batches"
+
+    def _gradients(self, step: Step, number: int) -> float:
+        """Compute the gradients of a step's batches, and return the loss over all of them."""
+        recipe, module = self._recipe, self._module
+        total, whole = step.batches[-1][1] - step.batches[0][0], 0.0
+        for start, stop in step.batches:
+            self._doing = "batches"
+            inputs, self._target = self._batches.take(self._order[start:stop])
+            if recipe.transform is not None:
+                inputs, self._target = self._transformed(inputs, step)
+            with recipe.precision():
+                self._doing, self._output = "model", None
+                if self._model.inspected:
+                    self._output = module(*inputs)
+                else:
+                    with only_own_parts(module):
+                        self._output = module(*inputs)
+                self._doing = "loss"
+                loss = recipe.loss(self._output, self._target)
+            value = _check_loss(loss, number, start, step.values)
+            if not self._model.inspected:
+                check_leaves(loss, module)
+                self._model.inspected = True
+            self._doing = "backward"
+            share = (stop - start) / total
+            (loss if len(step.batches) == 1 else loss * share).backward()
+            whole += value * share
+        if recipe.clip is not None:
+            self._doing = "clip"
+            nn.utils.clip_grad_norm_(module.parameters(), recipe.clip)
+        return whole
+
+    def _transformed(self, inputs: list[torch.Tensor], step: Step) -> tuple[list[torch.Tensor], Any]:
+        self._doing = "transform"
+        assert self._recipe.transform is not None
+        hp = HyperParameters(step.values, "transform")
+        changed = self._recipe.transform(*inputs, self._target, hp)
+        self._model.used |= hp.reads
+        if not isinstance(changed, tuple | list) or len(changed) != len(inputs) + 1:
+            raise TrainerError(
+                f"transform: it returned {shape(changed)}; expected the {len(inputs)} inputs and the target, "
+                "for example (x, y)"
+            )
+        return list(changed[:-1]), changed[-1]
+
+    def explain(self, error: Exception) -> str:
+        """Say what was given to the user's function that raised."""
+        return explain(self._doing, self._output, self._target, self._batches) + layer_of(error, self._module)
+
+
+def layer_of(error: Exception, module: nn.Module) -> str:
+    """Name the innermost part of a module in which an error was raised, if there is one with a name."""
+    names = {id(part): name for name, part in module.named_modules() if name}
+    found, frame = "", error.__traceback__
+    while frame is not None:
+        part = frame.tb_frame.f_locals.get("self")
+        if id(part) in names and isinstance(part, nn.Module):
+            found = f"{names[id(part)]!r} ({type(part).__name__})"
+        frame = frame.tb_next
+    if not found:
+        return ""
+    fix = ""
+    if "deterministic" in str(error):
+        fix = ", which has no deterministic implementation in torch, so that it could give other bits; use another"
+    return f"; the error is in its layer {found}{fix}"
 
 
 def outputs(model: TorchModel, batches: Batches, size: int, recipe: Recipe) -> tuple[Any, torch.Tensor]:
@@ -110,7 +203,8 @@ def outputs(model: TorchModel, batches: Batches, size: int, recipe: Recipe) -> t
             with recipe.precision():
                 collected.add(model.module(*inputs))
         except Exception as error:
-            raise user_error(error, explain("model", None, target, batches)) from None
+            story = explain("model", None, target, batches) + layer_of(error, model.module)
+            raise user_error(error, story) from None
         targets.add(target)
     return collected.all(), targets.all()
 
@@ -127,6 +221,10 @@ def explain(doing: str, output: Any, target: Any, batches: Batches) -> str:
             )
         case "backward":
             return f"loss: its gradient raised this, for model output {shape(output)} and target {shape(target)}"
+        case "clip":
+            return "clip: bounding the gradients raised this; sparse gradients cannot be clipped"
+        case "transform":
+            return f"transform: it raised this for a batch of {batches.describe()}"
         case "optimizer":
             return "optimizer: its step raised this"
     return "batches: reading the data raised this"
@@ -145,7 +243,7 @@ def shape(value: Any) -> str:
     return type(value).__name__
 
 
-def _check_loss(loss: Any, step: int, start: int, values: Mapping[str, Scalar]) -> None:
+def _check_loss(loss: Any, step: int, start: int, values: Mapping[str, Scalar]) -> float:
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
         given = f"a {type(loss).__name__}"
         if isinstance(loss, torch.Tensor):
@@ -160,3 +258,4 @@ def _check_loss(loss: Any, step: int, start: int, values: Mapping[str, Scalar]) 
             f"loss: {value} at step {step} of the unit (example {start}), with {shown}; "
             "a smaller learning rate or clip= may help"
         )
+    return value

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, final
 
+import msgspec
+import torch
 from torch import nn
 
 from hoptree.core.schedules import Scalar
@@ -14,64 +15,131 @@ from hoptree.trainers import torch_state
 from hoptree.trainers.base import ModelState
 from hoptree.trainers.errors import TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters
+from hoptree.trainers.torch_attributes import Attributes
+from hoptree.trainers.torch_dropout import DropoutRates
 from hoptree.trainers.torch_optimizers import TunedOptimizer
+from hoptree.trainers.torch_shared import check_constants, check_held, register
 
-_Dropout = nn.modules.dropout._DropoutNd  # Dropout, Dropout1d … AlphaDropout
-_APPLIED = {"batch_size", "dropout"}  # values that apply at every step, whatever the optimizer
-_built: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+ValuesHook = Callable[[nn.Module, HyperParameters], Any]
 
 
 @final
 class TorchModel:
     """A module with its optimizer; the user gets the module.
 
-    ``reads`` are the names that it was built from. Of these, only what somebody applies later may change.
-    ``used`` are all names whose values make a difference, as far as that has shown.
+    ``hp`` is what the model was built from; it has the values of the moment, for a module that keeps it. Of the
+    names that were read when it was built, only those may change that somebody applies: the optimizer, dropout, the
+    loop (``batch_size``) or the user's ``on_values``. ``used`` are all names whose values make a difference, as far
+    as that has shown.
     """
 
     def __init__(
-        self, module: nn.Module, tuned: TunedOptimizer, values: Mapping[str, Scalar], reads: Iterable[str] = ()
+        self,
+        module: nn.Module,
+        tuned: TunedOptimizer,
+        hp: HyperParameters,
+        reads: Iterable[str],
+        on_values: ValuesHook | None = None,
     ) -> None:
         self.module = module
         self.tuned = tuned
-        self._built = {name: values.get(name) for name in sorted({*reads} - _APPLIED - tuned.follows)}
+        self.hp = hp
+        self._on_values = on_values
         self._applied: Mapping[str, Scalar] | None = None
-        dropouts = [part for part in module.modules() if isinstance(part, _Dropout)]
-        # A layer that was built with the value follows it; one with a rate of its own keeps that.
-        followers = [part for part in dropouts if part.p == values.get("dropout")]
-        self._dropouts = followers or dropouts
-        self.used = {*reads, *tuned.follows, *(["dropout"] if dropouts else [])}
+        values = dict(hp)
+        reads = {*reads}
+        check_held(tuned.optimizer, module, "optimizer")
+        self._dropout = DropoutRates(module, values.get("dropout"), "dropout" in reads)
+        self._hidden = torch_state.hidden_buffers(module)
+        self._watched = HyperParameters(values, "on_values")
+        self._call_hook(values)
+        skip = [(id(part), name) for part, name in self._dropout.places]
+        self._attributes = Attributes(module, tuned.optimizer, skip, tuned.held)
+        self.followed = frozenset({*self._watched.reads, *self._dropout_names()})
+        fixed = reads - self.followed - tuned.follows - {"batch_size"}
+        self._built = {name: values.get(name) for name in sorted(fixed)}
+        self.used = {*reads, *self.followed, *tuned.follows}
+        self.inspected = False  # whether a batch has been looked at for what is no part of the module
+
+    def _dropout_names(self) -> list[str]:
+        return ["dropout"] if self._dropout.follows else []
 
     def apply(self, values: Mapping[str, Scalar]) -> None:
-        """Set optimizer and dropout to the values of the moment."""
+        """Set optimizer, dropout and the user's hook to the values of the moment."""
         if values is self._applied:
             return
         for name, before in self._built.items():
             if values.get(name) != before:
                 raise TrainerError(
                     f"{name}: {values.get(name)!r}, but the model was built with {before!r}, and a model is built "
-                    f"once; keep {name} as it is in schedules, in clones, and out of ht.PBT(change=…)"
+                    f"once; keep {name} as it is in schedules, in clones, and out of ht.PBT(change=…), or set what "
+                    "depends on it in on_values=, a function (module, hp) that is called whenever a value changes"
                 )
-        self.tuned.apply(values)
-        rate = values.get("dropout")
-        if rate is not None:
-            if isinstance(rate, str | bool) or not 0 <= rate <= 1:
-                raise TrainerError(f"dropout: {rate!r}; expected a probability between 0 and 1")
-            for part in self._dropouts:
-                part.p = rate
+        if self.tuned.apply(values):
+            check_held(self.tuned.optimizer, self.module, "optimizer")
+            self._attributes.follow(self.tuned.optimizer, self.tuned.held)
+        self._dropout.apply(values.get("dropout"))
+        self.hp.set(values)
+        self._call_hook(values)
         self._applied = values
+
+    def _call_hook(self, values: Mapping[str, Scalar]) -> None:
+        if self._on_values is None or (self._applied is not None and self._applied == values):
+            return
+        self._watched.set(values)
+        try:
+            self._on_values(self.module, self._watched)
+        except Exception as error:
+            raise user_error(error, f"on_values: it raised this for {dict(values)}") from None
 
     def unread(self, values: Mapping[str, Scalar]) -> list[str]:
         """Return the names that make no difference."""
-        return [name for name in values if name not in self.used]
+        used = self.used | self.hp.reads | self._watched.reads
+        return [name for name in values if name not in used]
+
+    @contextmanager
+    def evaluation(self) -> Iterator[None]:
+        """Put the module into evaluation mode, and all that is not a parameter back to what it was afterwards.
+
+        Of parameters only an embedding's ``max_norm`` is known to change them; raise for others that have changed.
+        """
+        renormed = [part for part in self.module.modules() if getattr(part, "max_norm", None) is not None]
+        kept = [(each, each.clone()) for each in self.module.buffers()]
+        kept += [(each, each.detach().clone()) for part in renormed for each in part.parameters(recurse=False)]
+        known = {id(each) for each, _ in kept}
+        others = [(name, each) for name, each in self.module.named_parameters() if id(each) not in known]
+        versions = [each._version for _, each in others]
+        attributes = self._attributes.changed()
+        try:
+            with evaluating(self.module):
+                yield
+        finally:
+            with torch.no_grad():
+                for tensor, before in kept:
+                    tensor.copy_(before)
+            if self._attributes.changed() != attributes:
+                self._attributes.restore(attributes)
+        for (name, each), version in zip(others, versions, strict=True):
+            if each._version != version:
+                raise TrainerError(
+                    f"model: {name!r} changes when the model is evaluated; expected a module that changes its "
+                    "parameters nowhere, so make what changes a buffer"
+                )
 
     def dump(self) -> ModelState:
         """Return the state as views of the tensors."""
-        return torch_state.dump(self.module, self.tuned.optimizer)
+        state = torch_state.dump(self.module, self.tuned.optimizer, self._hidden, self._attributes.changed())
+        check_constants(self.module, "model")
+        if self.tuned.switched is None:
+            return state
+        return msgspec.structs.replace(state, meta={**state.meta, "optimizer": self.tuned.switched})
 
     def load(self, state: ModelState) -> None:
         """Copy a state in, in place."""
-        torch_state.load(self.module, self.tuned.optimizer, state)
+        if self.tuned.switch_to(state.meta.get("optimizer")):
+            self._attributes.follow(self.tuned.optimizer, self.tuned.held)
+        attributes = torch_state.load(self.module, self.tuned.optimizer, state, self._hidden)
+        self._attributes.restore(attributes)
         self.tuned.forget()
         self._applied = None
 
@@ -88,16 +156,15 @@ def check_module(module: Any, name: str) -> nn.Module:
     """Return the module if it is one that nobody else trains."""
     if not isinstance(module, nn.Module):
         raise TrainerError(f"{name}: it returned {type(module).__name__}; expected a torch.nn.Module")
-    if any(nn.parameter.is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
-        raise TrainerError(
-            f"{name}: it has lazy modules, whose weights would depend on the first batch; give their sizes"
-        )
-    if module in _built:
-        raise TrainerError(
-            f"{name}: it returned the same module twice; expected a new module at every call, "
-            "so that trials do not share weights by accident"
-        )
-    _built.add(module)
+    for layer, part in module.named_modules():
+        tensors = (*part.parameters(recurse=False), *part.buffers(recurse=False))
+        if any(nn.parameter.is_lazy(tensor) for tensor in tensors):
+            raise TrainerError(
+                f"{name}: it has lazy modules ({type(part).__name__} {layer!r}), whose weights would depend on the "
+                "first batch; give their sizes, or call the module once in the model function, for "
+                "example with torch.zeros(2, 8)"
+            )
+    register(module, name)
     return module
 
 

@@ -18,7 +18,7 @@ from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.loss_shapes import check_pairing
 from hoptree.trainers.numbers import as_number
 from hoptree.trainers.torch_batches import Batches
-from hoptree.trainers.torch_model import TorchModel, build_module, check_module, evaluating
+from hoptree.trainers.torch_model import TorchModel, build_module, check_module
 from hoptree.trainers.torch_optimizers import OptimizerChoice, known, make
 from hoptree.trainers.torch_session import session
 
@@ -32,8 +32,10 @@ class Torch(Trainer):
     """Trains ``model(hp)``, a new ``nn.Module`` for the values ``hp``, on one target column.
 
     Values apply at every step: options of the optimizer by their name (``lr``, ``weight_decay``, ``momentum``,
-    ``beta1`` …), ``batch_size``, ``dropout``; every other name is for the model function. A step takes
-    ``accumulate`` batches. All that a model remembers must be in its parameters and buffers.
+    ``beta1`` …), ``optimizer`` itself, ``batch_size``, ``dropout``; every other name is for your functions.
+    ``on_values(module, hp)`` is called when a value changes, ``transform(x, y, hp)`` for every training batch. What
+    the model function read cannot change later, unless ``on_values`` reads it too. A step takes ``accumulate``
+    batches.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class Torch(Trainer):
         loss: Callable[[Any, Any], Any],
         optimizer: OptimizerChoice = "adam",
         metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
+        on_values: Callable[[nn.Module, HyperParameters], Any] | None = None,
+        transform: Callable[..., Any] | None = None,
         inputs: str | Sequence[str] | None = None,
         target: str = "y",
         clip: float | None = None,
@@ -57,6 +61,8 @@ class Torch(Trainer):
         self._metrics = _metrics(metrics or {})
         self._inputs = (inputs,) if isinstance(inputs, str) else None if inputs is None else tuple(inputs)
         self._target = target
+        self._on_values = on_values and _function("on_values", on_values, "a function (module, hp)")
+        self._transform = transform and _function("transform", transform, "a function (x, y, hp) -> (x, y)")
         self._clip = _positive("clip", clip) if clip is not None else None
         self._accumulate = _whole("accumulate", accumulate)
         self.threads = _whole("threads", threads)
@@ -85,6 +91,8 @@ class Torch(Trainer):
             "optimizer": self._optimizer,
             "metrics": self._metrics,
             "data": (self._inputs, self._target),
+            **({"on_values": self._on_values} if self._on_values is not None else {}),
+            **({"transform": self._transform} if self._transform is not None else {}),
         }
 
     def build(self, values: Mapping[str, Scalar], seed: int) -> TorchModel:
@@ -92,7 +100,9 @@ class Torch(Trainer):
         with self._session(seed, fill=True):
             hp = HyperParameters(values, "the model function")
             module = check_module(build_module(self._model, hp, "model"), "model").to(torch.device(self._device))
-            return TorchModel(module, make(self._optimizer, module, values), values, {*hp.reads, "batch_size"})
+            model = TorchModel(module, make(self._optimizer, module, values), hp, {*hp.reads}, self._on_values)
+            model.used.add("batch_size")
+            return model
 
     def train(self, model: TorchModel, data: Columns, unit: UnitSpec) -> None:
         """Train for one pass over a partition; raises ``Diverged`` for a loss that is no finite number."""
@@ -104,7 +114,8 @@ class Torch(Trainer):
         batches = self._batches(data)
         if not batches.length:
             raise TrainerError("evaluation: the data has no examples; expected at least one")
-        with self._session(0), torch.no_grad(), evaluating(model.module):
+        model.hp.set(values)
+        with self._session(0), torch.no_grad(), model.evaluation():
             output, target = torch_loop.outputs(model, batches, _EVALUATED, self._recipe())
             result = {"loss": _measure("loss", self._loss, output, target)}
             for name, metric in self._metrics.items():
@@ -134,6 +145,11 @@ class Torch(Trainer):
         """Return the names that neither the model function nor the optimizer has a use for."""
         return model.unread(values)
 
+    def check_values(self, model: TorchModel, values: Mapping[str, Scalar]) -> None:
+        """Set the model to the values."""
+        with self._session(0):
+            model.apply(values)
+
     def export(self, model: TorchModel) -> nn.Module:
         """Return the module, ready for predictions."""
         return model.module.eval()
@@ -153,7 +169,7 @@ class Torch(Trainer):
 
     def _recipe(self) -> torch_loop.Recipe:
         autocast = torch.device(self._device) if self._precision == "bfloat16" else None
-        return torch_loop.Recipe(self._loss, self._clip, self._accumulate, autocast)
+        return torch_loop.Recipe(self._loss, self._clip, self._accumulate, autocast, self._transform)
 
 
 def _measure(name: str, metric: Callable[[Any, Any], Any], output: Any, target: Any) -> float:

@@ -8,7 +8,7 @@ import msgspec
 
 from hoptree.core.actions import Evaluate, Origin, RunUnit
 from hoptree.core.events import Fault, Metrics
-from hoptree.core.schedules import Scalar
+from hoptree.core.schedules import Scalar, Value
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True):
@@ -23,9 +23,13 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Rehearse(_Message, frozen=True):
-    """Try the first of some configs that can be built, trained and evaluated, on a few examples."""
+    """Try the first of some configs that can be built, trained and evaluated, on a few examples.
+
+    ``changing`` are configs with schedules, of which the changes are tried as well.
+    """
 
     configs: list[dict[str, Scalar]]
+    changing: list[dict[str, Value]] = []
 
 
 class Train(_Message, frozen=True):
@@ -105,13 +109,14 @@ class Rehearsed(_Message, frozen=True):
     """What a rehearsal found: the names of the metrics, or why every config failed.
 
     ``seconds`` is what a unit would take at that pace: a few examples are slow, so it is rather too much.
-    ``unread`` are names that nothing asked for.
+    ``unread`` are names that nothing asked for; ``refused_change`` says why a schedule cannot be followed.
     """
 
     metrics: list[str]
     reasons: list[str]
     seconds: float = 0.0
     unread: list[str] = []
+    refused_change: str = ""
 
 
 class Trained(_Message, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from hoptree.data.errors import DataChangedError
@@ -17,7 +18,7 @@ from hoptree.worker.models import Models, StateGoneError
 from hoptree.worker.tracebacks import user_traceback
 
 if TYPE_CHECKING:
-    from hoptree.core.schedules import Scalar
+    from hoptree.core.schedules import Config, Scalar
     from hoptree.data import Dataset
     from hoptree.trainers.base import Columns, ModelState, Trainer
     from hoptree.worker.models import Resident
@@ -77,13 +78,16 @@ class Runner:
         resident = self._models.restore(command.origin, command.source)
         return self._metrics(command.action.run, resident.model, command.origin.values)
 
-    def rehearse(self, configs: Sequence[Mapping[str, Scalar]], partition: int) -> Rehearsed | Refused:
+    def rehearse(
+        self, configs: Sequence[Mapping[str, Scalar]], partition: int, changing: Sequence[Config] = ()
+    ) -> Rehearsed | Refused:
         """Try the first of some configs that can be built, trained and evaluated."""
+        first = partial(self._dataset.partition, partition)
         try:
-            self._dataset.partition(partition)
+            first()
         except DataChangedError as error:
             return Refused(str(error))
-        return rehearse_some(self._trainer, configs, lambda: self._dataset.partition(partition), self._valid)
+        return rehearse_some(self._trainer, configs, first, self._valid, changing)
 
     def _metrics(self, run: int, model: Any, values: Mapping[str, Scalar]) -> Judged:
         from hoptree.trainers.numbers import as_number
@@ -99,8 +103,10 @@ def rehearse_some(
     configs: Sequence[Mapping[str, Scalar]],
     partition: Callable[[], Columns],
     valid: Columns | None,
+    changing: Sequence[Config] = (),
 ) -> Rehearsed:
     """Try configs until one can be built, trained and evaluated; else say what is wrong with each of them."""
+    from hoptree.trainers.changes import refused_change
     from hoptree.trainers.rehearsal import rehearsed
 
     reasons: list[str] = []
@@ -110,7 +116,8 @@ def rehearse_some(
         except (Exception, SystemExit) as error:
             reasons.append(user_traceback(error))
         else:
-            return Rehearsed(list(found.metrics), [], found.seconds, found.unread)
+            refused = refused_change(trainer, changing)
+            return Rehearsed(list(found.metrics), [], found.seconds, found.unread, refused)
     return Rehearsed([], reasons)
 
 

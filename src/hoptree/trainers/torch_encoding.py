@@ -1,0 +1,261 @@
+"""Any value as lists, scalars and arrays: how attributes and optimizer slots that are no tensors enter a state."""
+
+from __future__ import annotations
+
+import math
+import random
+import types
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from copy import copy
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+
+from hoptree.trainers.base import Arrays
+from hoptree.trainers.hyper_parameters import HyperParameters
+
+_CONSTANT = (
+    type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, torch.dtype,
+    torch.device, torch.layout, HyperParameters, weakref.ref,
+)  # fmt: skip
+_MOST = 20_000  # values inside one attribute; of a larger one only its identity is looked at
+MISSING = object()
+
+
+class Bits(NamedTuple):
+    """A tensor or array by content."""
+
+    kind: str  # "tensor" or "array"
+    dtype: str
+    content: np.ndarray[Any, Any]  # raw bytes where numpy has no such type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bits) and self._key() == other._key()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return self.kind, self.dtype, self.content.shape, self.content.tobytes()
+
+
+class Opaque(NamedTuple):
+    """An object whose inside is not known; the same only as itself."""
+
+    kind: str
+    identity: int
+
+
+class TooLargeError(Exception):
+    """An attribute has too many values inside to be followed."""
+
+
+@final
+class Encoder:
+    """Turns a value into lists with tags, scalars, ``Bits`` and ``Opaque``; two equal results are equal values."""
+
+    def __init__(self, registered: Mapping[int, str]) -> None:
+        self._registered = registered  # tensors and modules that a state holds anyway, by id
+        self._seen: dict[int, int] = {}
+        self._count = 0
+
+    def encode(self, value: Any) -> Any:
+        """Return the content of a value."""
+        self._count += 1
+        if self._count > _MOST:
+            raise TooLargeError
+        if value is None or isinstance(value, bool | str):
+            return (
+                value if type(value) in (bool, str, types.NoneType) else ["plain", type(value).__name__, str(value)]
+            )
+        if type(value) is int:
+            return value if -(2**63) <= value < 2**63 else ["int", str(value)]
+        if type(value) is float:
+            return value if math.isfinite(value) else ["float", repr(value)]
+        if type(value) is complex:
+            return ["complex", repr(value)]
+        if type(value) is bytes:
+            return ["bytes", value.hex()]
+        if id(value) in self._registered:
+            return ["registered", self._registered[id(value)]]
+        if id(value) in self._seen:
+            return ["again", self._seen[id(value)]]
+        self._seen[id(value)] = len(self._seen)
+        return opaque(value) if isinstance(value, _CONSTANT) else self._inside(value)
+
+    def _inside(self, value: Any) -> Any:
+        encode = self.encode
+        if isinstance(value, torch.Tensor):
+            return bits(value)
+        if isinstance(value, np.ndarray):
+            return Bits("array", value.dtype.str, value.copy()) if value.dtype.kind in "biufcSU" else opaque(value)
+        if isinstance(value, np.generic):
+            return Bits("scalar", value.dtype.str, np.asarray(value).copy())
+        if isinstance(value, torch.Generator):
+            return ["torch generator", bits(value.get_state())]
+        if isinstance(value, np.random.Generator):
+            return ["numpy generator", encode(dict(value.bit_generator.state))]
+        if isinstance(value, random.Random):
+            return ["random", encode(value.getstate())]
+        if type(value) in (list, tuple):
+            return [type(value).__name__, [encode(item) for item in value]]
+        if type(value) in (set, frozenset):
+            apart = Encoder(self._registered)  # a set has no order by which its items could be counted
+            return [type(value).__name__, sorted((apart.encode(item) for item in value), key=repr)]
+        if type(value) is deque:
+            return ["deque", value.maxlen, [encode(item) for item in value]]
+        if isinstance(value, dict):
+            return ["dict", [[encode(key), encode(item)] for key, item in value.items()]]
+        inside = getattr(value, "__dict__", None)
+        if isinstance(inside, dict) and not isinstance(value, types.MappingProxyType):
+            return ["object", opaque(value), [[name, encode(item)] for name, item in inside.items()]]
+        return opaque(value)
+
+
+def bits(tensor: torch.Tensor) -> Any:
+    """Return a tensor's content; one that cannot be read as numbers is opaque."""
+    if tensor.layout is not torch.strided or tensor.is_meta:
+        return opaque(tensor)
+    content = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    kind = str(content.dtype).removeprefix("torch.")
+    try:
+        array = content.numpy()
+    except TypeError:
+        array = content.view(torch.uint8 if content.itemsize == 1 or not content.ndim else torch.int16).numpy()
+    return Bits("tensor", kind, array.copy())
+
+
+def opaque(value: Any) -> Opaque:
+    """Return an object by its identity."""
+    return Opaque(type(value).__name__, id(value))
+
+
+@final
+class Decoder:
+    """Turns what an ``Encoder`` gave into new values; only objects and generators are set in place."""
+
+    def __init__(self, registered: Mapping[str, Any]) -> None:
+        self._registered = registered
+        self._seen: list[Any] = []
+
+    def decode(self, tree: Any, present: Any = MISSING) -> Any:
+        """Return the value; ``present`` is what is there now."""
+        if isinstance(tree, Bits):
+            value = _tensor(tree)
+            self._seen.append(value)
+            return value
+        if isinstance(tree, Opaque):
+            self._seen.append(present)
+            return present
+        if not isinstance(tree, list):
+            return tree
+        tag, *rest = tree
+        match tag:
+            case "int":
+                return int(rest[0])
+            case "float":
+                return float(rest[0])
+            case "complex":
+                return complex(rest[0])
+            case "bytes":
+                return bytes.fromhex(rest[0])
+            case "plain":
+                return present if present is not MISSING else rest[1]
+            case "registered":
+                return self._registered[rest[0]]
+            case "again":
+                return self._seen[rest[0]]
+        return self._container(tag, rest, present)
+
+    def _container(self, tag: str, rest: list[Any], present: Any) -> Any:
+        place = len(self._seen)
+        self._seen.append(None)
+        value = self._filled(tag, rest, present, place)
+        self._seen[place] = value
+        return value
+
+    def _filled(self, tag: str, rest: list[Any], present: Any, place: int) -> Any:
+        match tag:
+            case "list" | "deque":
+                target: Any = [] if tag == "list" else deque(maxlen=rest[0])
+                before = list(present) if type(present) is type(target) else []
+                self._seen[place] = target
+                target.extend(self.decode(item, _at(before, n)) for n, item in enumerate(rest[-1]))
+                return target
+            case "tuple":
+                known_items = present if isinstance(present, tuple) else ()
+                return tuple(self.decode(item, _at(known_items, n)) for n, item in enumerate(rest[0]))
+            case "set" | "frozenset":
+                items = [Decoder(self._registered).decode(item) for item in rest[0]]
+                return set(items) if tag == "set" else frozenset(items)
+            case "dict":
+                known = present if isinstance(present, dict) else {}
+                target = copy(known)  # of the same class, such as a defaultdict
+                target.clear()
+                self._seen[place] = target
+                for key, item in rest[0]:
+                    name = self.decode(key)
+                    target[name] = self.decode(item, known.get(name, MISSING))
+                return target
+            case "torch generator":
+                generator = present if isinstance(present, torch.Generator) else torch.Generator()
+                generator.set_state(_tensor(rest[0]))
+                return generator
+            case "numpy generator":
+                numbers = present if isinstance(present, np.random.Generator) else np.random.default_rng()
+                numbers.bit_generator.state = self.decode(rest[0])
+                return numbers
+            case "random":
+                own = present if isinstance(present, random.Random) else random.Random()
+                own.setstate(self.decode(rest[0]))
+                return own
+            case "object":
+                self._seen[place] = present
+                inside = vars(present)
+                items = [(name, self.decode(item, inside.get(name, MISSING))) for name, item in rest[1]]
+                inside.clear()
+                inside.update(items)
+                return present
+        raise AssertionError(f"unknown tag {tag!r}")
+
+
+def _tensor(tree: Bits) -> Any:
+    if tree.kind in ("array", "scalar"):
+        array = tree.content.astype(np.dtype(tree.dtype), copy=True)
+        return array if tree.kind == "array" else array[()]
+    dtype: torch.dtype = getattr(torch, tree.dtype)
+    tensor = torch.from_numpy(tree.content.copy())
+    return tensor if tensor.dtype == dtype else tensor.view(dtype)
+
+
+def _at(values: Any, place: int) -> Any:
+    return values[place] if place < len(values) else MISSING
+
+
+def pack(name: str, content: Any, arrays: Arrays) -> Any:
+    """Return content as JSON; its tensors become arrays under names that begin with the given one."""
+    if isinstance(content, Bits):
+        place = f"{name}#{sum(other.startswith(f'{name}#') for other in arrays)}"
+        arrays[place] = content.content
+        return ["bits", content.kind, content.dtype, place]
+    if isinstance(content, Opaque):
+        return ["opaque"]
+    return [pack(name, item, arrays) for item in content] if isinstance(content, list) else content
+
+
+def unpack(content: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
+    """Return what was packed."""
+    if not isinstance(content, list):
+        return content
+    match content:
+        case ["bits", kind, dtype, place]:
+            return Bits(kind, dtype, arrays[place])
+        case ["opaque"]:
+            return Opaque("", 0)
+    return [unpack(item, arrays) for item in content]
