@@ -14,6 +14,7 @@ from typing import Any, final
 
 from hoptree.core.schedules import Scalar
 from hoptree.identity.fingerprints import code_alone, fingerprint
+from hoptree.trainers import torch_contents
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged, TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters
@@ -119,6 +120,14 @@ class Functions(Trainer):
     def unread(self, model: TorchModel, values: Mapping[str, Scalar]) -> list[str]:
         """Return the names that no function has asked for, and that are no options of the optimizer."""
         return model.unread(values)
+
+    def hidden_state(self, model: TorchModel) -> Mapping[str, str]:
+        """Return what is in the module and in the optimizer, by name."""
+        return torch_contents.contents(model.module, model.tuned.optimizer)
+
+    def memory(self, model: TorchModel) -> Mapping[str, int]:
+        """Return where the module's and the optimizer's tensors lie."""
+        return torch_contents.memory(model.module, model.tuned.optimizer)
 
     def export(self, model: TorchModel) -> Module:
         """Return the module, ready for predictions."""

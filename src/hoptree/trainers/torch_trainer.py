@@ -11,7 +11,7 @@ from torch import nn
 
 from hoptree.core.schedules import Scalar
 from hoptree.identity.fingerprints import code_alone, fingerprint
-from hoptree.trainers import torch_loop
+from hoptree.trainers import torch_contents, torch_loop
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters
@@ -128,6 +128,14 @@ class Torch(Trainer):
     def unread(self, model: TorchModel, values: Mapping[str, Scalar]) -> list[str]:
         """Return the names that neither the model function nor the optimizer has a use for."""
         return model.unread(values)
+
+    def hidden_state(self, model: TorchModel) -> Mapping[str, str]:
+        """Return what is in the module and in the optimizer, by name."""
+        return torch_contents.contents(model.module, model.tuned.optimizer)
+
+    def memory(self, model: TorchModel) -> Mapping[str, int]:
+        """Return where the module's and the optimizer's tensors lie."""
+        return torch_contents.memory(model.module, model.tuned.optimizer)
 
     def export(self, model: TorchModel) -> nn.Module:
         """Return the module, ready for predictions."""
