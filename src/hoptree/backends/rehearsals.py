@@ -124,8 +124,8 @@ def _other_process(values: Mapping[str, Scalar], differ: Sequence[str]) -> str:
         "nothing was trained, since results would not be reproducible: two worker processes of one machine trained "
         f"the same steps, and other bits came out, first in {', '.join(differ[:3])}{more} (with {shown}). Usual "
         "causes: the order of a set of strings or hash() of a string, which differ from process to process (sort "
-        "the set, or use hashlib); a generator without a seed; the clock; the process number; a file that one of them "
-        "has written"
+        "the set, or use hashlib); a generator without a seed; the clock; the process number; a file that one of "
+        "them has written"
     )
 
 
