@@ -68,6 +68,7 @@ _BACKLOG = 8  # states that may wait to be saved before spare ones are let go
 _RECRUITING = 2.0  # seconds between two looks at whether workers are missing
 _TICK = 1.0  # seconds after which who looks on is shown that time passes, though nothing happens
 _REHEARSAL = 60.0  # seconds that a worker has to start and to try a config; what takes longer is found out later
+_SECOND = 20.0  # seconds in which a second worker starts that compares its bits with those of the first
 _KINDS = 5.0  # … and then to try configs of other kinds
 _LAST_WORDS = 3.0  # seconds in which a hung worker may say where it is
 _SHORTEST_HANG = 600.0  # seconds: no unit is taken for hung before, unless the user says so
@@ -111,6 +112,7 @@ class PoolBackend:
         self._offset = begun - time.monotonic()
         self._rehearsal = Rehearsals(*rehearsal, probed) if rehearsal is not None else None
         self._to_pass = self._rehearsal is not None  # whether some config still has to
+        self._starting = True
         self._kinds_until: tuple[str, float] | None = None  # who tries other kinds of configs, and until when
         self._unit_limit = unit_limit
         self._tick = tick
@@ -138,12 +140,19 @@ class PoolBackend:
 
     def start(self) -> None:
         """Start the workers; each joins when it is ready. Nothing is trained that fails in rehearsal."""
-        while self._to_pass or any(member.rehearsing for member in self._members.values()):
+        while self._to_pass or any(map(self._is_waited_for, self._members.values())):
             self._recruit(1)
             self._pending += self._listen(_TICK)
             self._pending += self._hear_hearts()
             self._tick()
             self._end_long_rehearsals()
+        self._starting = False
+
+    def _is_waited_for(self, member: Member) -> bool:
+        """Return whether a worker rehearses, or is to be the second of its node that does, and starts just now."""
+        if member.ready or member.rehearsing or self._rehearsal is None:
+            return member.rehearsing
+        return self._rehearsal.wants_second(member.node) and member.seconds_had() < _SECOND
 
     def _end_long_rehearsals(self) -> None:
         """End what takes too long to be waited for; it is not known then whether results are reproducible."""
@@ -316,7 +325,7 @@ class PoolBackend:
             case Hello(partitions=partitions):
                 self._stillborn = 0
                 member.partitions = partitions
-                if self._rehearsal is None or not self._to_pass:
+                if self._rehearsal is None or not (self._to_pass or self._compares(member)):
                     return self._join(member)
                 member.rehearsing = True
                 member.send(self._rehearsal.first())
@@ -363,6 +372,9 @@ class PoolBackend:
                 return []
             case _:
                 assert_never(news)
+
+    def _compares(self, member: Member) -> bool:
+        return self._starting and self._rehearsal is not None and self._rehearsal.wants_second(member.node)
 
     def _rehearsed(self, member: Member, found: Rehearsed) -> list[Event]:
         """Take an answer in; who has passed first goes on with other kinds of configs, the others join."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from logging import getLogger
@@ -46,6 +47,7 @@ class Rehearsals:
         self._probed = probed
         self._probes: dict[str, str] = {}
         self._parts: dict[tuple[str, str], Mapping[str, str]] = {}  # by node and values
+        self._answered: Counter[str] = Counter()  # workers that have passed, by node
 
     def first(self) -> Rehearse:
         """Return what every worker is to try."""
@@ -67,9 +69,14 @@ class Rehearsals:
         """Refuse what cannot be trained, or what would not be reported."""
         check_rehearsal(self._goals, found)
 
+    def wants_second(self, node: str) -> bool:
+        """Return whether one process of a node has passed, and none has shown yet that it gives the same bits."""
+        return self._answered[node] == 1
+
     def compare(self, node: str, found: Rehearsed) -> None:
         """Tell what was probed, and refuse what comes out otherwise in another process of the same machine."""
         refuse_not_reproducible(found)
+        self._answered[node] += bool(found.parts)
         for values, probe in found.probes:
             named = repr(sorted(values.items()))
             if named not in self._probes:
