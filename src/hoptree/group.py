@@ -133,7 +133,7 @@ class Explanation:
 
     def _rehearse(self, spec: StudySpec) -> None:
         """Refuse what a run would refuse."""
-        from hoptree.backends.pool import check_rehearsal
+        from hoptree.backends.rehearsals import check_rehearsal
         from hoptree.worker.runner import rehearse_some
 
         data, configs = (
@@ -141,8 +141,14 @@ class Explanation:
             to_rehearse([], self._group.tuners(spec).start(), self._group.examples),
         )
         if configs:
-            changes = to_change([], self._group.tuners(spec).start())
-            found = rehearse_some(self._first.trainer, configs, lambda: data.partition(0), data.valid(), changes)
+            found = rehearse_some(
+                self._first.trainer,
+                [config.values for config in configs],
+                lambda: data.partition(0),
+                data.valid(),
+                [config.later for config in configs],
+                to_change([], self._group.tuners(spec).start()),
+            )
             check_rehearsal([study.goal.metric for study in self._studies], found)
 
     def _look_back(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """A trial trained again, alone: its fingerprint then ("" if what was stored is gone or damaged) and now."""
+    """A trial trained again in a fresh process: its fingerprint then ("": its state is gone or damaged) and now."""
 
     trial: int
     stored: str
@@ -252,29 +252,32 @@ class Study:
         return self.results().export(kind, path, **options)
 
     def verify(self, trial: int | None = None) -> list[Verification]:
-        """Train complete trials (or one) again, each alone in this process, and compare fingerprints."""
+        """Train complete trials (or one) again, each alone in a fresh process, and compare fingerprints."""
+        return sorted(self.verifications(trial), key=lambda found: found.trial)
+
+    def verifications(self, trial: int | None = None) -> Iterator[Verification]:
+        """Yield what ``verify`` returns as it comes, the last trial first."""
+        from hoptree.record.fresh_processes import train_in_fresh_processes
         from hoptree.store import StateDamagedError, StateMissingError, fingerprint
 
-        found: list[Verification] = []
         with self.open_store(create=False) as store:
             self.data.check()
             record = self._recorded(store)
-            soloist = self._soloist(record)
-            own = dict(enumerate(trial for trial in record.trials if trial.study == self.name))
-            numbers = [n for n, known in own.items() if known.ending == "complete"] if trial is None else [trial]
-            for number in numbers:
-                known = own.get(number)
+            own = dict(enumerate(each for each in record.trials if each.study == self.name))
+            if trial is not None:
+                known = own.get(trial)
                 if known is None or known.ending != "complete":
                     state = "not known" if known is None else known.ending or "running"
-                    raise WorkloadError(f"trial {number} of {self.name!r}: it is {state}; expected a complete one")
-                place = record.place(known)
+                    raise WorkloadError(f"trial {trial} of {self.name!r}: it is {state}; expected a complete one")
+            chosen = {n: each for n, each in own.items() if each.ending == "complete" and trial in (None, n)}
+            for number, result in train_in_fresh_processes(self._soloist(record), chosen):
+                place = record.place(chosen[number])
                 assert place is not None
                 try:
                     stored = fingerprint(store.states.get(place.node.state_key(place.unit))[0])
                 except (StateMissingError, StateDamagedError):
                     stored = ""
-                found.append(Verification(number, stored, fingerprint(soloist.train(known)[1].arrays)))
-        return found
+                yield Verification(number, stored, result.fingerprint)
 
     def searches(self, versions: Sequence[SearchVersion] = ()) -> list[Search]:
         """Return the searches of this study, at their beginning: one for each procedure.

@@ -109,7 +109,7 @@ def raising(*arguments):
     [
         (
             (raising, model_fn, train_fn),
-            r"RuntimeError: mine\n[\s\S]*input_fn: it raised this for the columns x \(8, 64\)",
+            r"RuntimeError: mine\n[\s\S]*input_fn: it raised this for the columns x \(64, 64\)",
         ),
         ((input_fn, raising, train_fn), r"RuntimeError: mine\n[\s\S]*model_fn: the function that builds"),
         (

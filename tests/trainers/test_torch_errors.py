@@ -47,7 +47,7 @@ def test_shapes_that_do_not_match():
     assert text.startswith("Traceback")
     assert text.index("in picky") < text.index("model output")
     assert "torch_loop.py" not in text
-    assert "loss: it raised this for model output (8, 10) float32 and target (8, 3) int64" in text
+    assert "loss: it raised this for model output (32, 10) float32 and target (32, 3) int64" in text
 
 
 def test_inputs_that_do_not_fit_the_model():
@@ -73,13 +73,13 @@ def test_numbers_of_all_kinds_are_numbers(value):
 def test_metric_that_raises():
     text = message(Torch(digits.mlp, loss=cross_entropy, metrics={"bad": lambda o, t: o.nothing}))
     assert text.startswith("Traceback")
-    assert "metric 'bad': it raised this for model output (8, 10) float32 and target (8,) int64" in text
+    assert "metric 'bad': it raised this for model output (64, 10) float32 and target (64,) int64" in text
 
 
 @pytest.mark.parametrize(
     ("loss", "expected"),
     [
-        (lambda o, t: cross_entropy(o, t, reduction="none"), r"loss: it returned shape \(8,\) float32"),
+        (lambda o, t: cross_entropy(o, t, reduction="none"), r"loss: it returned shape \(32,\) float32"),
         (lambda o, t: 0.5, "loss: it returned a float"),
         (lambda o, t: torch.tensor(1.0), "depends on no parameter"),
     ],

@@ -11,13 +11,13 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, assert_never, final
 
 from hoptree.backends.heartbeats import LIMIT, Heartbeats
 from hoptree.backends.member import Death, Member, Pool
 from hoptree.backends.protocol import Task
+from hoptree.backends.rehearsals import Probed, RehearsalConfig, Rehearsals
 from hoptree.backends.shelf import Books, Shelf, Spot, Stored
 from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit, SaveState
 from hoptree.core.errors import HoptreeError, RefusedError
@@ -50,7 +50,6 @@ from hoptree.worker.messages import (
     News,
     Quit,
     Refused,
-    Rehearse,
     Rehearsed,
     Source,
     Started,
@@ -60,7 +59,7 @@ from hoptree.worker.messages import (
 )
 
 if TYPE_CHECKING:
-    from hoptree.core.schedules import Config, Scalar
+    from hoptree.core.schedules import Config
     from hoptree.store.states import StateStore
 
 _CRASHES = 5  # workers in a row that die before they are ready
@@ -70,6 +69,8 @@ _BACKLOG = 8  # states that may wait to be saved before spare ones are let go
 _RECRUITING = 2.0  # seconds between two looks at whether workers are missing
 _TICK = 1.0  # seconds after which who looks on is shown that time passes, though nothing happens
 _REHEARSAL = 60.0  # seconds that a worker has to start and to try a config; what takes longer is found out later
+_SECOND = 20.0  # seconds in which a second worker starts that compares its bits with those of the first
+_KINDS = 5.0  # … and then to try configs of other kinds
 _LAST_WORDS = 3.0  # seconds in which a hung worker may say where it is
 _SHORTEST_HANG = 600.0  # seconds: no unit is taken for hung before, unless the user says so
 _LONGEST_RATIO = 20.0  # … nor before it has taken this many times as long as it may well take
@@ -82,7 +83,8 @@ class PoolBackend:
     """Runs units on the workers of a pool; one that dies is replaced.
 
     ``rehearsal`` are configs to try before anything is trained, with the metrics that must come out; ``changing``
-    are configs with schedules, of which the changes are tried.
+    are configs with schedules, of which the changes are tried. ``probed`` is called with the values and the probe
+    of each config that has passed, before any event is returned.
     ``unit_limit`` are the seconds after which a unit is taken for hung; without it ``longest`` says what a run may
     well take at most, 0 if that is not known. ``heartbeat_limit`` are the seconds without a heartbeat after which a
     worker is given up. ``wanted`` says how many workers would have something to do: with 0, one that is gone is not
@@ -97,7 +99,8 @@ class PoolBackend:
         seed: int,
         books: Books,
         begun: float = 0.0,
-        rehearsal: tuple[Sequence[dict[str, Scalar]], Sequence[str]] | None = None,
+        rehearsal: tuple[Sequence[RehearsalConfig], Sequence[str]] | None = None,
+        probed: Probed = lambda _values, _probe: None,
         changing: Sequence[Config] = (),
         unit_limit: float | None = None,
         heartbeat_limit: float = LIMIT,
@@ -110,8 +113,10 @@ class PoolBackend:
         self._seed = seed
         self._books = books
         self._offset = begun - time.monotonic()
-        self._rehearsal = rehearsal
-        self._changing = changing
+        self._rehearsal = Rehearsals(*rehearsal, probed, changing) if rehearsal is not None else None
+        self._to_pass = self._rehearsal is not None  # whether some config still has to
+        self._starting = True
+        self._kinds_until: tuple[str, float] | None = None  # who tries other kinds of configs, and until when
         self._unit_limit = unit_limit
         self._tick = tick
         self._wanted = wanted
@@ -138,16 +143,39 @@ class PoolBackend:
 
     def start(self) -> None:
         """Start the workers; each joins when it is ready. Nothing is trained that fails in rehearsal."""
-        while self._rehearsal is not None:
+        while self._to_pass or any(map(self._is_waited_for, self._members.values())):
             self._recruit(1)
             self._pending += self._listen(_TICK)
             self._pending += self._hear_hearts()
             self._tick()
-            if any(member.seconds_had() > _REHEARSAL for member in self._members.values()):
-                self._rehearsal = None
-                for member in self._members.values():
-                    if member.rehearsing:
-                        member.kill()
+            self._end_long_rehearsals()
+        self._starting = False
+
+    def _is_waited_for(self, member: Member) -> bool:
+        """Return whether a worker rehearses, or is to be the second of its node that does, and starts just now."""
+        if member.ready or member.rehearsing or self._rehearsal is None:
+            return member.rehearsing
+        return self._rehearsal.wants_second(member.node) and member.seconds_had() < _SECOND
+
+    def _end_long_rehearsals(self) -> None:
+        """End what takes too long to be waited for; it is not known then whether results are reproducible."""
+        waited = [member for member in self._members.values() if member.seconds_had() > _REHEARSAL]
+        if waited and self._to_pass:
+            self._to_pass = False
+            log.warning(
+                "the rehearsal has not ended within %g s: whether configs can be trained, and give the same bits "
+                "everywhere, is found out later; hoptree verify NAME compares the bits of a trial",
+                _REHEARSAL,
+            )
+        if self._kinds_until is not None:
+            name, until = self._kinds_until
+            others = [each for each in self._members.values() if each.name == name and each.seconds_had() > until]
+            if any(member.rehearsing for member in others):
+                log.warning("the rehearsal of other kinds of configs has not ended within %g s", _KINDS)
+            waited += others
+        for member in waited:
+            if member.rehearsing:
+                member.kill()
 
     def submit(self, action: Task) -> None:
         """Pass an action on to its worker."""
@@ -300,10 +328,10 @@ class PoolBackend:
             case Hello(partitions=partitions):
                 self._stillborn = 0
                 member.partitions = partitions
-                if self._rehearsal is None:
+                if self._rehearsal is None or not (self._to_pass or self._compares(member)):
                     return self._join(member)
                 member.rehearsing = True
-                member.send(Rehearse(list(self._rehearsal[0]), list(self._changing)))
+                member.send(self._rehearsal.first())
                 return []
             case Started():
                 member.warm = True
@@ -318,13 +346,7 @@ class PoolBackend:
             case Refused(reason):
                 raise RefusedError(reason)
             case Rehearsed():
-                member.rehearsing = False
-                member.warm = True
-                self._first_guess = news.seconds
-                if self._rehearsal is not None:
-                    check_rehearsal(self._rehearsal[1], news)
-                    self._rehearsal = None
-                return self._join(member)
+                return self._rehearsed(member, news)
             case Trained(run, slot, size, seconds):
                 return self._trained(member, run, Stored("", slot, name, size), seconds)
             case Judged(run, metrics, seconds):
@@ -353,6 +375,26 @@ class PoolBackend:
                 return []
             case _:
                 assert_never(news)
+
+    def _compares(self, member: Member) -> bool:
+        return self._starting and self._rehearsal is not None and self._rehearsal.wants_second(member.node)
+
+    def _rehearsed(self, member: Member, found: Rehearsed) -> list[Event]:
+        """Take an answer in; who has passed first goes on with other kinds of configs, the others join."""
+        assert self._rehearsal is not None
+        member.warm = True
+        if self._to_pass:
+            self._rehearsal.check(found)
+            self._first_guess = found.seconds
+        self._rehearsal.compare(member.node, found)
+        others = self._rehearsal.other_kinds(found) if self._to_pass else None
+        self._to_pass = False
+        if others is not None:
+            self._kinds_until = member.name, member.seconds_had() + _KINDS
+            member.send(others)
+            return []
+        member.rehearsing = False
+        return self._join(member)
 
     def _join(self, member: Member) -> list[Event]:
         member.ready = True
@@ -415,7 +457,7 @@ class PoolBackend:
         if member.ready:
             events.append(WorkerLost(member.name))
         elif member.rehearsing:
-            self._rehearsal = None  # it took the worker down with it: that is found out trial by trial
+            self._to_pass = False  # it took the worker down with it: that is found out trial by trial
         elif fault is not None or not death.known:
             self._stillborn += 1
             if self._stillborn >= _CRASHES:
@@ -473,36 +515,6 @@ class PoolBackend:
                     member.asked_where = True
                     member.send(Where())
         return events
-
-
-def check_rehearsal(goals: Sequence[str], found: Rehearsed) -> None:
-    """Refuse what no config can be trained with, or what would not be reported; warn of what is varied in vain."""
-    metrics, reasons = found.metrics, found.reasons
-    if found.unread:
-        log.warning(
-            "space: nothing asks for %s, and no option of the optimizer has that name: it only gives trials other "
-            "random numbers; is it misspelt?",
-            ", ".join(map(repr, found.unread)),
-        )
-    if reasons:
-        more = len(reasons) - 1
-        others = f"\n({more} other config{'s' if more > 1 else ''} failed as well)" if more else ""
-        raise RefusedError(f"nothing was trained, since no config that was tried can be:\n{reasons[0]}{others}")
-    if found.refused_change:
-        raise RefusedError(f"nothing was trained: {found.refused_change}")
-    if not metrics:
-        raise RefusedError(
-            f"data: there is no validation data to compute {goals[0]!r} on; build the dataset with valid=0.2"
-        )
-    names = ", ".join(metrics)
-    for goal in goals:
-        if goal not in metrics:
-            close = get_close_matches(goal, metrics, 1)
-            meant = f" (was {close[0]!r} meant?)" if close else ""
-            raise RefusedError(
-                f"{goal!r} is to be optimized, but the trainer reports {names} only{meant}; give one of these as "
-                "maximize= or minimize=, or add it to the trainer's metrics="
-            )
 
 
 def _source(action: RunUnit | Evaluate | None) -> Spot | None:

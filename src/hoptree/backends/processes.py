@@ -32,8 +32,8 @@ class Process(Member):
         self._kills = _oom_kills()
         self._worked = 0.0  # seconds of processor time, when its heart was listened to last
         self._had, self._asked, self._worked_then = 0.0, time.monotonic(), 0.0
-        ours, theirs = _channel()
-        self._beats, beating = _channel()
+        ours, theirs = make_channel()
+        self._beats, beating = make_channel()
         passed = [theirs.fileno(), beating.fileno()]
         self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
             [sys.executable, "-m", "hoptree.worker", *map(str, passed)],
@@ -144,7 +144,7 @@ def time_had(passed: float, state: str, worked: float) -> float:
     return min(passed, worked) if state == "R" else passed
 
 
-def _channel() -> tuple[socket.socket, socket.socket]:
+def make_channel() -> tuple[socket.socket, socket.socket]:
     """Return the two ends of a channel, neither of which is where a program expects its input or output."""
     pair = socket.socketpair()
     free = [socket.socket(fileno=fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)) for end in pair]

@@ -88,7 +88,7 @@ class RayWorker:
         wanted = decode_command(command)
         assert isinstance(wanted, Rehearse)
         try:
-            return encode(self._runner.rehearse(wanted.configs, self._depot.partitions[0], wanted.changing))
+            return encode(self._runner.rehearse(wanted, self._depot.partitions[0]))
         finally:
             end_copy(self._pid)
 

@@ -10,6 +10,7 @@ import msgspec
 from hoptree.bundle.bundle import Bundle, BundledTrial
 from hoptree.core.errors import WorkloadError
 from hoptree.core.metrics import spelled
+from hoptree.record.fresh_processes import train_in_fresh_processes
 from hoptree.record.solo import Soloist
 
 if TYPE_CHECKING:
@@ -121,7 +122,10 @@ def to_compare(bundle: Bundle, trial: int | None) -> list[BundledTrial]:
 
 
 def compare(bundle: Bundle, study: Study, trial: int | None = None) -> Iterator[Compared]:
-    """Train trials of a bundle again, each alone in this process, with the study's code and data."""
+    """Train trials of a bundle again, each alone in a fresh process, with the study's code and data.
+
+    What came out is yielded as it comes, the last trial first.
+    """
     spec = bundle.about.spec
     chosen = to_compare(bundle, trial)
     if study.data.partitions != spec.settings.partitions:
@@ -131,20 +135,8 @@ def compare(bundle: Bundle, study: Study, trial: int | None = None) -> Iterator[
         )
     study.data.check()
     soloist = Soloist(bundle.record, study.trainer, study.data, spec.seed)
-    for each in chosen:
-        yield _again(bundle, study, soloist, each)
-
-
-def _again(bundle: Bundle, study: Study, soloist: Soloist, each: BundledTrial) -> Compared:
-    from hoptree.store import fingerprint
-
-    trial = bundle.trial(each.number)
-    model, state = soloist.train(trial)
-    trained = fingerprint(state.arrays)
-    metrics: dict[str, float | str] = {}
-    valid = study.data.valid()
-    if valid is not None:
-        last = list(bundle.record.units(trial))[-1]
-        progress = (last.number + 1) / study.data.partitions
-        metrics = {**spelled(study.trainer.evaluate(model, valid, last.node.values.at(progress)))}
-    return Compared(each.number, each.fingerprint, trained, each.metrics, metrics)
+    trials = {each.number: bundle.trial(each.number) for each in chosen}
+    by_number = {each.number: each for each in chosen}
+    for number, result in train_in_fresh_processes(soloist, trials):
+        each = by_number[number]
+        yield Compared(number, each.fingerprint, result.fingerprint, each.metrics, {**spelled(result.metrics)})

@@ -1,4 +1,4 @@
-"""A trial trained alone, in this process: to verify what was stored, or to get back what was lost."""
+"""A trial trained again, unit by unit: to verify what was stored, or to get back what was lost."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, final
 
 from hoptree.core.keys import build_seed, shuffle_seed, unit_seed
 from hoptree.core.plan import Trial
+from hoptree.core.schedules import Scalar
 from hoptree.record.record import Record, Unit
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
     from hoptree.store.states import StateStore
-    from hoptree.trainers.base import ModelState, Trainer
+    from hoptree.trainers.base import ModelState, Trainer, UnitSpec
 
 
 @final
@@ -21,18 +22,26 @@ class Soloist:
     def __init__(self, record: Record, trainer: Trainer, data: Dataset, seed: int) -> None:
         self._record = record
         self.trainer = trainer
-        self._data = data
+        self.data = data
         self._seed = seed
+
+    def beginning(self, trial: Trial) -> tuple[dict[str, Scalar], int]:
+        """Return the values and the seed that a trial's model is built with."""
+        origin = next(self._record.units(trial)).node.origin
+        return origin.values.at(0.0), build_seed(origin.key)
 
     def untrained(self, trial: Trial) -> Any:
         """Return the model that a trial begins with."""
-        origin = next(self._record.units(trial)).node.origin
-        return self.trainer.build(origin.values.at(0.0), build_seed(origin.key))
+        return self.trainer.build(*self.beginning(trial))
 
-    def train(self, trial: Trial, states: StateStore | None = None) -> tuple[Any, ModelState]:
-        """Train a trial up to where it stands, and return its model and state.
+    def units(self, trial: Trial) -> list[UnitSpec]:
+        """Return what a trial is trained with up to where it stands, in order."""
+        return [self._spec(unit) for unit in self._record.units(trial)]
 
-        With ``states`` it goes on from the last of its states that is stored, without from the beginning.
+    def train(self, trial: Trial, states: StateStore) -> tuple[Any, ModelState]:
+        """Train a trial in this process up to where it stands, and return its model and state.
+
+        It goes on from the last of its states that is stored.
         """
         from hoptree.store.errors import StateDamagedError, StateMissingError
         from hoptree.trainers.base import ModelState
@@ -41,7 +50,7 @@ class Soloist:
         rest: list[Unit] = []
         for unit in reversed(list(self._record.units(trial))):
             key = unit.node.state_key(unit.number + 1)
-            if states is not None and key in states:
+            if key in states:
                 try:
                     self.trainer.load(model, ModelState(*states.get(key)))
                     break
@@ -49,14 +58,14 @@ class Soloist:
                     states.delete(key)
             rest.append(unit)
         for unit in reversed(rest):
-            self._run(model, unit)
+            self.trainer.train(model, self.data.partition(unit.partition), self._spec(unit))
         return model, self.trainer.dump(model)
 
-    def _run(self, model: Any, unit: Unit) -> None:
+    def _spec(self, unit: Unit) -> UnitSpec:
         from hoptree.trainers.base import UnitSpec
 
-        partitions = self._data.partitions
-        spec = UnitSpec(
+        partitions = self.data.partitions
+        return UnitSpec(
             unit.node.values,
             unit.number,
             partitions,
@@ -64,4 +73,3 @@ class Soloist:
             unit_seed(unit.node.key, unit.number),
             shuffle_seed(self._seed, unit.number // partitions, unit.partition),
         )
-        self.trainer.train(model, self._data.partition(unit.partition), spec)

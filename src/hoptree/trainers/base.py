@@ -95,6 +95,22 @@ class Trainer(ABC):
         Called before anything is trained, with a model that is thrown away, for every change of a schedule.
         """
 
+    def hidden_state(self, model: Any) -> Mapping[str, str]:
+        """Return digests of all that a model object holds, by name; the hop test names what a state lacks with it.
+
+        By default the object is walked; what is found by its attributes alone needs no method of its own.
+        """
+        from hoptree.trainers.model_contents import digest, leaves
+
+        return {name: digest(value) for name, value in leaves(model, "model")}
+
+    def memory(self, model: Any) -> Mapping[str, int]:
+        """Return where the arrays of a model lie in memory, by name: the hop test finds what two models share."""
+        from hoptree.trainers.model_contents import address, leaves
+
+        places = ((name, address(value)) for name, value in leaves(model, "model"))
+        return {name: place for name, place in places if place is not None}
+
     def export(self, model: Any) -> Any:
         """Return what a user gets as the trained model: for torch, the module."""
         return model

@@ -23,6 +23,10 @@ class Diverged(TrainerError):  # noqa: N818 (a result of training, not a mistake
     """Training left the numbers: a loss that is NaN or infinite."""
 
 
+class NotReproducibleError(TrainerError):
+    """The same steps give other bits: the message names what differs first, and what it usually comes from."""
+
+
 _OURS = str(Path(__file__).parents[1])
 _DISPATCH = {"_call_impl", "_wrapped_call_impl"}  # torch's way into a module's forward: noise to its author
 

@@ -13,6 +13,7 @@ from typing import Any, final
 
 from hoptree.core.schedules import Scalar
 from hoptree.identity.fingerprints import code_alone, fingerprint
+from hoptree.trainers import torch_contents
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged, TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters
@@ -136,6 +137,14 @@ class Functions(Trainer):
         """Set the model to the values."""
         with self._session(0):
             model.apply(values)
+
+    def hidden_state(self, model: TorchModel) -> Mapping[str, str]:
+        """Return what is in the module and in the optimizer, by name."""
+        return torch_contents.contents(model.module, model.tuned.optimizer)
+
+    def memory(self, model: TorchModel) -> Mapping[str, int]:
+        """Return where the module's and the optimizer's tensors lie."""
+        return torch_contents.memory(model.module, model.tuned.optimizer)
 
     def export(self, model: TorchModel) -> Module:
         """Return the module, ready for predictions."""

@@ -51,7 +51,7 @@ def _crossed(output: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...
     if [size for size in output if size != 1] != [size for size in target if size != 1]:
         return None
     try:
-        shape = tuple(torch.broadcast_shapes(output, target))
+        shape = tuple(torch.broadcast_shapes(output, target))  # type: ignore[no-untyped-call]
     except RuntimeError:
         return None
     return shape if math.prod(shape) > math.prod(target) else None

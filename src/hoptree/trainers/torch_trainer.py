@@ -11,7 +11,7 @@ from torch import nn
 
 from hoptree.core.schedules import Scalar
 from hoptree.identity.fingerprints import code_alone, fingerprint
-from hoptree.trainers import torch_loop
+from hoptree.trainers import torch_contents, torch_loop
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters
@@ -125,7 +125,7 @@ class Torch(Trainer):
     def examine(self, model: TorchModel, data: Columns) -> None:
         """Refuse a loss that broadcasts outputs against targets; what raises here is told when it is trained."""
         batches = self._batches(data)
-        with self._session(0), torch.no_grad(), evaluating(model.module):
+        with self._session(0), torch.no_grad(), model.evaluation():
             try:
                 inputs, target = batches.take(slice(0, min(_EXAMINED, batches.length)))
                 output = model.module(*inputs)
@@ -149,6 +149,14 @@ class Torch(Trainer):
         """Set the model to the values."""
         with self._session(0):
             model.apply(values)
+
+    def hidden_state(self, model: TorchModel) -> Mapping[str, str]:
+        """Return what is in the module and in the optimizer, by name."""
+        return torch_contents.contents(model.module, model.tuned.optimizer)
+
+    def memory(self, model: TorchModel) -> Mapping[str, int]:
+        """Return where the module's and the optimizer's tensors lie."""
+        return torch_contents.memory(model.module, model.tuned.optimizer)
 
     def export(self, model: TorchModel) -> nn.Module:
         """Return the module, ready for predictions."""

@@ -22,7 +22,7 @@ from hoptree.ui.endings import FAILED
 
 if TYPE_CHECKING:
     from hoptree.results import Results, TrialResult
-    from hoptree.study import Study
+    from hoptree.study import Study, Verification
     from hoptree.ui.studies_view import StudyView
 
 # --- running ----------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def _stored(view: StudyView, trial: TrialResult) -> dict[str, Any]:
 def verify_command(
     name: str, trial: int | None, target: str | None, location: str, journal: str | None, as_json: bool
 ) -> None:
-    """Train complete trials (or one) again, each alone in this process, and compare the bits with the stored ones.
+    """Train complete trials (or one) again, each alone in a fresh process, and compare the bits with the stored.
 
     The exit code is 1 when a trial differs, or has no state to be compared with. A bundle, FILE.zip in place of the
     name, is compared with what the program trains here, and differences are explained.
@@ -264,19 +264,18 @@ def verify_command(
     ):
         refuse_other_study(study, name, view.spec)
         study.keep_in(location, journal)
-        for number in numbers:
-            found.append(_verify(study, number))
+        for result in study.verifications(trial):
+            found.append(_verification(result))
             if not as_json:
                 click.echo(_told_verification(found[-1]))
     if as_json:
-        print_json(found)
+        print_json(sorted(found, key=lambda each: each["trial"]))
     if not all(each["same"] for each in found):
         sys.exit(FAILED)
 
 
-def _verify(study: Study, trial: int) -> dict[str, Any]:
-    result = study.verify(trial)[0]
-    return {"trial": trial, "stored": result.stored, "trained": result.trained, "same": result.holds}
+def _verification(result: Verification) -> dict[str, Any]:
+    return {"trial": result.trial, "stored": result.stored, "trained": result.trained, "same": result.holds}
 
 
 def _told_verification(found: dict[str, Any]) -> str:

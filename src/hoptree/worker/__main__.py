@@ -41,7 +41,7 @@ def main(descriptor: int, heartbeat: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     channel: Connection[Any, Any] = Connection(descriptor)
     setup = msgspec.msgpack.decode(channel.recv_bytes(), type=SetUp)
-    _die_with(setup.driver)
+    die_with(setup.driver)
     end_children_after_worker()  # before there are threads
     close_in_children(descriptor, heartbeat)
     start_heartbeat(heartbeat, setup.heartbeat)
@@ -81,7 +81,7 @@ def _loop(channel: Connection[Any, Any], setup: SetUp) -> Loop:
     return Loop(channel, trainer, Dataset.open(setup.dataset), open_states(setup.states), slots, setup.name)
 
 
-def _die_with(driver: int) -> None:
+def die_with(driver: int) -> None:
     """Ask the kernel to end this process when the driver ends, however it ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)

@@ -25,10 +25,14 @@ class Source(msgspec.Struct, frozen=True):
 class Rehearse(_Message, frozen=True):
     """Try the first of some configs that can be built, trained and evaluated, on a few examples.
 
-    ``changing`` are configs with schedules, of which the changes are tried as well.
+    ``later`` are the values that each comes to by its schedules, if any has some. With ``all_kinds`` each config is
+    tried, as long as that takes little time, and only what would not be reproducible counts. ``changing`` are
+    configs with schedules, of which the changes are tried as well.
     """
 
     configs: list[dict[str, Scalar]]
+    later: list[dict[str, Scalar]] = []
+    all_kinds: bool = False
     changing: list[dict[str, Value]] = []
 
 
@@ -109,13 +113,19 @@ class Rehearsed(_Message, frozen=True):
     """What a rehearsal found: the names of the metrics, or why every config failed.
 
     ``seconds`` is what a unit would take at that pace: a few examples are slow, so it is rather too much.
-    ``unread`` are names that nothing asked for; ``refused_change`` says why a schedule cannot be followed.
+    ``unread`` are names that nothing asked for. ``probes`` are the hashes of what came out, by the values, and
+    ``parts`` what the first of them is made of, so that what differs can be named. ``refused`` says why results
+    would not be reproducible, and ``refused_change`` why a schedule cannot be followed: then nothing may be
+    trained, whatever else passed.
     """
 
     metrics: list[str]
     reasons: list[str]
     seconds: float = 0.0
     unread: list[str] = []
+    probes: list[tuple[dict[str, Scalar], str]] = []
+    refused: str = ""
+    parts: dict[str, str] = {}
     refused_change: str = ""
 
 

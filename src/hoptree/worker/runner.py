@@ -9,11 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+import msgspec
+
 from hoptree.data.errors import DataChangedError
-from hoptree.worker.messages import Failed, Judge, Judged, News, Refused, Rehearsed, Train
+from hoptree.worker.messages import Failed, Judge, Judged, News, Refused, Rehearse, Rehearsed, Train
 from hoptree.worker.models import Models, StateGoneError
 from hoptree.worker.tracebacks import user_traceback
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from hoptree.data import Dataset
     from hoptree.trainers.base import Columns, ModelState, Trainer
     from hoptree.worker.models import Resident
+
+
+_KINDS = 0.5  # seconds for configs of other kinds than the one that has passed
 
 
 class Made(NamedTuple):
@@ -78,16 +83,21 @@ class Runner:
         resident = self._models.restore(command.origin, command.source)
         return self._metrics(command.action.run, resident.model, command.origin.values)
 
-    def rehearse(
-        self, configs: Sequence[Mapping[str, Scalar]], partition: int, changing: Sequence[Config] = ()
-    ) -> Rehearsed | Refused:
-        """Try the first of some configs that can be built, trained and evaluated."""
-        first = partial(self._dataset.partition, partition)
+    def rehearse(self, command: Rehearse, partition: int) -> Rehearsed | Refused:
+        """Try the first of some configs that can be built, trained and evaluated, or one of each kind.
+
+        Probes are compared from session to session, so they count only where they are made of the same partition.
+        """
         try:
-            first()
+            self._dataset.partition(partition)
         except DataChangedError as error:
             return Refused(str(error))
-        return rehearse_some(self._trainer, configs, first, self._valid, changing)
+        common = self._trainer, command.configs, lambda: self._dataset.partition(partition), self._valid
+        if command.all_kinds:
+            found = rehearse_kinds(*common, command.later)
+        else:
+            found = rehearse_some(*common, command.later, command.changing)
+        return found if partition == 0 else msgspec.structs.replace(found, probes=[], parts={})
 
     def _metrics(self, run: int, model: Any, values: Mapping[str, Scalar]) -> Judged:
         from hoptree.trainers.numbers import as_number
@@ -103,22 +113,59 @@ def rehearse_some(
     configs: Sequence[Mapping[str, Scalar]],
     partition: Callable[[], Columns],
     valid: Columns | None,
+    later: Sequence[Mapping[str, Scalar]] = (),
     changing: Sequence[Config] = (),
 ) -> Rehearsed:
     """Try configs until one can be built, trained and evaluated; else say what is wrong with each of them."""
     from hoptree.trainers.changes import refused_change
+    from hoptree.trainers.errors import NotReproducibleError
     from hoptree.trainers.rehearsal import rehearsed
 
     reasons: list[str] = []
-    for config in configs:
+    for config, afterwards in zip_longest(configs, later):
         try:
-            found = rehearsed(trainer, config, partition(), valid)
+            found = rehearsed(trainer, config, partition(), valid, afterwards)
+        except NotReproducibleError as error:
+            return Rehearsed([], reasons, refused=str(error))
         except (Exception, SystemExit) as error:
             reasons.append(user_traceback(error))
         else:
-            refused = refused_change(trainer, changing)
-            return Rehearsed(list(found.metrics), [], found.seconds, found.unread, refused)
+            return Rehearsed(
+                list(found.metrics),
+                [],
+                found.seconds,
+                found.unread,
+                probes=[(dict(config), found.probe)],
+                parts=dict(found.parts),
+                refused_change=refused_change(trainer, changing),
+            )
     return Rehearsed([], reasons)
+
+
+def rehearse_kinds(
+    trainer: Trainer,
+    configs: Sequence[Mapping[str, Scalar]],
+    partition: Callable[[], Columns],
+    valid: Columns | None,
+    later: Sequence[Mapping[str, Scalar]] = (),
+) -> Rehearsed:
+    """Try each config while there is time; one that fails is data, one that is not reproducible is refused."""
+    from hoptree.trainers.errors import NotReproducibleError
+    from hoptree.trainers.rehearsal import rehearsed
+
+    probes: list[tuple[dict[str, Scalar], str]] = []
+    began = time.perf_counter()
+    for config, afterwards in zip_longest(configs, later):
+        if time.perf_counter() - began > _KINDS:
+            break
+        try:
+            found = rehearsed(trainer, config, partition(), valid, afterwards)
+        except NotReproducibleError as error:
+            return Rehearsed([], [], refused=str(error), probes=probes)
+        except (Exception, SystemExit):  # noqa: S112 its trial says so
+            continue
+        probes.append((dict(config), found.probe))
+    return Rehearsed([], [], probes=probes)
 
 
 def failure(run: int, error: Exception | SystemExit) -> News:

@@ -1,0 +1,111 @@
+"""Trials trained again in fresh processes, each alone: what `verify` compares with.
+
+The caller's process is not used: its modules and globals may have been changed by what was trained there. Nor are
+trials trained in the order of the run, or one after another in one process: what they would share by mistake makes
+another difference then, or none.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import msgspec
+
+from hoptree.backends.processes import make_channel
+from hoptree.backends.sending import send_off
+from hoptree.core.plan import Trial
+from hoptree.trainers.errors import TrainerError
+from hoptree.worker.alone import AloneResult, AloneSetUp
+
+if TYPE_CHECKING:
+    from hoptree.record.solo import Soloist
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def train_in_fresh_processes(soloist: Soloist, trials: Mapping[int, Trial]) -> Iterator[tuple[int, AloneResult]]:
+    """Train trials from the beginning, the last first, and yield what came out as it comes, by number.
+
+    As many processes run at the same time as there are cores for the trainer's threads. What the user's code raises
+    is raised here, with the user's own traceback.
+    """
+    pickled = send_off(soloist.trainer)
+    waiting = list(trials)  # the last is taken first
+    most = max(1, (os.cpu_count() or 1) // soloist.trainer.threads)
+    running: dict[Any, _Process] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < most:
+                number = waiting.pop()
+                process = _Process(number, _setup(soloist, trials[number], pickled), soloist.trainer.threads)
+                running[process.channel] = process
+            for channel in wait(list(running)):
+                process = running.pop(channel)
+                yield process.number, process.result()
+    finally:
+        for process in running.values():
+            process.kill()
+
+
+def _setup(soloist: Soloist, trial: Trial, trainer: bytes) -> AloneSetUp:
+    values, seed = soloist.beginning(trial)
+    units = soloist.units(trial)
+    last = units[-1]
+    return AloneSetUp(
+        parent=os.getpid(),
+        paths=sys.path,
+        folder=str(Path.cwd()),
+        trainer=trainer,
+        dataset=str(soloist.data.path),
+        values=values,
+        seed=seed,
+        units=msgspec.Raw(msgspec.msgpack.encode(units)),
+        evaluated=last.values.at((last.unit + 1) / last.partitions),
+    )
+
+
+@final
+class _Process:
+    def __init__(self, number: int, setup: AloneSetUp, threads: int) -> None:
+        self.number = number
+        ours, theirs = make_channel()
+        self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
+            [sys.executable, "-m", "hoptree.worker.alone", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env=os.environ | dict.fromkeys(_THREADS, str(threads)),
+        )
+        theirs.close()
+        self.channel: Connection[Any, Any] = Connection(ours.detach())
+        with suppress(OSError):  # it is gone already
+            self.channel.send_bytes(msgspec.msgpack.encode(setup))
+
+    def result(self) -> AloneResult:
+        """Return its answer, and end it."""
+        try:
+            answer = msgspec.msgpack.decode(self.channel.recv_bytes(), type=AloneResult)
+        except (EOFError, OSError):
+            code = self._process.wait()
+            raise TrainerError(
+                f"trial {self.number}: the process that trained it again died with exit code {code}; "
+                "expected it to end as it did in the run"
+            ) from None
+        finally:
+            self.kill()
+        if answer.error:
+            raise TrainerError(f"trial {self.number}: training it again raised this:\n{answer.error}")
+        return answer
+
+    def kill(self) -> None:
+        """End it, if it has not ended."""
+        self._process.kill()
+        self._process.wait()
+        self.channel.close()

@@ -1,0 +1,72 @@
+"""Digests of a state by name: two states are compared, and what differs is named, without a second copy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hoptree.store import exact_json
+from hoptree.trainers.base import ModelState
+
+Digests: TypeAlias = dict[str, str]  # of arrays by their name, of the JSON by its path
+
+
+def digests(state: ModelState) -> Digests:
+    """Return a digest for each array and for each value of the JSON.
+
+    >>> sorted(digests(ModelState({"w": np.zeros(2)}, {"groups": [{"lr": 0.1}]})))
+    ['meta.groups.0.lr', 'w']
+    """
+    found = {name: array_digest(array) for name, array in state.arrays.items()}
+    return found | {path: text(repr(value)) for path, value in _leaves("meta", state.meta)}
+
+
+def array_digest(array: np.ndarray[Any, Any]) -> str:
+    """Return a digest of an array's type, shape and bits."""
+    whole = np.ascontiguousarray(array)
+    hashed = blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=12)
+    hashed.update(whole.reshape(-1).view(np.uint8).data)
+    return hashed.hexdigest()
+
+
+def metric_digests(metrics: Mapping[str, float]) -> Digests:
+    """Return a digest for each metric; NaN equals NaN."""
+    return {f"metric {name}": text(repr(value)) for name, value in metrics.items()}
+
+
+def differing(one: Mapping[str, str], two: Mapping[str, str]) -> list[str]:
+    """Return the names whose digests are not the same, those of arrays first, in the order of the first."""
+    return [name for name in {**one, **two} if one.get(name) != two.get(name)]
+
+
+def combined(parts: Mapping[str, Mapping[str, str]]) -> str:
+    """Return one digest of many, as hexadecimal digits."""
+    return text(json.dumps({name: dict(part) for name, part in parts.items()}, sort_keys=True))
+
+
+def text(value: str) -> str:
+    """Return the digest of a text."""
+    return blake2b(value.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def copied(state: ModelState) -> ModelState:
+    """Return a state as another process would get it: in other memory, read-only, its JSON read again."""
+    arrays = {name: np.array(array, order="C", copy=True) for name, array in state.arrays.items()}
+    for array in arrays.values():
+        array.flags.writeable = False
+    return ModelState(arrays, exact_json.load(exact_json.dump(state.meta, "meta")))
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for name in sorted(value, key=str):
+            yield from _leaves(f"{path}.{name}", value[name])
+    elif isinstance(value, list | tuple) and value:
+        for index, item in enumerate(value):
+            yield from _leaves(f"{path}.{index}", item)
+    else:
+        yield path, list(value) if isinstance(value, tuple) else value
