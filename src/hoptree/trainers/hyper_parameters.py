@@ -51,6 +51,11 @@ class HyperParameters(Mapping[str, Any]):
             self.set(self._advance(fraction))
         return self
 
+    @property
+    def current(self) -> dict[str, Scalar]:
+        """All values of the moment; looking at them here is not asking for them."""
+        return dict(self._values)
+
     def set(self, values: Mapping[str, Scalar]) -> None:
         """Have other values from now on; for trainers."""
         if values != self._values:

@@ -46,7 +46,7 @@ class TorchModel:
         self.hp = hp
         self._on_values = on_values
         self._applied: Mapping[str, Scalar] | None = None
-        values = dict(hp)
+        values = hp.current
         reads = {*reads}
         check_held(tuned.optimizer, module, "optimizer")
         self._dropout = DropoutRates(module, values.get("dropout"), "dropout" in reads)
