@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from hoptree.trainers.errors import TrainerError
@@ -51,8 +52,8 @@ def _crossed(output: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...
     if [size for size in output if size != 1] != [size for size in target if size != 1]:
         return None
     try:
-        shape = tuple(torch.broadcast_shapes(output, target))  # type: ignore[no-untyped-call]
-    except RuntimeError:
+        shape = np.broadcast_shapes(output, target)
+    except ValueError:
         return None
     return shape if math.prod(shape) > math.prod(target) else None
 
