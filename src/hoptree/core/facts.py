@@ -42,6 +42,7 @@ from hoptree.core.events import (
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRebased,
     TrialRetried,
     TrialStopped,
     UnitCancelled,
@@ -62,7 +63,7 @@ Spelled: TypeAlias = dict[str, float | Literal["nan", "inf", "-inf"]]  # JSON ha
 
 
 class At(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A place: the key of a lineage, a unit, and the private tree of a trial that shares nothing ("": shared)."""
+    """A place: the key of a lineage, a unit, and the tree: the variant, and whose it is if a trial shares nothing."""
 
     lineage: str
     unit: int
@@ -181,6 +182,7 @@ EventFact: TypeAlias = (
     | TrialExtended
     | TrialStopped
     | TrialRetried
+    | TrialRebased
     | DriverStarted
     | WorkerJoined
     | WorkerDrained

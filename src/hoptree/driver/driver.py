@@ -38,6 +38,7 @@ from hoptree.driver.options import RunOptions
 from hoptree.driver.recorder import Recorder
 from hoptree.driver.rehearsal_configs import to_rehearse
 from hoptree.driver.study_group import StudyGroup
+from hoptree.driver.surroundings import Surroundings
 from hoptree.driver.wishing import retrials_of_failed
 from hoptree.estimate import Estimator
 from hoptree.progress import Asking, Spectator
@@ -179,6 +180,8 @@ class Driver:
         learned = islice(store.journal.read(name, known), seq - known) if seq else ()
         self._estimator.resume(record.plan, (recorded.entry for recorded in learned))
         owed = record.resume(tuners, store.journal.read(name, seq), [self._estimator.watch])
+        surroundings = Surroundings(store, group, self._options, spec, record)
+        surroundings.refuse_changes()
         if agreed.is_changed:
             self._accept(store, spec, record)
         owed += desk.take()
@@ -196,8 +199,10 @@ class Driver:
         draining.asked = self._stop_asked
         self._spectator = spectator = self._make_spectator(store)
         configs = to_rehearse(record.trials, owed, group.examples)
-        backend = self._backend = self._make_backend(store, lease, record, library, engine, configs)
-        first = [DriverStarted(), *_lost_states(record, backend), *self._costs(), *owed]
+        configs = surroundings.comparable_first(configs)
+        backend = self._backend = self._make_backend(store, lease, record, library, engine, configs, surroundings)
+        lost = list(_lost_states(record, backend))
+        costs = self._costs()
         own: list[Watch] = [
             self._note_beginning,
             writer.append,
@@ -226,8 +231,8 @@ class Driver:
                     front,
                     desk.beside(tuners),
                     [*own, *watches],
-                    first,
-                    lambda event: library.look_up(event, record.state),
+                    lambda: [DriverStarted(), *lost, *surroundings.settle(backend), *costs, *owed],
+                    lambda event: library.look_up(surroundings.placed(event), record.state),
                     lambda: draining.is_over or self._has_ended(record),
                     record.now,
                     sources,
@@ -271,7 +276,14 @@ class Driver:
         return Spectator(options.make_display(), group.goals, workers, store.folder / "logs", asking)
 
     def _make_backend(
-        self, store: Store, lease: Lease, record: Record, library: Library, engine: Engine, configs: list[Any]
+        self,
+        store: Store,
+        lease: Lease,
+        record: Record,
+        library: Library,
+        engine: Engine,
+        configs: list[Any],
+        surroundings: Surroundings,
     ) -> Backend:
         options, first = self._options, self._group.first
         chosen = find_backend(options.backend)
@@ -318,6 +330,9 @@ class Driver:
             longest=self._estimator.longest,
             tick=tick,
             wanted=lambda: 0 if self._stop_asked else max(1, engine.plan.lineages),
+            observed=surroundings.variants.observed,
+            probed=surroundings.variants.probed,
+            greets=True,
         )
 
     def _sources(self, lease: Lease, desk: Desk, spectator: Spectator, draining: Draining) -> list[EventSource]:
@@ -386,7 +401,7 @@ class Driver:
 
 def _has_all_states(store: Store, record: Record) -> bool:
     """Return whether the store has every state that the study needs."""
-    if any(trial.lost_state for trial in record.trials):
+    if any(trial.lost_state and trial.onward is None for trial in record.trials):
         return False
     nodes = record.plan.nodes
     return all(state.key in store.states for node in nodes for state in node.states.values())
