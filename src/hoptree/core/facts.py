@@ -63,7 +63,7 @@ Spelled: TypeAlias = dict[str, float | Literal["nan", "inf", "-inf"]]  # JSON ha
 
 
 class At(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A place: the key of a lineage, a unit, and the tree: the variant, and whose it is if a trial shares nothing."""
+    """A place: the key of a lineage, a unit, and the tree: the variant, and whose, if a trial shares nothing."""
 
     lineage: str
     unit: int
