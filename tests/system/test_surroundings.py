@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import hoptree as ht
+from hoptree.backends.local import LocalPool
 from hoptree.core.errors import StudyChangedError, WorkloadError
 from hoptree.record.opening import open_record
 from hoptree.store import Store
@@ -171,3 +172,27 @@ def test_a_study_that_reuses_nothing(tmp_path: Path) -> None:
         study(tmp_path, "a", name="own", epochs=2).run(workers=1)
     with pytest.raises(WorkloadError, match="reuse: 'sometimes'"):
         study(tmp_path, "a", reuse="sometimes")
+
+
+def test_unlike_workers_make_a_variant_of_their_own_or_one_kind_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Processes of one machine stand for those of several: all are asked before the study begins."""
+    monkeypatch.setattr(LocalPool, "one_machine", False)
+
+    def run(name: str, **options: Any) -> tuple[ht.Results, str]:
+        found = grid(tmp_path, name, trainer=Unlike(tmp_path / name)).run(workers=2, **options)
+        with Store(tmp_path / "store", create=False) as store:
+            known = store.catalog.find(name)
+        assert known is not None
+        return found, ", ".join(known.spec["platform"])
+
+    mixed, platform = run("mixed")
+    assert platform == "mixture"
+    assert [r for r in caplog.records if "same_platform=True" in r.message and "kernels" in r.message]
+    again, _ = run("again")
+    assert again.savings.epochs_trained == 0  # another mixture of the same kinds
+    one, platform = run("one", same_platform=True)
+    assert "kernels" in platform
+    assert one.savings.epochs_trained == 4
+    assert [t.fingerprint for t in one.trials] == [t.fingerprint for t in mixed.trials]
