@@ -25,6 +25,7 @@ from hoptree.core.events import (
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRebased,
     TrialRetried,
     TrialStopped,
     UnitCancelled,
@@ -66,8 +67,8 @@ ONCE = StateLost | WorkerLost | WorkerJoined | WorkerDrained | TrialStopped | Li
 class History:
     """One random history; ``journal`` holds every entry with its time.
 
-    With ``learns`` costs are learned on the way, and with ``retries`` failed trials are trained again: without
-    them, seeds mean the same as before that was possible.
+    With ``learns`` costs are learned on the way, with ``retries`` failed trials are trained again, and with
+    ``rebases`` code or surroundings change: without them, seeds mean the same as before that was possible.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class History:
         *,
         learns: bool = False,
         retries: bool = False,
+        rebases: bool = False,
     ) -> None:
+        self.rebases = rebases
         self.retries = retries
         self.learns = learns
         self.random = random
@@ -165,6 +168,8 @@ class History:
             failed = [trial.number for trial in self.engine.trials.values() if trial.ending == "failed"]
             if self.retries and failed and self.random.random() < 0.2:
                 self.retry(self.random.choice(failed))
+            if self.rebases and self.trials and self.random.random() < 0.1:
+                self.rebase()
             self.move()
         self.calm()
 
@@ -193,7 +198,7 @@ class History:
             self.here.setdefault(event.worker, [])
         if isinstance(event, WorkerLost):
             self.lost_runs += self.here.pop(event.worker, [])
-        if isinstance(event, TrialAsked | TrialRetried) and event.known is not None:
+        if isinstance(event, TrialAsked | TrialRetried | TrialRebased) and event.known is not None:
             held = [(node.id, unit) for node in self.engine.plan.nodes for unit in node.states]
             held += [(action.node, action.unit) for action in actions if isinstance(action, DropState)]
             self.stored += [spot for spot in held if spot not in self.stored]
@@ -277,10 +282,27 @@ class History:
                 barrier=self.barrier,
                 alone=not self.share,
                 known=self.known(),
+                **self.base(),
             ),
             more=self.random.random() < 0.3,
         )
         self.trials += 1
+
+    def base(self) -> dict[str, str]:
+        """Return what code and surroundings are at this moment."""
+        if not self.rebases:
+            return {}
+        return {"root": self.random.choice(["", "new"]), "variant": self.random.choice(["", "v1", "v2"])}
+
+    def rebase(self) -> None:
+        """Code or surroundings have changed: of one trial, or of all."""
+        base, numbers = self.base(), list(range(self.trials))
+        if self.random.random() < 0.5:
+            numbers = [self.random.choice(numbers)]
+        for number in numbers:
+            if number in self.engine.trials:
+                more = self.random.random() < 0.5
+                self.tell(TrialRebased(number, base["root"], base["variant"], self.known()), more=more)
 
     def retry(self, trial: int) -> None:
         self.tell(TrialRetried(trial, self.known()), more=self.random.random() < 0.3)

@@ -47,7 +47,7 @@ def drive(
     backend: Backend,
     tuner: Asks,
     watches: Sequence[Watch] = (),
-    first: Sequence[Event] | None = None,
+    first: Sequence[Event] | Callable[[], Sequence[Event]] | None = None,
     look_up: Callable[[Event], Event] | None = None,
     enough: Callable[[], bool] = lambda: False,
     begun: float = 0.0,
@@ -56,8 +56,9 @@ def drive(
     """Run until no trial is left, or it is ``enough``, and return the time of the last event.
 
     ``first`` replaces what the tuner asks for at the start, for a study that goes on from where it was at the time
-    ``begun``. ``look_up`` may add to an event what is known elsewhere, before the engine sees it. ``sources`` are
-    asked when they are due. If it is enough while trials are left, all states are saved: others go on from them.
+    ``begun``; a function is called when the backend has started. ``look_up`` may add to an event what is known
+    elsewhere, before the engine sees it. ``sources`` are asked when they are due. If it is enough while trials are
+    left, all states are saved: others go on from them.
 
     Every event passes through here once, so this is where a journal or a checker listens: a watch gets the whole
     step, with the run that its event is about, before what was decided is carried out.
@@ -65,7 +66,8 @@ def drive(
     now, failed = begun, True
     try:
         backend.start()
-        inbox: deque[Event] = deque(tuner.start() if first is None else first)
+        begin = tuner.start if first is None else first
+        inbox: deque[Event] = deque(begin() if callable(begin) else begin)
         while True:
             while inbox:
                 event = inbox.popleft()

@@ -14,6 +14,8 @@ from hoptree.driver.driver import Driver
 from hoptree.driver.options import RunOptions
 from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
+from hoptree.driver.surroundings import NEW, changed, expected_variant
+from hoptree.driver.variants import Variants
 from hoptree.error_look import in_one_look
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec, continued, refuse_changes, refuse_others
@@ -116,12 +118,24 @@ class Explanation:
             studies = self._group.shares
             goal = self._first.goal.metric
             retries = self._is_changed(store)
-            told = Told(spec.settings, goal, journal, store, self.name, studies, spec.root, retries)
+            platform = self._first.trainer.platform()
+            variant = NEW if store is None else self._variant(store, spec, platform, accept_changes)
+            told = Told(
+                spec.settings, goal, journal, store, self.name, studies, spec.root, retries, variant, platform
+            )
             measured.try_out(self._first.trainer, self._first.data, self._group.tuners(spec).start())
             threads = self._first.trainer.threads
             return Explainer(
                 told, lambda numbers: self._group.tuners(spec, numbers), measured, threads=threads
             ).explain(count)
+
+    def _variant(self, store: Store, spec: StudySpec, platform: dict[str, str], accept_changes: bool) -> str:
+        """Return the variant under which a run on this machine would go on; refuse what it would refuse."""
+        used = Variants(store.origins, spec.root, self.name, reuse=spec.reuse, used=spec.variant)
+        changes = used.changes(None) if spec.variant else []
+        if changes and not accept_changes:
+            raise changed(self.name, changes)
+        return (used.find(platform) or NEW) if changes else expected_variant(store, self.name, spec, platform)
 
     def _is_changed(self, store: Store | None) -> bool:
         """Return whether code or data are not those of the last run."""

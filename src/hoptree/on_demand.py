@@ -10,6 +10,7 @@ from hoptree.core.events import USER, Metrics
 from hoptree.core.lineage import ConfigItems, Phase
 from hoptree.core.metrics import unspelled
 from hoptree.core.plan import Plan
+from hoptree.driver.surroundings import expected_variant
 from hoptree.driver.wishing import addition
 from hoptree.record.opening import last_snapshot
 from hoptree.record.record import Record
@@ -78,7 +79,7 @@ class _Answers:
         if not self._study.share or self._study.settings.order == "free":
             return None
         plan = Plan(self._study.settings.partitions, order=self._study.settings.order)
-        (place,) = plan.places(self._history, plan.root(self._root()), [self._epoch])
+        (place,) = plan.places(self._history, plan.root(*self._base()), [self._epoch])
         key = place.node.state_key(place.unit)
         found = self._store.reports.find([key]).get(key)
         return None if found is None else unspelled(found)
@@ -93,9 +94,10 @@ class _Answers:
                         f"{dict(trial.history[0].config)}: it {trial.ending}; {trial.reason}".rstrip("; ")
                     )
 
-    def _root(self) -> str:
-        known = self._store.catalog.find(self._study.name)
-        return self._study.spec.root if known is None else StudySpec.read(known.spec).root
+    def _base(self) -> tuple[str, str]:
+        """Return the root and the variant under which the study would be trained."""
+        spec = self._study.spec
+        return spec.root, expected_variant(self._store, self._study.name, spec, self._study.trainer.platform())
 
     def _read(self) -> None:
         for known in self._store.catalog.all():

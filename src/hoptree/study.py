@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 import msgspec
 
@@ -70,6 +70,8 @@ class Study:
     that no study needs are kept while the store's states take less than ``keep``. With ``save_every`` the states
     after every so many epochs are saved, and are kept in the same way. With ``order="free"`` a trial visits the
     partitions of an epoch in any order: workers wait less, and what comes out depends on when they were free.
+    With ``reuse="never"`` nothing that another study has trained is taken, and no other study takes what this one
+    trains: for code that does not give the same bits twice.
     """
 
     def __init__(
@@ -90,12 +92,13 @@ class Study:
         share: bool = True,
         keep: str | float = "10 GB",
         save_every: int = 0,
+        reuse: Literal["always", "never"] = "always",
     ) -> None:
         with in_one_look(Path(store)):
             self.goal = _goal(maximize, minimize)
             self.seed = plain(seed)
             self.keep = parse_size(keep)
-            _refuse(name, self.seed, share, save_every)
+            _refuse(name, self.seed, share, save_every, reuse)
         self.name = name
         file = sys._getframe(1).f_code.co_filename  # of whoever defines the study
         self._program = str(Path(file).absolute()) if Path(file).is_file() else ""
@@ -108,6 +111,7 @@ class Study:
         self._states = states
         self.share = share
         self.save_every = save_every
+        self.reuse: Literal["always", "never"] = reuse
         self.settings = Settings(data.partitions, order, retries=0)  # units are pure: what raised raises again
         with in_one_look(Path(store)):
             self.searches()  # refuses what cannot be searched, before anything runs
@@ -119,6 +123,7 @@ class Study:
         *,
         backend: Where = "local",
         accept_changes: bool = False,
+        same_platform: bool = False,
         unit_limit: float | None = None,
         heartbeat_limit: float = LIMIT,
         mirror: str | WandB | None = None,
@@ -132,9 +137,11 @@ class Study:
         this machine), "ray" (the cluster at ``RAY_ADDRESS``, or one that is started), ``ht.Ray(…)``, the name
         of a backend that an installed package registers, or the settings of a backend of your own.
 
-        A search that is an extension of the one before goes on with what is new. Code or data that differ from what
-        the store holds under this name are refused, unless ``accept_changes``; then trials that failed are trained
-        again. ``unit_limit`` are the seconds after which a unit is taken for hung and its trial fails (by default
+        A search that is an extension of the one before goes on with what is new. Code, data, files or a platform
+        that differ from what the store holds under this name are refused, unless ``accept_changes``: then trials
+        that are complete stay as they are, and all that is trained from now on is trained from the beginning.
+        Workers on unlike processors are told of; with ``same_platform`` only the most frequent kind trains.
+        ``unit_limit`` are the seconds after which a unit is taken for hung and its trial fails (by default
         20 times what it may well take, and 10 minutes). ``heartbeat_limit`` are the seconds without a sign of life
         after which a worker is taken for stopped: its unit goes to another one, and no trial fails. ``mirror`` is
         the URL of an
@@ -153,6 +160,7 @@ class Study:
             workers=workers,
             backend=backend,
             accept_changes=accept_changes,
+            same_platform=same_platform,
             unit_limit=unit_limit,
             heartbeat_limit=heartbeat_limit,
             mirror=mirror,
@@ -446,6 +454,7 @@ class Study:
                 {**environment(), **self.trainer.fingerprint_parts, "threads": str(self.trainer.threads)}
             ],
             versions={self.name: [SearchVersion.of(self._procedures(), self.space)]},
+            reuse=self.reuse,
         )
 
 
@@ -460,13 +469,15 @@ def _goal(maximize: object, minimize: object) -> Goal:
     return Goal(metric, maximize is not None)
 
 
-def _refuse(name: object, seed: object, share: object, save_every: object) -> None:
+def _refuse(name: object, seed: object, share: object, save_every: object, reuse: object) -> None:
     if not isinstance(name, str) or not name or "/" in name:
         raise WorkloadError(f"name: {name!r}; expected a non-empty name without '/'")
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise WorkloadError(f"seed: {seed!r}; expected a whole number: the same one gives the same bits")
     if not isinstance(share, bool):
         raise WorkloadError(f"share: {share!r}; expected True or False")
+    if reuse not in ("always", "never"):
+        raise WorkloadError(f"reuse: {reuse!r}; expected 'always' (what fits) or 'never'")
     if isinstance(save_every, bool) or not isinstance(save_every, int) or save_every < 0:
         raise WorkloadError(
             f"save_every: {save_every!r}; expected a number of epochs, or 0: only when much would be lost"

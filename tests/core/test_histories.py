@@ -15,16 +15,18 @@ from tests.histories import History
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(0, 2**63), st.integers(5, 120), st.booleans(), st.booleans())
-def test_invariants_hold_and_every_trial_ends(seed: int, steps: int, learns: bool, retries: bool) -> None:
-    History(Random(seed), steps, learns=learns, retries=retries).run()
+@given(st.integers(0, 2**63), st.integers(5, 120), st.booleans(), st.booleans(), st.booleans())
+def test_invariants_hold_and_every_trial_ends(
+    seed: int, steps: int, learns: bool, retries: bool, rebases: bool
+) -> None:
+    History(Random(seed), steps, learns=learns, retries=retries, rebases=rebases).run()
 
 
 class Watched(History):
     """A history that takes a snapshot of its engine's state after every entry of the journal."""
 
-    def __init__(self, random: Random, steps: int, *, learns: bool, retries: bool) -> None:
-        super().__init__(random, steps, learns=learns, retries=retries)
+    def __init__(self, random: Random, steps: int, *, learns: bool, retries: bool, rebases: bool) -> None:
+        super().__init__(random, steps, learns=learns, retries=retries, rebases=rebases)
         self.snapshots: list[Snapshot] = []
 
     def record(self, step: Step) -> None:
@@ -33,11 +35,11 @@ class Watched(History):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**63), st.booleans(), st.booleans(), st.randoms(use_true_random=False))
+@given(st.integers(0, 2**63), st.booleans(), st.booleans(), st.booleans(), st.randoms(use_true_random=False))
 def test_a_journal_gives_the_state_of_the_engine_at_every_prefix(
-    seed: int, learns: bool, retries: bool, chance: Random
+    seed: int, learns: bool, retries: bool, rebases: bool, chance: Random
 ) -> None:
-    history = Watched(Random(seed), 50, learns=learns, retries=retries)
+    history = Watched(Random(seed), 50, learns=learns, retries=retries, rebases=rebases)
     history.run()
     state = StudyState(history.settings)
     for (now, entry), expected in zip(history.journal, history.snapshots, strict=True):

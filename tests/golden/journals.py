@@ -59,8 +59,8 @@ def write(version: str) -> None:
     from hoptree.core.facts import RECORD_VERSION
     from tests.histories import History
 
-    for name, seed in (("strict", 11), ("free", 4), ("unshared", 23), ("others", 16)):
-        history = History(Random(seed), 70, learns=seed % 2 == 0, retries=True)
+    for name, seed in (("strict", 11), ("free", 4), ("unshared", 23), ("others", 16), ("rebased", 8)):
+        history = History(Random(seed), 70, learns=seed % 2 == 0, retries=True, rebases=name == "rebased")
         history.run()
         about = {"version": RECORD_VERSION, "settings": msgspec.to_builtins(history.settings)}
         lines = [json.dumps([now, json.loads(encode(entry))]) for now, entry in history.journal]

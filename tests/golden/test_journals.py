@@ -28,6 +28,7 @@ RENAMED = [
     "StateLostFact", "UnitGiven", "EvaluationGiven", "StateDropped", "TrialReported", "TrialEnded", "TrialAsked",
     "TrialBranched", "TrialExtended", "TrialStopped", "TrialRetried", "WorkerJoined", "WorkerLost", "DriverStarted",
     "CostsLearned", "CostFormula", "Feature", "Known", "StudyState", "Fold", "FactReader",
+    "TrialRebased", "Earlier",
 ]  # fmt: skip
 
 

@@ -57,8 +57,9 @@ def anonymize(database: sqlite3.Connection) -> None:
     """Take out what tells of the machine that it was written on, and of nothing else."""
     database.execute("UPDATE hoptree_leases SET host = 'host', pid = 1, started = '', place = '', held = 0")
     for name, text in database.execute("SELECT name, spec FROM hoptree_studies").fetchall():
-        spec = {**json.loads(text), "program": "", "environments": []}
+        spec = {**json.loads(text), "program": "", "environments": [], "platform": {}}
         database.execute("UPDATE hoptree_studies SET spec = ? WHERE name = ?", (json.dumps(spec), name))
+    database.execute("UPDATE hoptree_origins SET platform = '{}'")
     database.commit()
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     database.execute("VACUUM")

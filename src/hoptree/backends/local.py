@@ -35,6 +35,8 @@ class LocalPool:
     ``token`` of its lease: what earlier ones left is found again, and what a later one owns is left alone.
     """
 
+    one_machine = True
+
     def __init__(
         self,
         trainer: Trainer,

@@ -41,6 +41,8 @@ class Member(ABC):
         self.ready = False
         self.leaving = False  # it gets nothing new, and ends when nothing is left that only it has
         self.partitions: tuple[int, ...] = ()
+        self.platform: dict[str, str] | None = None  # what changes bits there; None: it has not said so yet
+        self.left_out = False  # it would train other bits than the others
         self.queue: deque[int] = deque()
         self.since = 0.0  # when it began with what it is at
         self.warm = False  # whether it has begun a unit: the first one waits until its code is loaded
@@ -73,7 +75,12 @@ Tidings: TypeAlias = Sequence[tuple[Member, News | None]]  # None: the worker is
 
 
 class Pool(Hops, Protocol):
-    """Where workers come from, and how they are heard; how states hop between them is the other half."""
+    """Where workers come from, and how they are heard; how states hop between them is the other half.
+
+    ``one_machine`` says that all workers are on one, so that one platform stands for all.
+    """
+
+    one_machine: bool
 
     def recruit(self, members: Mapping[str, Member], lineages: int) -> Sequence[Member]:
         """Start the workers that should be there and are not, and return them; called again and again.

@@ -34,6 +34,8 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.keys import shuffle_seed
+from hoptree.identity.observation import Observations
+from hoptree.identity.platform import differences
 from hoptree.store.errors import StoreFullError
 from hoptree.worker.messages import (
     Command,
@@ -71,6 +73,7 @@ _TICK = 1.0  # seconds after which who looks on is shown that time passes, thoug
 _REHEARSAL = 60.0  # seconds that a worker has to start and to try a config; what takes longer is found out later
 _SECOND = 20.0  # seconds in which a second worker starts that compares its bits with those of the first
 _KINDS = 5.0  # … and then to try configs of other kinds
+_MEETING = 10.0  # seconds after the first worker of several machines in which others say what their platform is
 _LAST_WORDS = 3.0  # seconds in which a hung worker may say where it is
 _SHORTEST_HANG = 600.0  # seconds: no unit is taken for hung before, unless the user says so
 _LONGEST_RATIO = 20.0  # … nor before it has taken this many times as long as it may well take
@@ -88,7 +91,9 @@ class PoolBackend:
     ``unit_limit`` are the seconds after which a unit is taken for hung; without it ``longest`` says what a run may
     well take at most, 0 if that is not known. ``heartbeat_limit`` are the seconds without a heartbeat after which a
     worker is given up. ``wanted`` says how many workers would have something to do: with 0, one that is gone is not
-    replaced. ``tick`` is called about every second while workers start.
+    replaced. ``tick`` is called about every second while workers start. ``observed`` is told what users' code has
+    read in a worker, before the outcome of the run that read it; what it raises ends everything. With ``greets``
+    start waits until a worker has said what its platform is, or all of several machines have.
     """
 
     def __init__(
@@ -107,6 +112,8 @@ class PoolBackend:
         longest: Callable[[RunUnit | Evaluate], float] = lambda _: 0.0,
         tick: Callable[[], None] = lambda: None,
         wanted: Callable[[], int] = lambda: 1,
+        observed: Callable[[Observations], None] = lambda _: None,
+        greets: bool = False,
     ) -> None:
         self._pool = pool
         self._states = states
@@ -120,6 +127,10 @@ class PoolBackend:
         self._unit_limit = unit_limit
         self._tick = tick
         self._wanted = wanted
+        self._observed = observed
+        self._greets = greets
+        self._met_since: float | None = None  # when the first worker has said what its platform is
+        self._kinds: list[dict[str, str]] | None = None  # platforms that may train; None: all
         self._recruited = time.monotonic()
         self._heartbeats = Heartbeats(heartbeat_limit, self._recruited)
         self._members: dict[str, Member] = {}
@@ -143,7 +154,7 @@ class PoolBackend:
 
     def start(self) -> None:
         """Start the workers; each joins when it is ready. Nothing is trained that fails in rehearsal."""
-        while self._to_pass or any(map(self._is_waited_for, self._members.values())):
+        while self._to_pass or any(map(self._is_waited_for, self._members.values())) or not self._has_met():
             self._recruit(1)
             self._pending += self._listen(_TICK)
             self._pending += self._hear_hearts()
@@ -176,6 +187,29 @@ class PoolBackend:
         for member in waited:
             if member.rehearsing:
                 member.kill()
+
+    @property
+    def platforms(self) -> list[tuple[str, dict[str, str]]]:
+        """What changes bits, by worker, of those that have said so."""
+        return [(m.name, m.platform) for m in self._members.values() if m.platform is not None]
+
+    def admit(self, kinds: Sequence[dict[str, str]]) -> None:
+        """Let only workers of some platforms train from now on; the others stay out."""
+        self._kinds = list(kinds)
+        out = {name for name, platform in self.platforms if platform not in kinds}
+        self._pending = [e for e in self._pending if not (isinstance(e, WorkerJoined) and e.worker in out)]
+        for name in out:
+            self._members[name].ready = False
+
+    def _has_met(self) -> bool:
+        """Return whether it is known on what platforms the study is trained: that of the first, or of all."""
+        met = [member.platform is not None for member in self._members.values()]
+        if not self._greets or (any(met) and (self._pool.one_machine or all(met))):
+            return True
+        if any(met):
+            self._met_since = self._met_since or time.monotonic()
+            return time.monotonic() > self._met_since + _MEETING
+        return False
 
     def submit(self, action: Task) -> None:
         """Pass an action on to its worker."""
@@ -325,9 +359,9 @@ class PoolBackend:
     def _take(self, member: Member, news: News) -> list[Event]:
         name = member.name
         match news:
-            case Hello(partitions=partitions):
+            case Hello(partitions=partitions, platform=platform):
                 self._stillborn = 0
-                member.partitions = partitions
+                member.partitions, member.platform = partitions, platform
                 if self._rehearsal is None or not (self._to_pass or self._compares(member)):
                     return self._join(member)
                 member.rehearsing = True
@@ -397,6 +431,12 @@ class PoolBackend:
         return self._join(member)
 
     def _join(self, member: Member) -> list[Event]:
+        if self._kinds is not None and member.platform not in self._kinds:
+            if not member.left_out:
+                differ = "; ".join(differences(self._kinds[0], member.platform or {}))
+                log.warning("worker %s is left out, since it would train other bits: %s", member.name, differ)
+            member.left_out = True
+            return []
         member.ready = True
         return [WorkerJoined(member.name, member.partitions)]
 

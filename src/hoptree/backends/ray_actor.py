@@ -81,7 +81,7 @@ class RayWorker:
             fix = "; install it there, or name a runtime_env in ht.Ray(…)" if missing else ""
             reason = str(error) if _is_ours(error) or missing else user_traceback(error)
             return encode(Refused(f"{name}: {reason}{fix}"))
-        return encode(Hello(os.getpid(), self._depot.partitions))
+        return encode(Hello(os.getpid(), self._depot.partitions, self._runner.platform()))
 
     def rehearse(self, command: bytes) -> bytes:
         """Try configs on a few examples."""

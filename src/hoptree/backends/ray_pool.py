@@ -57,6 +57,8 @@ log = logging.getLogger("hoptree")
 class RayPool:
     """Workers on a Ray cluster, and states in its object store, which the driver owns."""
 
+    one_machine = False
+
     def __init__(
         self,
         settings: Ray,

@@ -31,6 +31,7 @@ from hoptree.core.events import (
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRebased,
     TrialRetried,
     TrialStopped,
     UnitCancelled,
@@ -142,6 +143,8 @@ class Engine:
                 self._trials.stopped(event)
             case TrialRetried():
                 self._trials.retried(event)
+            case TrialRebased():
+                self._trials.rebased(event)
             case DriverStarted():
                 self._driver_started()
             case WorkerJoined():

@@ -43,7 +43,9 @@ class TrialAsked(_Event, frozen=True, tag="trial-asked"):
 
     Reports are due at ``until`` and, with ``every``, at each multiple of it. With ``barrier`` no trial of the
     study trains past a report that another one still owes. ``root`` stands for all that the lineage starts
-    from (trainer, dataset, seed); ``alone`` keeps the trial from sharing. ``asked_by`` tells a search its trials.
+    from (trainer, dataset, seed), ``variant`` for all else that changes bits (platform, files, what a probe shows):
+    it is part of the names of states, and seeds do not follow from it. ``alone`` keeps the trial from sharing.
+    ``asked_by`` tells a search its trials.
     """
 
     trial: int
@@ -56,6 +58,7 @@ class TrialAsked(_Event, frozen=True, tag="trial-asked"):
     alone: bool = False
     known: Known | None = None
     asked_by: Asker | None = None
+    variant: str = ""
 
 
 class TrialBranched(_Event, frozen=True, tag="trial-branched"):
@@ -93,6 +96,19 @@ class TrialRetried(_Event, frozen=True, tag="trial-retried"):
     """A user asked for a failed trial to be trained again: it owes what it owed when it failed."""
 
     trial: int
+    known: Known | None = None
+
+
+class TrialRebased(_Event, frozen=True, tag="trial-rebased"):
+    """Code, data or surroundings have changed: what is trained for a trial from now on begins from another root.
+
+    A trial that runs begins again there, and one that failed does so when it is retried. One that is complete or
+    stopped stays as it is; if it is extended, or branched from, that is trained from the beginning.
+    """
+
+    trial: int
+    root: str
+    variant: str = ""
     known: Known | None = None
 
 
@@ -216,6 +232,7 @@ Event: TypeAlias = (
     | TrialExtended
     | TrialStopped
     | TrialRetried
+    | TrialRebased
     | DriverStarted
     | WorkerJoined
     | WorkerDrained

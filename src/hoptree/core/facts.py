@@ -41,6 +41,7 @@ from hoptree.core.events import (
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRebased,
     TrialRetried,
     TrialStopped,
     UnitCancelled,
@@ -60,7 +61,7 @@ RECORD_VERSION = 1
 
 
 class At(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A place: the key of a lineage, a unit, and the private tree of a trial that shares nothing ("": shared)."""
+    """A place: the key of a lineage, a unit, and the tree: the variant, and whose, if a trial shares nothing."""
 
     lineage: str
     unit: int
@@ -179,6 +180,7 @@ EventFact: TypeAlias = (
     | TrialExtended
     | TrialStopped
     | TrialRetried
+    | TrialRebased
     | DriverStarted
     | WorkerJoined
     | WorkerDrained

@@ -26,6 +26,7 @@ from hoptree.core.events import (
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRebased,
     TrialRetried,
     UnitFailed,
     UnitFinished,
@@ -60,6 +61,7 @@ class Fold:
                 if event.trial not in self._state.trials:
                     trial = Trial(event.trial, (Phase(0, event.config),), event.root, event.study, event.every)
                     trial.alone, trial.barrier, trial.asked_by = event.alone, event.barrier, event.asked_by
+                    trial.variant = event.variant
                     self._begin(trial, event.until, event.known)
             case TrialBranched():
                 if event.trial not in self._state.trials:
@@ -70,12 +72,17 @@ class Fold:
                     trial.owe(event.until)
                     self._plan.way(trial, trial.until * self._partitions)
                 elif trial.ending != "stopped":
+                    if trial.must_move(event.until):
+                        trial.end_at(None)
+                        trial.move(*trial.base_to_come)
                     trial.ending = None
                     self._grant(trial, event.until, event.known)
             case TrialRetried():
                 trial = self._trial(event.trial)
                 if trial.ending == "failed":
                     self._retry(trial, event.known)
+            case TrialRebased():
+                self._rebase(self._trial(event.trial), event)
             case StateEvaluated(run=number, metrics=metrics):
                 run = self._state.runs.find(number)
                 if run is not None:
@@ -140,9 +147,10 @@ class Fold:
     def _branched(self, event: TrialBranched) -> Trial:
         source = self._trial(event.source)
         phases: History = branched(source.history, event.at, dict(event.config))
-        trial = Trial(event.trial, phases, source.root, source.study, event.every)
+        root, variant = source.base_to_come
+        trial = Trial(event.trial, phases, root, source.study, event.every)
         trial.alone, trial.tree, trial.barrier = source.alone, source.tree, source.barrier
-        trial.asked_by = event.asked_by
+        trial.asked_by, trial.variant = event.asked_by, variant
         return trial
 
     def _begin(self, trial: Trial, until: int, known: Known | None) -> None:
@@ -162,6 +170,32 @@ class Fold:
             node.attempts.clear()
         self._enter(trial, trial.until, known)
         self._open(trial, due)
+
+    def _rebase(self, trial: Trial, event: TrialRebased) -> None:
+        base = event.root, event.variant
+        if trial.ending in ("complete", "stopped"):
+            trial.onward = None if base == trial.base else base
+            return
+        if trial.base == base:
+            return
+        if trial.ending == "failed":
+            trial.move(*base)
+            self._plan.way(trial, trial.until * self._partitions)
+            return
+        due = sorted(trial.open)
+        trial.open.clear()
+        trial.end_at(None)
+        self._leave_nodes(trial)
+        trial.move(*base)
+        self._enter(trial, trial.until, event.known)
+        self._open(trial, due)
+
+    def _leave_nodes(self, trial: Trial) -> None:
+        """Count a trial in no node any more; what the store keeps there serves nobody who is on the way."""
+        for node in self._plan.follow(trial, 0):
+            if not node.live:
+                for state in node.states.values():
+                    state.kept = False
 
     def _open(self, trial: Trial, due: list[int]) -> None:
         self._plan.follow(trial, trial.until)
@@ -183,10 +217,7 @@ class Fold:
         trial.ending = ending
         trial.reason = reason
         trial.end_at(None)
-        for node in self._plan.follow(trial, 0):
-            if not node.live:  # what the store keeps there serves nobody who is on the way
-                for state in node.states.values():
-                    state.kept = False
+        self._leave_nodes(trial)
         if ending == "complete":
             node, end = self._plan.way(trial, trial.until * self._partitions)[-1]
             trial.end_at(Place(node, end))

@@ -46,6 +46,7 @@ from hoptree.core.events import (
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRebased,
     UnitCancelled,
     UnitFailed,
     UnitFinished,
@@ -83,7 +84,8 @@ class Witness:
         self._taken: set[Spot] = set()  # places from which another driver trains on
         self._asked: set[tuple[int, int]] = set()  # trials and the epochs they were granted
         self._reported: set[tuple[int, int]] = set()
-        self._ways: dict[tuple[int, int], list[Spot]] = {}
+        self._bases: dict[int, tuple[str, str]] = {}  # by trial, the root and variant that it is trained under
+        self._ways: dict[tuple[int, tuple[str, str], int], list[Spot]] = {}
         self._story: deque[tuple[float, Event, Sequence[Action]]] = deque(maxlen=30)
 
     def follow(self, engine: Engine) -> None:
@@ -145,8 +147,22 @@ class Witness:
                 self._taken.discard((node, unit))
             case TrialAsked() | TrialBranched() | TrialExtended():
                 self._asked.add((event.trial, event.until))
+                self._take_move(self._engine.trials[event.trial])
+            case TrialRebased(number):
+                self._take_move(self._engine.trials[number])
             case _:
                 pass
+
+    def _take_move(self, trial: Trial) -> None:
+        """Let go of what a trial had in another tree, if it has begun again under another root."""
+        if self._bases.setdefault(trial.number, trial.base) == trial.base:
+            return
+        self._bases[trial.number] = trial.base
+        self._ended_with.pop(trial.number, None)
+        root, variant, until = trial.earlier[-1]
+        plan = self._engine.plan
+        left = plan.path(trial.history, plan.root(root, trial.lane_of(variant)), until * self._partitions)
+        self._kept -= {spot for spot in self._kept if spot[0] in {node.id for node in left} - self._live()}
 
     def _take_action(self, action: Action) -> None:
         match action:
@@ -186,9 +202,7 @@ class Witness:
                     self._ended_with[number] = self._way(self._engine.trials[number], last[1] * self._partitions)[
                         -1
                     ]
-                others = (trial for trial in self._engine.trials.values() if trial.ending is None)
-                live = {node for trial in others for node in self._nodes(trial)}
-                gone = self._nodes(self._engine.trials[number]) - live  # where the store keeps nothing for anybody
+                gone = self._nodes(self._engine.trials[number]) - self._live()  # nothing is kept there for anybody
                 self._kept -= {spot for spot in self._kept if spot[0] in gone}
 
     # --- checks -----------------------------------------------------------------------------------------
@@ -270,8 +284,9 @@ class Witness:
     def _being_restored(self) -> Iterator[tuple[Trial, Spot]]:
         """Yield the lost states that trials ended with, and that are to be made again."""
         for number, spot in self._ended_with.items():
-            if spot in self._restoring and spot not in self._visited:
-                yield self._engine.trials[number], spot
+            trial = self._engine.trials[number]
+            if spot in self._restoring and spot not in self._visited and trial.onward is None:
+                yield trial, spot
 
     def _check_leaks(self) -> None:
         """See that every stored state has a reason to be: somebody ended with it, or goes on from it."""
@@ -349,12 +364,17 @@ class Witness:
 
     def _way(self, trial: Trial, units: int) -> list[Spot]:
         """Return the spots that a trial's first units lead through, from unit 1 on."""
-        way = self._ways.get((trial.number, units))
+        way = self._ways.get((trial.number, trial.base, units))
         if way is None:
             nodes = self._engine.plan.way(trial, units)
             way = [(node.id, unit) for node, end in nodes for unit in range(node.start + 1, end + 1)]
-            self._ways[trial.number, units] = way
+            self._ways[trial.number, trial.base, units] = way
         return way
+
+    def _live(self) -> set[int]:
+        """Return the nodes that trials pass which have not ended."""
+        trials = (trial for trial in self._engine.trials.values() if trial.ending is None)
+        return {node for trial in trials for node in self._nodes(trial)}
 
     def _nodes(self, trial: Trial) -> set[int]:
         """Return the nodes that a trial passes, all of its budget."""

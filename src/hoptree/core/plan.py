@@ -69,7 +69,7 @@ class Node:
         self.start = start
         self.values = values
         self.key = name
-        self.lane = lane  # "": shared by all; else the trial that has a tree of its own
+        self.lane = lane  # the tree that it belongs to, by variant and by the trial that shares nothing
         self.cost = 1.0
         self.rotation = 0
         self._origin: Origin | None = None
@@ -111,6 +111,11 @@ class Node:
             else:
                 self._origin = first.built_from
         return self._origin
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it belongs to the tree of a trial that shares nothing."""
+        return "/" in self.lane
 
     def state_key(self, unit: int) -> str:
         """Return the name of the state after a unit: equal in every study, but for trials that share nothing."""
@@ -182,15 +187,18 @@ class Trial:
     """One config that a study follows, with the budget it has been given so far."""
 
     __slots__ = (
-        "alone", "asked_by", "barrier", "curve", "ending", "every", "final", "followed", "history", "lost_state",
-        "number", "open", "owed", "pinned", "reached", "reason", "retries", "root", "study", "tree", "until",
-        "wanting",
+        "alone", "asked_by", "barrier", "curve", "earlier", "ending", "every", "final", "followed", "history",
+        "lost_state", "number", "onward", "open", "owed", "pinned", "reached", "reason", "retries", "root", "study",
+        "tree", "until", "variant", "wanting",
     )  # fmt: skip
 
     def __init__(self, number: int, history: History, root: str, study: str, every: int) -> None:
         self.number = number
         self.history = history
         self.root = root
+        self.variant = ""
+        self.onward: tuple[str, str] | None = None  # root and variant under which it would go on; None: its own
+        self.earlier: tuple[Earlier, ...] = ()  # the trees that it was in before, oldest first
         self.study = study
         self.every = every
         self.asked_by: Asker | None = None
@@ -256,10 +264,48 @@ class Trial:
     @property
     def lane(self) -> str:
         """The tree in which it is trained: the one that all share, its own, or that of who it branched from."""
-        return f"{self.study}/{self.tree}" if self.alone else ""
+        return self.lane_of(self.variant)
+
+    def lane_of(self, variant: str) -> str:
+        """Return the tree in which it would be trained under a variant; only private ones have a slash."""
+        if not self.alone:
+            return variant
+        return f"{variant}/{self.study}/{self.tree}" if variant else f"{self.study}/{self.tree}"
+
+    @property
+    def base(self) -> tuple[str, str]:
+        """The root and the variant under which it is trained."""
+        return self.root, self.variant
+
+    @property
+    def base_to_come(self) -> tuple[str, str]:
+        """The root and the variant under which it goes on if it is extended or branched from."""
+        return self.onward or self.base
+
+    def must_move(self, until: int) -> bool:
+        """Return whether an extension to an epoch has to be trained under another root.
+
+        What it was told before is told again as it was.
+        """
+        return self.ending == "complete" and self.onward is not None and until not in self.curve
+
+    def move(self, root: str, variant: str) -> None:
+        """Begin again under another root; what it was told under the one before is no part of its curve."""
+        self.earlier += (Earlier(self.root, self.variant, self.until),)
+        self.root, self.variant, self.onward = root, variant, None
+        self.curve = {}
+        self.reached = 0
 
     def __repr__(self) -> str:
         return f"trial {self.number}"
+
+
+class Earlier(NamedTuple):
+    """A tree that a trial was in before it was trained under another root, and up to which epoch."""
+
+    root: str
+    variant: str
+    until: int
 
 
 class Place(NamedTuple):

@@ -66,7 +66,7 @@ class Saving:
     def dropped(self, state: State) -> None:
         """Have a state saved on its way out, if that is worth it: only shared ends of epochs are found again."""
         policy, node = self._policy, state.node
-        if policy is None or not policy.spares or state.unit % self._partitions or node.lane:
+        if policy is None or not policy.spares or state.unit % self._partitions or node.is_private:
             return
         if self._unsaved.get(node.id, 0.0) >= policy.worth * (_FILE + state.size / _DISK):
             self._save(state, durable=False)

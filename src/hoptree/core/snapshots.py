@@ -13,7 +13,7 @@ from hoptree.core.errors import ProtocolError
 from hoptree.core.events import Asker, Metrics
 from hoptree.core.facts import EvaluationGiven, FactReader, FactWriter, UnitGiven
 from hoptree.core.lineage import History
-from hoptree.core.plan import Node, Place, State, Trial
+from hoptree.core.plan import Earlier, Node, Place, State, Trial
 from hoptree.core.settings import Settings
 from hoptree.core.study_state import Request, StudyState
 
@@ -70,15 +70,22 @@ class TrialRow(_Row, frozen=True):
     retries: int
     lost_state: bool
     asked_by: Asker | None = None
+    variant: str = ""
+    onward: tuple[str, str] | None = None
+    earlier: tuple[Earlier, ...] = ()
 
 
 class ToldRow(_Row, frozen=True):
-    """What a search was told: a trial's report at an epoch, or (with epoch 0) how it ended and why."""
+    """What a search was told: a trial's report at an epoch, or (with epoch 0) how it ended and why.
+
+    ``metrics`` are those of a report from before the trial began again under another root.
+    """
 
     trial: int
     epoch: int
     ending: Ending | None = None
     reason: str = ""
+    metrics: Metrics | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -129,8 +136,9 @@ def snapshot_of(state: StudyState, now: float) -> Snapshot:
     dialogue: list[int | ToldRow] = []
     for part in state.dialogue:
         match part:
-            case Report(trial, epoch, _):
-                dialogue.append(ToldRow(trial, epoch))
+            case Report(trial, epoch, metrics):
+                known = _same(state.trials[trial].curve.get(epoch), metrics)
+                dialogue.append(ToldRow(trial, epoch) if known else ToldRow(trial, epoch, metrics=metrics))
             case EndTrial(trial, ending, reason):
                 dialogue.append(ToldRow(trial, 0, ending, reason))
             case _:
@@ -161,6 +169,9 @@ def restored(snapshot: Snapshot, settings: Settings) -> StudyState:
     for row in snapshot.trials:
         trial = _trial(row)
         state.trials[row.number] = trial
+        for earlier in row.earlier:
+            begin = plan.root(earlier.root, trial.lane_of(earlier.variant))
+            plan.path(trial.history, begin, earlier.until * plan.partitions)
         plan.follow(trial, row.until)
         if row.ending is not None:
             plan.follow(trial, 0)
@@ -197,7 +208,15 @@ def _part(state: StudyState, snapshot: Snapshot, part: int | ToldRow) -> Request
         return snapshot.asked[part]
     if part.ending is not None:
         return EndTrial(part.trial, part.ending, part.reason)
-    return Report(part.trial, part.epoch, state.trials[part.trial].curve[part.epoch])
+    metrics = state.trials[part.trial].curve[part.epoch] if part.metrics is None else part.metrics
+    return Report(part.trial, part.epoch, metrics)
+
+
+def _same(one: Metrics | None, two: Metrics) -> bool:
+    """Return whether metrics are equal; NaN is NaN here."""
+    if one is None or one.keys() != two.keys():
+        return False
+    return all(one[name] == value or (one[name] != one[name] and value != value) for name, value in two.items())
 
 
 def _node_row(node: Node, visits: dict[int, int]) -> NodeRow:
@@ -249,12 +268,16 @@ def _trial_row(trial: Trial) -> TrialRow:
         trial.retries,
         trial.lost_state,
         trial.asked_by,
+        trial.variant,
+        trial.onward,
+        trial.earlier,
     )
 
 
 def _trial(row: TrialRow) -> Trial:
     trial = Trial(row.number, row.history, row.root, row.study, row.every)
     trial.alone, trial.tree, trial.barrier = row.alone, row.tree, row.barrier
+    trial.variant, trial.onward, trial.earlier = row.variant, row.onward, row.earlier
     trial.until, trial.reached = row.until, row.reached
     trial.ending, trial.reason = row.ending, row.reason
     trial.owed, trial.retries = row.owed, row.retries

@@ -9,7 +9,15 @@ from hoptree.core.actions import Action, Ending, EndTrial, Report
 from hoptree.core.demand import Demand
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.errors import ProtocolError, WorkloadError
-from hoptree.core.events import Known, TrialAsked, TrialBranched, TrialExtended, TrialRetried, TrialStopped
+from hoptree.core.events import (
+    Known,
+    TrialAsked,
+    TrialBranched,
+    TrialExtended,
+    TrialRebased,
+    TrialRetried,
+    TrialStopped,
+)
 from hoptree.core.gates import Gates
 from hoptree.core.lineage import Phase, branched
 from hoptree.core.metrics import unspelled
@@ -56,6 +64,7 @@ class Trials:
             )
         trial = Trial(event.trial, phases, event.root, event.study, event.every)
         trial.alone, trial.barrier, trial.asked_by = event.alone, event.barrier, event.asked_by
+        trial.variant = event.variant
         self._begin(trial, event.until, event.known)
 
     def branched(self, event: TrialBranched) -> None:
@@ -74,8 +83,9 @@ class Trials:
             if known.history == phases:
                 return
             raise ProtocolError(f"trial {event.trial} was asked for before with another history")
-        trial = Trial(event.trial, phases, source.root, source.study, event.every)
-        trial.alone, trial.tree = source.alone, source.tree
+        root, variant = source.base_to_come
+        trial = Trial(event.trial, phases, root, source.study, event.every)
+        trial.alone, trial.tree, trial.variant = source.alone, source.tree, variant
         trial.barrier, trial.asked_by = source.barrier, event.asked_by
         self._begin(trial, event.until, event.known)
 
@@ -94,6 +104,9 @@ class Trials:
         if trial.ending in ("stopped", "failed"):
             return
         if trial.ending == "complete":
+            if trial.must_move(event.until):
+                self._let_go_of_final(trial)
+                trial.move(*trial.base_to_come)
             trial.ending = None
             self.live += 1
         self._proceed(trial, event.until, event.known)
@@ -119,6 +132,43 @@ class Trials:
         for place in found:
             self.answer(*place)
 
+    def rebased(self, event: TrialRebased) -> None:
+        """Have what is trained for a trial from now on begin from another root; see the event."""
+        trial, base = self._known(event.trial), (event.root, event.variant)
+        if trial.ending in ("complete", "stopped"):
+            self._redirect(trial, base)
+            return
+        if trial.base == base:
+            return
+        if trial.ending == "failed":
+            trial.move(*base)
+            self._plan.way(trial, trial.until * self._plan.partitions)
+            return
+        due = sorted(trial.open)
+        self._take_back(trial)
+        self._let_go_of_final(trial)
+        self._leave_nodes(trial)
+        if trial.barrier:
+            self._dispatcher.fresh.extend(self._gates.leave(trial))
+        trial.move(*base)
+        found = [] if event.known is None else self._adopt(trial, trial.until, event.known)
+        self._plan.follow(trial, trial.until)
+        self._open(trial, due)
+        for place in found:
+            self.answer(*place)
+
+    def _redirect(self, trial: Trial, base: tuple[str, str]) -> None:
+        """Note where a trial that has ended would go on; a state that the code of then made is not made again."""
+        trial.onward = None if base == trial.base else base
+        place = trial.final
+        if place is None:
+            return
+        if trial.onward is None:
+            if trial.lost_state:
+                self._restore(place)
+        elif not self._is_restorable(place):
+            self.give_up_restoring([place])
+
     def answer(self, node: Node, unit: int) -> None:
         """Tell every trial that asked what the report says, and end those that owe nothing more."""
         epoch = unit // self._plan.partitions
@@ -134,6 +184,13 @@ class Trials:
 
     def end(self, trial: Trial, ending: Ending, reason: str = "") -> None:
         """Take a trial's open requests back; what only it needed is cancelled."""
+        trial.owed = tuple(sorted(trial.open)) if ending == "failed" else ()
+        self._take_back(trial)
+        self._let_go_of_final(trial)
+        self._close(trial, ending, reason)
+
+    def _take_back(self, trial: Trial) -> None:
+        """Take a trial's open requests back."""
         places: list[Place] = []
         for epoch, (node, unit) in trial.open.items():
             waiting = node.requests[unit]
@@ -143,12 +200,19 @@ class Trials:
             if epoch in trial.wanting:
                 places.append(Place(node, unit))
         trial.wanting.clear()
-        self._demand.unwant_all(places)
-        trial.owed = tuple(sorted(trial.open)) if ending == "failed" else ()
         trial.open.clear()
+        self._demand.unwant_all(places)
+
+    def _let_go_of_final(self, trial: Trial) -> None:
         self._forget_final(trial)
         self._states.pin(trial, None)
-        self._close(trial, ending, reason)
+
+    def _leave_nodes(self, trial: Trial) -> None:
+        """Count a trial in no node any more; what the store keeps there serves nobody who is on the way."""
+        for node in self._plan.follow(trial, 0):
+            if not node.live:
+                for state in [state for state in node.states.values() if state.kept]:
+                    self._states.let_go(state)
 
     def want_again(self, state: State) -> None:
         """Have a lost state trained again for those who still wait for its report."""
@@ -244,14 +308,19 @@ class Trials:
     def _forget_final(self, trial: Trial) -> None:
         place = trial.final
         trial.end_at(None)
-        if place is not None and place.unit not in place.node.finals:
+        if place is not None and not self._is_restorable(place):
             self.give_up_restoring([place])
+
+    def _is_restorable(self, place: Place) -> bool:
+        """Return whether a trial that ended with a state would have it made again, if it were lost."""
+        return any(trial.onward is None for trial in place.node.finals.get(place.unit, ()))
 
     def restore(self, state: State) -> None:
         """Have a lost state made again that trials have ended with: a complete trial has its state."""
         for trial in state.node.finals.get(state.unit, ()):
             trial.lost_state = True
-            self._restore(Place(state.node, state.unit))
+            if trial.onward is None:
+                self._restore(Place(state.node, state.unit))
 
     def _restore(self, place: Place) -> None:
         node, unit = place
@@ -283,7 +352,7 @@ class Trials:
         for place in answered.values():
             self.answer(*place)
         for trial in self.by_number.values():
-            if trial.final is not None and trial.lost_state:
+            if trial.final is not None and trial.lost_state and trial.onward is None:
                 self._restore(trial.final)
 
     def _request(self, trial: Trial, epoch: int, place: Place) -> bool:
@@ -305,9 +374,6 @@ class Trials:
         trial.ending = ending
         trial.reason = reason
         self._actions.append(EndTrial(trial.number, ending, reason))
-        for node in self._plan.follow(trial, 0):
-            if not node.live:  # what the store keeps there serves nobody who is on the way
-                for state in [state for state in node.states.values() if state.kept]:
-                    self._states.let_go(state)
+        self._leave_nodes(trial)
         if trial.barrier:
             self._dispatcher.fresh.extend(self._gates.leave(trial))

@@ -68,7 +68,7 @@ class Company:
         self._backend: Saves | None = None
         self._alone = True
         self._look = resumed  # whether others may have trained since what trials ask for was looked up
-        self._own: dict[str, _Claimed] = {}  # by lineage
+        self._own: dict[str, _Claimed] = {}  # by lineage and variant
         self._wanted: dict[str, Sequence[Want]] = {}  # by lineage: what others want of what is claimed here
         self._published: dict[str, tuple[dict[int, bool], bool]] = {}
         self._hoped: set[str] = set()  # states that others may keep for this study
@@ -135,24 +135,24 @@ class Company:
     def _may_run(self, run: RunUnit) -> bool:
         """Claim what a run trains; if that cannot be, take the run back."""
         node, unit = self._engine.plan.nodes[run.node], run.unit
-        if node.lane:
+        if node.is_private:
             return True
         if (run.node, unit - 1) in self._refusing:  # it was to follow a run that never began
             self._refusing.add((run.node, unit))
             self._refused.add(run.run)
             return False
-        own = self._own.get(node.key)
+        own = self._own.get(_claimed(node))
         if own is not None and own.first <= unit < own.until:
             return True
         first = own.first if own is not None and own.until == unit else unit
-        answer = self._claims.claim(node.key, first, unit, self._reach(node, unit))
+        answer = self._claims.claim(_claimed(node), first, unit, self._reach(node, unit))
         self._meet(alone=answer.alone)
         if answer.taken_by:
             self._held[run.node, unit] = None
             return self._refuse(run, [LineageTaken(run.node, unit)])
         saving = own.saving if own is not None else set()
-        self._own[node.key] = _Claimed(node, first, answer.until, saving)
-        self._wanted[node.key] = answer.wants
+        self._own[_claimed(node)] = _Claimed(node, first, answer.until, saving)
+        self._wanted[_claimed(node)] = answer.wants
         news = self._library.find(node, unit, self._partitions, deep=True) if self._look else []
         return self._refuse(run, news) if news else True
 
@@ -231,10 +231,10 @@ class Company:
         held = {number for number, _ in self._held}
         wants: dict[str, tuple[dict[int, bool], bool]] = {}
         for node in self._engine.plan.nodes:
-            if node.stops and not node.lane:
+            if node.stops and not node.is_private:
                 last = node.stops[-1]
                 units = {s: s == last or needs_state(node, s, self._partitions) for s in node.stops}
-                wants[node.key] = units, hungry and node.id in held
+                wants[_claimed(node)] = units, hungry and node.id in held
                 self._hoped.update(node.state_key(stop) for stop in node.stops)
         changed = {key: want for key, want in wants.items() if self._published.get(key) != want}
         gone = [lineage for lineage in self._published if lineage not in wants]
@@ -245,11 +245,11 @@ class Company:
     def _news(self) -> list[Event]:
         """Return what has come of what is waited for: states and reports, or that nobody trains it any more."""
         nodes = {number: self._engine.plan.nodes[number] for number, _ in self._held}
-        claimed = self._claims.claimed({node.key for node in nodes.values()})
+        claimed = self._claims.claimed({_claimed(node) for node in nodes.values()})
         events: list[Event] = []
         for number, unit in list(self._held):
             node = nodes[number]
-            others = [c for c in claimed.get(node.key, ()) if c.first <= unit < c.until]
+            others = [c for c in claimed.get(_claimed(node), ()) if c.first <= unit < c.until]
             waits = any(c.unit == unit for c in node.cursors)
             news = self._library.find(node, unit, self._partitions, patient=bool(others)) if waits else []
             if news:
@@ -282,16 +282,18 @@ class Company:
 
     def _made(self, number: int, unit: int) -> None:
         node = self._engine.plan.nodes[number]
-        wants = [] if node.lane else self._wanted.get(node.key, ())
-        self._leave(node, unit, [want for want in wants if self._serves(want, node, unit)], self._own.get(node.key))
+        wants = [] if node.is_private else self._wanted.get(_claimed(node), ())
+        self._leave(
+            node, unit, [want for want in wants if self._serves(want, node, unit)], self._own.get(_claimed(node))
+        )
 
     def _given_up(self, number: int, unit: int) -> None:
         """Leave the deepest state of a lineage that is trained no further here to those who want to go on."""
         node = self._engine.plan.nodes[number]
-        if node.lane or unit % self._partitions or any(at > unit for at in node.states):
+        if node.is_private or unit % self._partitions or any(at > unit for at in node.states):
             return
-        wants = [want for want in self._wanted.get(node.key, ()) if max(want.units, default=0) > unit]
-        self._leave(node, unit, wants, self._own.get(node.key))
+        wants = [want for want in self._wanted.get(_claimed(node), ()) if max(want.units, default=0) > unit]
+        self._leave(node, unit, wants, self._own.get(_claimed(node)))
 
     def _serves(self, want: Want, node: Node, unit: int) -> bool:
         """Return whether a state is of use to somebody: its report is told anyway if it was evaluated here."""
@@ -309,3 +311,8 @@ class Company:
             self._library.promise(key, study)
         if self._inner.save(node.id, unit) and own is not None:
             own.saving.add(key)
+
+
+def _claimed(node: Node) -> str:
+    """Return the name under which a lineage is claimed: under another variant it is another thing to train."""
+    return f"{node.key}/{node.lane}" if node.lane else node.key

@@ -39,6 +39,7 @@ from hoptree.driver.options import RunOptions
 from hoptree.driver.recorder import Recorder
 from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
+from hoptree.driver.surroundings import Surroundings
 from hoptree.driver.wishing import retrials_of_failed
 from hoptree.estimate import Estimator
 from hoptree.progress import Asking, Spectator
@@ -182,6 +183,8 @@ class Driver:
         learned = islice(store.journal.read(name, known), seq - known) if seq else ()
         self._estimator.resume(record.plan, (recorded.entry for recorded in learned))
         owed = record.resume(tuners, store.journal.read(name, seq), numbers, [self._estimator.watch])
+        surroundings = Surroundings(store, group, self._options, spec, record)
+        surroundings.refuse_changes()
         if agreed.is_changed:
             self._accept(store, spec, record)
         owed += desk.take()
@@ -200,9 +203,11 @@ class Driver:
         draining.asked = self._stop_asked
         self._spectator = spectator = self._make_spectator(store)
         configs = to_rehearse(record.trials, owed, group.examples)
-        changes = to_change(record.trials, owed)
-        backend = self._backend = self._make_backend(store, lease, record, library, engine, (configs, changes))
-        first = [DriverStarted(), *_lost_states(record, backend), *self._costs(), *owed]
+        configs = surroundings.comparable_first(configs)
+        tried = configs, to_change(record.trials, owed)
+        backend = self._backend = self._make_backend(store, lease, record, library, engine, tried, surroundings)
+        lost = list(_lost_states(record, backend))
+        costs = self._costs()
         own: list[Watch] = [
             self._note_beginning,
             writer.append,
@@ -232,8 +237,8 @@ class Driver:
                     front,
                     desk.beside(tuners),
                     [*own, *watches],
-                    first,
-                    lambda event: library.look_up(event, record.state),
+                    lambda: [DriverStarted(), *lost, *surroundings.settle(backend), *costs, *owed],
+                    lambda event: library.look_up(surroundings.placed(event), record.state),
                     lambda: draining.is_over or self._has_ended(record),
                     record.now,
                     sources,
@@ -279,7 +284,14 @@ class Driver:
         return Spectator(options.make_display(), group.goals, workers, store.folder / "logs", asking)
 
     def _make_backend(
-        self, store: Store, lease: Lease, record: Record, library: Library, engine: Engine, tried: tuple[Any, Any]
+        self,
+        store: Store,
+        lease: Lease,
+        record: Record,
+        library: Library,
+        engine: Engine,
+        tried: tuple[Any, Any],
+        surroundings: Surroundings,
     ) -> Backend:
         options, first = self._options, self._group.first
         chosen = find_backend(options.backend)
@@ -327,6 +339,9 @@ class Driver:
             longest=self._estimator.longest,
             tick=tick,
             wanted=lambda: 0 if self._stop_asked else max(1, engine.plan.lineages),
+            observed=surroundings.variants.observed,
+            probed=surroundings.variants.probed,
+            greets=True,
         )
 
     def _sources(self, lease: Lease, desk: Desk, spectator: Spectator, draining: Draining) -> list[EventSource]:
@@ -395,7 +410,7 @@ class Driver:
 
 def _has_all_states(store: Store, record: Record) -> bool:
     """Return whether the store has every state that the study needs."""
-    if any(trial.lost_state for trial in record.trials):
+    if any(trial.lost_state and trial.onward is None for trial in record.trials):
         return False
     nodes = record.plan.nodes
     return all(state.key in store.states for node in nodes for state in node.states.values())

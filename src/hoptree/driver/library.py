@@ -18,6 +18,7 @@ from hoptree.core.events import (
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRebased,
     TrialRetried,
 )
 from hoptree.core.lineage import History, Phase, branched
@@ -53,33 +54,45 @@ class Library:
         if study.settings.order == "free":
             return event
         match event:
-            case TrialAsked(config=config, root=root, alone=False):
-                known = self._known(study, (Phase(0, config),), root, 1, event.until)
+            case TrialAsked(config=config, alone=False):
+                base = event.root, event.variant
+                known = self._known(study, (Phase(0, config),), base, 1, event.until)
             case TrialBranched(source=source, at=at, config=config) if not study.trials[source].alone:
                 trial = study.trials[source]
-                known = self._known(study, branched(trial.history, at, dict(config)), trial.root, 1, event.until)
+                phases = branched(trial.history, at, dict(config))
+                known = self._known(study, phases, trial.base_to_come, 1, event.until)
             case TrialExtended(trial=number) if not study.trials[number].alone:
                 trial = study.trials[number]
                 if trial.ending in ("stopped", "failed"):
                     return event  # nothing comes of it: no node may be added that a replay would not add
-                first = min(trial.until + 1, event.until)
-                known = self._known(study, trial.history, trial.root, first, event.until)
+                if trial.must_move(event.until):
+                    known = self._known(study, trial.history, trial.base_to_come, 1, event.until)
+                else:
+                    first = min(trial.until + 1, event.until)
+                    known = self._known(study, trial.history, trial.base, first, event.until)
             case TrialRetried(trial=number) if not study.trials[number].alone:
                 trial = study.trials[number]
                 if trial.ending != "failed":
                     return event  # as above
-                known = self._known(study, trial.history, trial.root, 1, trial.until)
+                known = self._known(study, trial.history, trial.base, 1, trial.until)
+            case TrialRebased(trial=number) if not study.trials[number].alone:
+                trial, base = study.trials[number], (event.root, event.variant)
+                if trial.ending is not None or trial.base == base:
+                    return event  # as above
+                known = self._known(study, trial.history, base, 1, trial.until)
             case _:
                 return event
         return event if known is None else msgspec.structs.replace(event, known=known)
 
-    def _known(self, study: StudyState, history: History, root: str, first: int, until: int) -> Known | None:
+    def _known(
+        self, study: StudyState, history: History, base: tuple[str, str], first: int, until: int
+    ) -> Known | None:
         plan = study.plan
         epochs = range(first, until + 1)
         if not epochs:
             return None
         keys: dict[str, int] = {}
-        for place in plan.places(history, plan.root(root), epochs):
+        for place in plan.places(history, plan.root(*base), epochs):
             if place.unit not in place.node.states:
                 keys[place.node.state_key(place.unit)] = place.unit // plan.partitions
         stored = {key: epoch for key, epoch in keys.items() if key in self._store.states}
@@ -199,6 +212,6 @@ def reports_of(step: Step, study: StudyState) -> dict[str, Metrics]:
     run = step.run
     if not isinstance(step.event, StateEvaluated) or run is None or study.settings.order == "free":
         return {}
-    if study.plan.nodes[run.node].lane:
+    if study.plan.nodes[run.node].is_private:
         return {}
     return {run.target_state if isinstance(run, RunUnit) else run.key: dict(step.event.metrics)}

@@ -24,6 +24,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     workers: int | None = None
     backend: Any = "local"  # a name, ht.Ray(…), or the settings of a backend
     accept_changes: bool = False
+    same_platform: bool = False
     unit_limit: float | None = None
     heartbeat_limit: float = LIMIT
     mirror: Any = None

@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from hoptree.trainers.base import Trainer
 
 _EXAMPLES = 12  # configs of a study's space that are tried if those that begin fail
-_ALIKE = ("trainer", "data", "seed", "share", "settings")  # what lineages start from, and how they are trained
+_ALIKE = (
+    "trainer",
+    "data",
+    "seed",
+    "share",
+    "settings",
+    "reuse",
+)  # what lineages start from, and how they are trained
 
 
 class StudyDefinition(Protocol):

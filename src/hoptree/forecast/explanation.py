@@ -27,6 +27,7 @@ from hoptree.core.events import (
     TrialAsked,
     TrialBranched,
     TrialExtended,
+    TrialRebased,
     TrialRetried,
     TrialStopped,
     UnitFinished,
@@ -64,8 +65,9 @@ _EXAMPLES = 3  # made-up landscapes for searches that decide by results
 class Told(NamedTuple):
     """What is known of a study besides its searches: how its journal goes, and what the store holds.
 
-    ``studies`` are names, and whether their trials share: one, or those of a group. With ``retries`` a run would
-    train failed trials again, since code or data have changed.
+    ``studies`` are names, and whether their trials share: one, or those of a group. ``root`` and ``variant`` are
+    what a run would train under. With ``retries`` it would train failed trials again, since code or data have
+    changed.
     """
 
     settings: Settings
@@ -76,6 +78,8 @@ class Told(NamedTuple):
     studies: Sequence[tuple[str, bool]]
     root: str
     retries: bool = False
+    variant: str = ""
+    platform: dict[str, str] | None = None
 
 
 @final
@@ -186,6 +190,7 @@ class Explainer:
             timeline=_timeline(chosen),
             whole=whole,
             happened=happened,
+            platform=self._told.platform or {},
         )
 
     # --- simulations ------------------------------------------------------------------------------------
@@ -204,11 +209,18 @@ class Explainer:
             owed += [TrialRetried(trial.number) for trial in failed]
             asks = desk.beside(asks)
         engine = Engine(told.settings, state=record.state)
-        run = Rerun(engine, [*self._gone(engine), *owed], self._measured, self._threads)
+        base = told.root, told.variant
+        moved = [TrialRebased(trial.number, *base) for trial in record.trials if trial.base_to_come != base]
+        run = Rerun(engine, [*self._gone(engine), *moved, *owed], self._measured, self._threads)
         if not owed and not record.live and not self._lost(engine):
             return run
         library = None if told.store is None else Library(told.store, told.name, 0, holds=False)
-        look_up = None if library is None else lambda event: library.look_up(event, record.state)
+
+        def look_up(event: Event) -> Event:
+            if isinstance(event, TrialAsked):
+                event = msgspec.structs.replace(event, variant=told.variant)
+            return event if library is None else library.look_up(event, record.state)
+
         run.run(asks, workers, self._metrics(salt), look_up, crowded=crowded)
         self._units += run.units
         return run

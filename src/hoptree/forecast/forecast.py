@@ -83,6 +83,7 @@ class Forecast(msgspec.Struct, frozen=True):
     whole: Account | None = None
     happened: Account | None = None
     sessions: int = 0  # in which it was run so far: each waits for its workers first
+    platform: dict[str, str] = {}  # what else changes bits here, and is part of the names of states
 
     @property
     def trials(self) -> int:
@@ -172,6 +173,9 @@ class Forecast(msgspec.Struct, frozen=True):
             parts[-1] += (
                 f" It was run in {count(self.sessions)} sessions, each of which waits for its workers first."
             )
+        if self.platform:
+            names = ", ".join(f"{name} {value}" for name, value in sorted(self.platform.items()))
+            parts.append(f"States of this platform are reused, and of no other: {names}.")
         if self.left.units:
             parts += [self.workers_table(width)]
         if self.tree:

@@ -69,12 +69,16 @@ class Record:
                 watch(step)
         numbers.recall(self.state.trials.values())
         owed = list(asks.start())
+        bare = [_request(event) for event in owed]
         for part in self.state.dialogue:
             if isinstance(part, Report | EndTrial):
-                owed.extend(asks.tell(part))
+                new = asks.tell(part)
+                owed.extend(new)
+                bare.extend(map(_request, new))
             elif owed and not isinstance(part, TrialRetried):
                 with suppress(ValueError):  # not in order: what a wider search adds is asked for later
-                    owed.remove(_request(part))
+                    place = bare.index(_request(part))
+                    del owed[place], bare[place]
         self._refuse_second_thoughts(owed)
         return owed
 
@@ -183,7 +187,9 @@ def _which(news: Report | EndTrial) -> tuple[int, int]:
 
 
 def _request(event: Event) -> Event:
-    """Return an event as the search asked for it, without what the library knew."""
-    if isinstance(event, TrialAsked | TrialBranched | TrialExtended) and event.known is not None:
+    """Return an event as the search asked for it, without what the library knew, and from whatever root."""
+    if isinstance(event, TrialAsked):
+        return msgspec.structs.replace(event, known=None, root="", variant="")
+    if isinstance(event, TrialBranched | TrialExtended) and event.known is not None:
         return msgspec.structs.replace(event, known=None)
     return event

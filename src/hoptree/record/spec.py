@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -30,7 +30,8 @@ class StudySpec(msgspec.Struct, frozen=True):
     the study, for commands that need its code. ``members`` are the studies of a group that was run together.
     ``environments`` are the places where it was run: versions and processors, which bits may depend on.
     ``versions`` are what each study searched and how, oldest first: more than one where it was widened. ``search``
-    and ``space`` are texts of the last one, for people.
+    and ``space`` are texts of the last one, for people. ``variants`` are names of what else changes bits, oldest
+    first: more than one if the user has accepted changes. ``platform`` is that of the last one.
     """
 
     trainer: str
@@ -46,8 +47,16 @@ class StudySpec(msgspec.Struct, frozen=True):
     members: list[str] = []
     environments: list[dict[str, str]] = []
     versions: dict[str, list[SearchVersion]] = {}
+    reuse: Literal["always", "never"] = "always"
+    variants: list[str] = []
+    platform: dict[str, str] = {}
 
-    compared = ("trainer", "data", "goal", "seed", "share")
+    compared = ("trainer", "data", "goal", "seed", "share", "reuse")
+
+    @property
+    def variant(self) -> str:
+        """The variant under which it went on last; "" for a study that was begun before there were any."""
+        return self.variants[-1] if self.variants else ""
 
     @classmethod
     def together(cls, specs: Mapping[str, StudySpec]) -> StudySpec:
@@ -128,7 +137,10 @@ def agree(
 
 
 def continued(before: StudySpec, spec: StudySpec, widens: Widens | None = None) -> StudySpec:
-    """Return the spec with which a study goes on: what lineages start from stays, and a wider search is added."""
+    """Return the spec with which a study goes on: a wider search is added to it.
+
+    Changed code or data are another root: nothing is trained any more under the one before.
+    """
     new = [each for each in spec.environments if each not in before.environments]
     versions = {}
     for study, present in spec.versions.items():
@@ -137,8 +149,9 @@ def continued(before: StudySpec, spec: StudySpec, widens: Widens | None = None) 
         versions[study] = [*earlier, *present] if wider else earlier or present
     return msgspec.structs.replace(
         spec,
-        root=before.root,
         settings=before.settings,
+        variants=before.variants,
+        platform=before.platform,
         environments=[*before.environments, *new],
         versions=versions,
     )
@@ -207,7 +220,8 @@ def refuse_changes(
     if acceptable and not accept:
         raise StudyChangedError(
             f"study {name!r}: {', '.join(acceptable)} changed since it was begun; give it another name, or say "
-            "run(accept_changes=True), or --accept-changes, to go on as if nothing had changed"
+            "run(accept_changes=True), or --accept-changes: trials that are complete stay as they are, and the "
+            "others are trained anew"
         )
 
 

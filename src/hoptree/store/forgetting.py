@@ -52,6 +52,7 @@ def forget(database: Database, states: StateStore, study: str) -> Forgotten:
         for table in (ENTRIES, SNAPSHOTS, WISHES, CLAIMS, WANTS):
             connection.execute(delete(table).where(table.c.study == study))
         connection.execute(delete(WISHES).where(WISHES.c.study.in_(alone)))
+        _origins(connection)
     freed = [states.delete(key) for key in keys]
     return Forgotten(study, entries, len(reports), sum(map(bool, freed)), sum(freed))
 
@@ -68,6 +69,20 @@ def _alone(connection: Connection, study: str) -> list[str]:
     members = specs.pop(study, {}).get("members", ())
     others = {*specs, *(member for spec in specs.values() for member in spec.get("members", ()))}
     return [member for member in members if member not in others]
+
+
+def _origins(connection: Connection) -> None:
+    """Remove the origins of variants that no study is left of: no state of them is there any more."""
+    from sqlalchemy import delete, select
+
+    from hoptree.store.tables import ORIGINS, STUDIES
+
+    specs = connection.execute(select(STUDIES.c.spec)).scalars()
+    used = {variant for spec in specs for variant in exact_json.load(spec).get("variants", ())}
+    known = connection.execute(select(ORIGINS.c.variant)).scalars().all()
+    for variant in known:
+        if variant not in used:
+            connection.execute(delete(ORIGINS).where(ORIGINS.c.variant == variant))
 
 
 def _reports(connection: Connection, study: str) -> list[str]:

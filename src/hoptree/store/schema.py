@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent / "migrations"
 class Revisions(NamedTuple):
     """The revisions of the tables, oldest first, and the folders that their scripts are in."""
 
-    names: tuple[str, ...] = ("0001",)
+    names: tuple[str, ...] = ("0001", "0002")
     folders: tuple[Path, ...] = (FOLDER / "versions",)
 
     @property

@@ -18,6 +18,7 @@ from hoptree.store.holder import Holder
 from hoptree.store.journal import Journal
 from hoptree.store.lease import TIME_TO_LIVE, Lease, Leases
 from hoptree.store.ledger import Ledger
+from hoptree.store.origins import Origins
 from hoptree.store.reports import Reports
 from hoptree.store.schema import REVISIONS, Migrated, Revisions, Schema, missing
 from hoptree.store.states import open_states
@@ -68,6 +69,7 @@ class Store:
         self.catalog = Catalog(self._database, clock)
         self.reports = Reports(self._database)
         self.wishes = Wishes(self._database)
+        self.origins = Origins(self._database, clock)
         self.ledger = Ledger(self._database, self.states, clock)
 
     def lease(self, study: str, holder: Holder | None = None) -> Lease:

@@ -122,6 +122,21 @@ HOLDS = Table(
     Column("study", Text, primary_key=True, index=True),
 )
 
+# What held when the states under a variant were trained: on which platform, with which files, and what probes gave.
+# ``study`` has it for itself, "" if all studies share it.
+ORIGINS = Table(
+    "hoptree_origins",
+    METADATA,
+    Column("variant", Text, primary_key=True),
+    Column("root", Text, nullable=False, index=True),
+    Column("platform", Text, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("study", Text, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("observations", Text, nullable=False),
+    Column("probes", Text, nullable=False),
+)
+
 # What drivers train at this moment, so that no other one begins it too; and what they wait for. A row counts while
 # the lease with its token is held.
 CLAIMS = Table(

@@ -11,6 +11,7 @@ import numpy as np
 
 from hoptree.core.lineage import Values
 from hoptree.core.schedules import Scalar
+from hoptree.identity.platform import machine_platform
 
 Columns: TypeAlias = Mapping[str, np.ndarray[Any, Any]]  # a partition, or validation data: equal lengths
 Arrays: TypeAlias = dict[str, np.ndarray[Any, Any]]
@@ -60,6 +61,13 @@ class Trainer(ABC):
     def fingerprint_parts(self) -> dict[str, str]:
         """What of the fingerprint can be told apart, by name: why another machine has another one."""
         return {}
+
+    def platform(self) -> dict[str, str]:
+        """Return what else changes bits where this process runs, by name: it is part of the names of states.
+
+        It is asked in workers. Whoever uses a framework adds its build and settings.
+        """
+        return {**machine_platform(), "numpy": np.__version__}
 
     @abstractmethod
     def build(self, values: Mapping[str, Scalar], seed: int) -> Any:

@@ -18,6 +18,7 @@ from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged, TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.numbers import as_number
+from hoptree.trainers.torch_build import torch_platform
 from hoptree.trainers.torch_frozen import Module, Optimizer, dtype_and_device, frozen
 from hoptree.trainers.torch_loop import clear
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module
@@ -75,6 +76,10 @@ class Functions(Trainer):
         """The code by itself, and the libraries that it uses."""
         code, libraries = code_alone(self._code)
         return {"code": code, "libraries": " ".join(libraries)}
+
+    def platform(self) -> dict[str, str]:
+        """Return the machine's part, torch's build and kernels, and the kind of device."""
+        return {**super().platform(), **torch_platform(str(dtype_and_device()[1]))}
 
     @property
     def _code(self) -> dict[str, object]:

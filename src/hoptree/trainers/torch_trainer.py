@@ -18,6 +18,7 @@ from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.loss_shapes import check_pairing
 from hoptree.trainers.numbers import as_number
 from hoptree.trainers.torch_batches import Batches
+from hoptree.trainers.torch_build import torch_platform
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module
 from hoptree.trainers.torch_optimizers import OptimizerChoice, known, make
 from hoptree.trainers.torch_session import session
@@ -82,6 +83,10 @@ class Torch(Trainer):
         """The code by itself, the libraries that it uses, and the device."""
         code, libraries = code_alone({**self._code, "settings": (self._clip, self._accumulate, self._precision)})
         return {"code": code, "libraries": " ".join(libraries), "device": self._device}
+
+    def platform(self) -> dict[str, str]:
+        """Return the machine's part, torch's build and kernels, and the kind of device."""
+        return {**super().platform(), **torch_platform(self._device)}
 
     @property
     def _code(self) -> dict[str, object]:

@@ -56,6 +56,7 @@ def examine(location: str, journal: str | None, deep: bool = False) -> Iterator[
     yield from _installation()
     yield from _plugins()
     yield from _machine()
+    yield _platform()
     yield _shared_memory()
     yield _disk(Path(location))
     yield from _store(location, journal, deep)
@@ -89,6 +90,21 @@ def _torch() -> Check:
     devices = [f"{torch.cuda.device_count()} CUDA devices"] if torch.cuda.is_available() else []
     devices += ["MPS"] if torch.backends.mps.is_available() else []
     return Check("torch", "ok", f"{found}; devices: {', '.join(['CPU', *devices])}")
+
+
+def _platform() -> Check:
+    """Tell what of this machine is part of the names of states: others reuse nothing that is trained here."""
+    from hoptree.identity.platform import machine_platform
+
+    found = machine_platform()
+    if _version("torch"):
+        try:
+            from hoptree.trainers.torch_build import torch_platform
+        except Exception as error:  # see the check of torch
+            return Check("platform", "warn", f"torch cannot tell: {error}", "install torch again")
+        found |= torch_platform("cpu")
+    names = ", ".join(f"{name} {value}" for name, value in sorted(found.items()))
+    return Check("platform", "ok", f"{names}; states of another platform are not reused")
 
 
 def _version(package: str) -> str:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     "--backend", metavar="NAME", default="local", help="local, ray, or what a package registers.  [default: local]"
 )
 @click.option("--mirror", metavar="URL", help="An Optuna storage that follows the study, for optuna-dashboard.")
-@click.option("--accept-changes", is_flag=True, help="Go on although code or data have changed.")
+@click.option("--accept-changes", is_flag=True, help="Go on although code, data or platform have changed.")
+@click.option("--same-platform", is_flag=True, help="Train on the most frequent kind of workers only.")
 @click.option("--unit-limit", type=float, metavar="SECONDS", help="After how long a unit is taken for hung.")
 @click.option("--quiet", is_flag=True, help="Show nothing while it runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print what came of it for programs.")

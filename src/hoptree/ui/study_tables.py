@@ -17,6 +17,7 @@ from hoptree.report.spark import sparkline
 from hoptree.report.tables import fitted_table, printable, size, text_table
 
 if TYPE_CHECKING:
+    from hoptree.record.spec import StudySpec
     from hoptree.results import TrialResult
     from hoptree.ui.studies_view import StudyHead, StudyView
 
@@ -60,6 +61,7 @@ def study_tables(view: StudyView) -> str:
         "data": f"{short(spec.data)}, in {spec.settings.partitions} partitions",
         **_nodes(view),
         "trainer": short(spec.trainer),
+        **({"variant": _variant(spec)} if spec.variant else {}),
         "program": spec.program or "none: a notebook or a prompt",
         "trials": counted(view.counts, view.head),
         "epochs": work,
@@ -245,3 +247,10 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def terminal_width() -> int | None:
     """Return how wide the terminal is; what goes to a file or a pipe is not made to fit."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _variant(spec: StudySpec) -> str:
+    """Return what besides code, data and seed the names of its states depend on."""
+    platform = ", ".join(f"{name} {value}" for name, value in sorted(spec.platform.items()))
+    before = f"; {len(spec.variants) - 1} before it, as changes were accepted" if len(spec.variants) > 1 else ""
+    return f"{short(spec.variant)} ({platform}){before}" if platform else f"{short(spec.variant)}{before}"

@@ -84,7 +84,7 @@ class Loop:
         """Announce the worker and carry out commands, one at a time."""
         signal.signal(signal.SIGUSR1, self._interrupted)
         threading.Thread(target=self._listen, name="commands", daemon=True).start()
-        self._say(Hello(os.getpid(), tuple(range(self._partitions))))
+        self._say(Hello(os.getpid(), tuple(range(self._partitions)), self._runner.platform()))
         while True:
             command = self._commands.get()
             match command:

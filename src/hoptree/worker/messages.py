@@ -81,10 +81,14 @@ class Quit(_Message, frozen=True):
 
 
 class Hello(_Message, frozen=True):
-    """A worker is ready: its trainer is loaded, and it has the partitions that it was to have."""
+    """A worker is ready: its trainer is loaded, and it has the partitions that it was to have.
+
+    ``platform`` is what else changes bits there.
+    """
 
     pid: int
     partitions: tuple[int, ...]
+    platform: dict[str, str] = {}
 
 
 class Started(_Message, frozen=True):

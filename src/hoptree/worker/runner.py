@@ -52,6 +52,10 @@ class Runner:
         self._models = models
         self._valid = dataset.valid()
 
+    def platform(self) -> dict[str, str]:
+        """Return what changes bits in this process besides code, data, seed and values."""
+        return {str(name): str(value) for name, value in self._trainer.platform().items()}
+
     def train(self, command: Train, during: Callable[[int], AbstractContextManager[None]]) -> Made:
         """Run a unit; ``during`` surrounds the user's code. The state is not the model's until it is handed on."""
         from hoptree.trainers.base import UnitSpec

@@ -1,10 +1,10 @@
-"""A second revision, for tests, that fails when it has changed much already."""
+"""A further revision, for tests, that fails when it has changed much already."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 
 
 def upgrade() -> None:

@@ -1,10 +1,10 @@
-"""A second revision, for tests: studies get a note, made from what is there."""
+"""A further revision, for tests: studies get a note, made from what is there."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 
 
 def upgrade() -> None:

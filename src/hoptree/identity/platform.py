@@ -1,0 +1,83 @@
+"""The platform: what changes the bits of training besides code, data, seed and values.
+
+Only what changes bits counts: no host name, no kernel, no patch level of Python. A trainer adds what its framework
+depends on. What is not named here, and changes bits all the same, shows in a probe.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from hoptree.core.keys import identity
+
+# Instructions that numerical libraries choose their kernels by.
+FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "asimd", "sve")
+# Settings by which those libraries choose other kernels, or another order of sums. Threads are the trainer's.
+_SETTINGS = (
+    "ATEN_CPU_CAPABILITY",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "DNNL_MAX_CPU_ISA",
+    "MKL_CBWR",
+    "MKL_DEBUG_CPU_TYPE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "NPY_DISABLE_CPU_FEATURES",
+    "NPY_ENABLE_CPU_FEATURES",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_DYNAMIC",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "ONEDNN_MAX_CPU_ISA",
+    "OPENBLAS_CORETYPE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+)
+
+
+def machine_platform() -> dict[str, str]:
+    """Return the processor's kind, and the settings of numerical libraries that are set, by name.
+
+    >>> sorted(machine_platform())[:2]
+    ['architecture', 'instructions']
+    """
+    vendor, flags = processor()
+    found = {
+        "architecture": platform.machine(),
+        "instructions": " ".join(flag for flag in FLAGS if flag in flags),
+        "processor": vendor,
+    }
+    return found | {name: os.environ[name] for name in _SETTINGS if os.environ.get(name)}
+
+
+def differences(one: Mapping[str, str], two: Mapping[str, str]) -> list[str]:
+    """Return what differs between two platforms, one line each.
+
+    >>> differences({"torch": "2.12", "a": "b"}, {"torch": "2.13", "a": "b"})
+    ['torch was 2.12, is 2.13']
+    """
+    names = sorted({*one, *two})
+    return [
+        f"{name} was {one.get(name, 'not set')}, is {two.get(name, 'not set')}"
+        for name in names
+        if one.get(name) != two.get(name)
+    ]
+
+
+def mixture(platforms: list[dict[str, str]]) -> dict[str, str]:
+    """Return what stands for workers on unlike platforms, in whatever order they came."""
+    kinds = sorted({identity("platform", kind) for kind in platforms})
+    return platforms[0] if len(kinds) == 1 else {"mixture": " ".join(kinds)}
+
+
+@cache
+def processor() -> tuple[str, frozenset[str]]:
+    """Return who made the processor, and its instructions, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine(), frozenset()
+    about = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
+    flags = about.get("flags", about.get("Features", "")).split()
+    return about.get("vendor_id", about.get("CPU implementer", platform.machine())), frozenset(flags)

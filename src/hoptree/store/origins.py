@@ -1,0 +1,149 @@
+"""Origins: what held when the states under a variant were trained, for comparison before they are reused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+import msgspec
+
+from hoptree.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Row
+
+    from hoptree.store.database import Database
+
+Platform: TypeAlias = dict[str, str]
+
+
+@final
+class Origin(msgspec.Struct, frozen=True):
+    """One variant of a root: what states under it depend on besides code, data, seed and values.
+
+    ``observations`` are digests by subject, ``probes`` hashes by the values of a config as JSON. A variant of one
+    ``study`` is its own; others never look for states there.
+    """
+
+    variant: str
+    root: str
+    platform: Platform
+    number: int = 0
+    study: str = ""
+    created: float = 0.0
+    observations: dict[str, str] = {}
+    probes: dict[str, str] = {}
+
+
+class OriginConflictError(StoreError):
+    """What was seen contradicts what was seen before under the same variant: ``subject`` has another content."""
+
+    def __init__(self, variant: str, subject: str) -> None:
+        super().__init__(f"variant {variant}: {subject} has another content than before")
+        self.subject = subject
+
+
+@final
+class Origins:
+    """The origins of a store."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    def find(self, root: str, platform: Platform | None = None) -> list[Origin]:
+        """Return the shared origins of a root (and a platform), oldest first."""
+        found = self._database.read(lambda connection: self._of(connection, root))
+        return [origin for origin in found if platform is None or origin.platform == platform]
+
+    def get(self, variant: str) -> Origin | None:
+        """Return the origin of a variant."""
+        return self._database.read(lambda connection: self._get(connection, variant))
+
+    def add(self, origin: Origin) -> bool:
+        """Enter a new origin; False if another driver has meanwhile entered one with its number, so look again."""
+        from sqlalchemy import insert
+
+        from hoptree.store.tables import ORIGINS
+
+        new = msgspec.structs.replace(origin, created=self._clock())
+
+        def work(connection: Connection) -> bool:
+            self._database.lock(connection, f"origins {origin.root}")
+            if self._get(connection, origin.variant) is not None:
+                return False
+            known = self._of(connection, origin.root) if not origin.study else []
+            if any((one.platform, one.number) == (origin.platform, origin.number) for one in known):
+                return False
+            connection.execute(insert(ORIGINS).values(_values(new)))
+            return True
+
+        return self._database.write(work, remember=False)
+
+    def extend(self, origin: Origin, observations: Mapping[str, str], probes: Mapping[str, str]) -> Origin:
+        """Add what was seen since; it must not contradict what others have seen. Return all of it.
+
+        One that is gone, as nobody seemed to need it, is entered again.
+        """
+        from sqlalchemy import insert, update
+
+        from hoptree.store.tables import ORIGINS
+
+        variant = origin.variant
+
+        def work(connection: Connection) -> Origin:
+            self._database.lock(connection, f"origin {variant}")
+            known = self._get(connection, variant)
+            if known is None:
+                known = origin
+                connection.execute(insert(ORIGINS).values(_values(origin)))
+            new = msgspec.structs.replace(
+                known,
+                observations=_joined(variant, known.observations, observations),
+                probes=_joined(variant, known.probes, probes),
+            )
+            if new != known:
+                connection.execute(update(ORIGINS).where(ORIGINS.c.variant == variant).values(_values(new)))
+            return new
+
+        return self._database.write(work)
+
+    def _of(self, connection: Connection, root: str) -> list[Origin]:
+        from sqlalchemy import select
+
+        from hoptree.store.tables import ORIGINS
+
+        chosen = select(ORIGINS).where(ORIGINS.c.root == root, ORIGINS.c.study == "")
+        rows = connection.execute(chosen.order_by(ORIGINS.c.created, ORIGINS.c.number, ORIGINS.c.variant)).all()
+        return [_origin(row) for row in rows]
+
+    def _get(self, connection: Connection, variant: str) -> Origin | None:
+        from sqlalchemy import select
+
+        from hoptree.store.tables import ORIGINS
+
+        row = connection.execute(select(ORIGINS).where(ORIGINS.c.variant == variant)).first()
+        return None if row is None else _origin(row)
+
+
+def _joined(variant: str, known: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    for subject, digest in new.items():
+        if known.get(subject, digest) != digest:
+            raise OriginConflictError(variant, subject)
+    return {**known, **new}
+
+
+def _values(origin: Origin) -> dict[str, Any]:
+    values = msgspec.structs.asdict(origin)
+    for name in ("platform", "observations", "probes"):
+        values[name] = msgspec.json.encode(values[name], order="sorted").decode()
+    return values
+
+
+def _origin(row: Row[Any]) -> Origin:
+    texts = {
+        name: msgspec.json.decode(getattr(row, name), type=dict[str, str])
+        for name in ("platform", "observations", "probes")
+    }
+    return Origin(row.variant, row.root, number=row.number, study=row.study, created=row.created, **texts)
