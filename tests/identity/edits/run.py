@@ -58,6 +58,8 @@ def forked(ask: Callable[[Any], str], files: Files) -> str:
 def loaded(files: Files, folder: str) -> Any:
     """Return the module of a program that is written to a folder."""
     for path, text in files.items():
+        if path.startswith("."):
+            continue  # ".folder": the one that is imported from
         file = Path(folder, path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
@@ -67,7 +69,7 @@ def loaded(files: Files, folder: str) -> Any:
     sys.dont_write_bytecode = True
     importlib.invalidate_caches()
     sys.stdout = open(os.devnull, "w")
-    program = importlib.import_module(files.get(".program", "program"))
+    program = importlib.import_module("program")
     if hasattr(program, "prepare"):
         program.prepare()
     return program
