@@ -1,7 +1,7 @@
 """An edit that changes what is trained changes the fingerprint; one that does not leaves it, with known exceptions.
 
-Each edit is checked by fingerprint in every run of the tests, and trained for real, both ways, in the slow ones: that
-shows that the tables are right about what an edit changes.
+Each edit is checked by fingerprint in every run of the tests, and trained for real, both ways, in the slow ones:
+that shows that the tables are right about what an edit changes.
 """
 
 from __future__ import annotations

@@ -320,3 +320,48 @@ def test_covered_names_the_module_that_differs(tmp_path, monkeypatch):
     assert found[0] == found[1]
     assert found[0]["covered_part"] != found[2]["covered_part"]
     assert found[0]["covered_other"] == found[2]["covered_other"]
+
+
+def circle(numbers):
+    """Return the source of functions that all call each other."""
+    names = ", ".join(f"f{each}" for each in sorted(numbers))
+    return "".join(f"def f{each}(n):\n    return {each} + sum(f(n - 1) for f in ({names}))\n" for each in numbers)
+
+
+def test_many_functions_that_call_each_other_are_each_taken_once():
+    source = circle(range(40))  # with one way through all of them after another, this would never end
+    assert fingerprint(loaded(source, "f3")) == fingerprint(loaded(circle(reversed(range(40))), "f3"))
+    assert fingerprint(loaded(source, "f3")) != fingerprint(loaded(source, "f4"))
+    assert fingerprint(loaded(source, "f3")) != fingerprint(
+        loaded(source.replace("return 39 +", "return 7 +"), "f3")
+    )
+
+
+def test_a_trainer_notices_what_is_redefined_after_it_was_made():
+    scope = {"__name__": "__main__"}
+    exec(
+        "import torch\nWIDTH = 3\ndef size():\n    return WIDTH\ndef net(hp):\n    return torch.nn.Linear(4, size())\n",
+        scope,
+    )
+    trainer = Torch(scope["net"], loss=nn.functional.cross_entropy)
+    first = trainer.fingerprint
+    scope["WIDTH"] = 4
+    second = trainer.fingerprint
+    exec("def size():\n    return WIDTH + 1\n", scope)
+    assert len({first, second, trainer.fingerprint}) == 3
+    exec("WIDTH = 3\ndef size():\n    return WIDTH\n", scope)
+    assert trainer.fingerprint == first
+
+
+def test_what_is_covered_in_a_module_does_not_depend_on_the_modules_that_it_uses(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "covered_upper.py").write_text("import covered_lower\ndef up():\n    return covered_lower.low()\n")
+    found = []
+    for number in (1, 2):
+        (tmp_path / "covered_lower.py").write_text(f"def low():\n    return {number}\n")
+        for name in ("covered_upper", "covered_lower"):
+            sys.modules.pop(name, None)
+        found.append(covered(loaded("import covered_upper\ndef net(hp):\n    return covered_upper.up()\n")))
+    assert found[0]["covered_upper"] == found[1]["covered_upper"]
+    assert found[0]["covered_lower"] != found[1]["covered_lower"]

@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import functools
 import logging
+import pathlib
 import re
 import sys
 import types
@@ -105,6 +106,8 @@ def _wrapper(value: Any) -> Description | None:
             return Description("logger", ())
         case dataclasses.Field():
             return Description("field", [Part(getattr(value, name)) for name in _FIELD])
+        case pathlib.PurePath():
+            return Description("path", (Label(type(value).__name__), Part(str(value))))
         case slice():
             return Description("slice", (Part(value.start), Part(value.stop), Part(value.step)))
     origin = typing.get_origin(value)

@@ -116,8 +116,10 @@ def without_annotations(steps: list[dis.Instruction]) -> list[dis.Instruction]:
 
 def _built(steps: list[dis.Instruction], end: int) -> range:
     """Return the steps that build the tuple at ``end``, none of them if that cannot be told."""
-    if end < 0 or steps[end].opname != "BUILD_TUPLE":
+    if end < 0 or steps[end].opname not in ("BUILD_TUPLE", "LOAD_CONST"):
         return range(0)
+    if steps[end].opname == "LOAD_CONST":  # all of it is constant
+        return range(end, end + 1)
     missing = steps[end].arg or 0
     for start in range(end - 1, -1, -1):
         step = steps[start]

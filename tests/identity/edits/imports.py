@@ -20,13 +20,19 @@ PACKAGE = {"program.py": "from pack import build\n" + USE, "pack/__init__.py": "
 DEEP = {"program.py": "import pack.sub.deep\ndef net(hp):\n    return pack.sub.deep.build(hp)\n",
         "pack/__init__.py": "", "pack/sub/__init__.py": "", "pack/sub/deep.py": LIB}  # fmt: skip
 DEEP_INSIDE = {**DEEP, "program.py": "def net(hp):\n    import pack.sub.deep\n    return pack.sub.deep.build(hp)\n"}
-SUBMODULE_INSIDE = {**DEEP, "program.py": "def net(hp):\n    from pack.sub import deep\n    return deep.build(hp)\n"}
+SUBMODULE_INSIDE = {
+    **DEEP,
+    "program.py": "def net(hp):\n    from pack.sub import deep\n    return deep.build(hp)\n",
+}
 AS_INSIDE = {**DEEP, "program.py": "def net(hp):\n    import pack.sub.deep as d\n    return d.build(hp)\n"}
 RELATIVE = {"program.py": "from pack.nets import build\n" + USE, "pack/__init__.py": "",
             "pack/nets.py": "def build(hp):\n    from .blocks import block\n    return block(3)\n",
             "pack/blocks.py": "from torch import nn\nfrom .sizes import extra\ndef block(w):\n    return nn.Sequential(nn.Linear(4, w + extra()), nn.Linear(w + extra(), 2))\n",
             "pack/sizes.py": "def extra():\n    return 1\n"}  # fmt: skip
-RELATIVE_MODULE = {**RELATIVE, "pack/nets.py": "def build(hp):\n    from . import blocks\n    return blocks.block(3)\n"}
+RELATIVE_MODULE = {
+    **RELATIVE,
+    "pack/nets.py": "def build(hp):\n    from . import blocks\n    return blocks.block(3)\n",
+}
 RELATIVE_UP = {"program.py": "from pack.sub.nets import build\n" + USE, "pack/__init__.py": "", "pack/sub/__init__.py": "",
                "pack/sub/nets.py": "def build(hp):\n    from ..blocks import block\n    return block(3)\n",
                "pack/blocks.py": RELATIVE["pack/blocks.py"], "pack/sizes.py": RELATIVE["pack/sizes.py"]}  # fmt: skip
@@ -39,19 +45,40 @@ CIRCLE = {"program.py": "from one import build\n" + USE,
           "two.py": "import one\ndef out(n):\n    return n if n < one.W else one.W - 1\n"}  # fmt: skip
 NAMED = {"program.py": "import statistics\ndef net(hp):\n    return statistics.build(hp)\n", "statistics.py": LIB}
 QUEUE = {"program.py": "from queue import build\n" + USE, "queue.py": LIB}
-NAMED_INSIDE = {"program.py": "def net(hp):\n    import statistics\n    return statistics.build(hp)\n", "statistics.py": LIB}
+NAMED_INSIDE = {
+    "program.py": "def net(hp):\n    import statistics\n    return statistics.build(hp)\n",
+    "statistics.py": LIB,
+}
 TOKEN = {"program.py": "from token.nets import build\n" + USE, "token/__init__.py": "", "token/nets.py": LIB}
-CONDITIONAL = {"program.py": "try:\n    from fast import build\nexcept ImportError:\n    from lib import build\n" + USE, "lib.py": LIB}
+CONDITIONAL = {
+    "program.py": "try:\n    from fast import build\nexcept ImportError:\n    from lib import build\n" + USE,
+    "lib.py": LIB,
+}
 CHOSEN = {"program.py": "import lib\nif lib.FLAG:\n    def net(hp):\n        return nn.Linear(4, 2)\nelse:\n    def net(hp):\n        return nn.Linear(4, 2, bias=False)\n",
           "lib.py": "FLAG = True\n"}  # fmt: skip
 GETATTR = {"program.py": "import lib\ndef net(hp):\n    return nn.Sequential(nn.Linear(4, lib.width), nn.Linear(lib.width, 2))\n",
            "lib.py": "def __getattr__(name):\n    if name == 'width':\n        return 3\n    raise AttributeError(name)\n"}  # fmt: skip
-VALUE = {"program.py": "import lib\ndef made(module):\n    return module.build({})\ndef net(hp):\n    return made(lib)\n", "lib.py": LIB}
-CLOSED = {"program.py": "def maker():\n    import lib\n    def net(hp):\n        return lib.build(hp)\n    return net\nnet = maker()\n", "lib.py": LIB}
+VALUE = {
+    "program.py": "import lib\ndef made(module):\n    return module.build({})\ndef net(hp):\n    return made(lib)\n",
+    "lib.py": LIB,
+}
+CLOSED = {
+    "program.py": "def maker():\n    import lib\n    def net(hp):\n        return lib.build(hp)\n    return net\nnet = maker()\n",
+    "lib.py": LIB,
+}
 SIDE = {"program.py": "import plugin\nfrom registry import MADE\ndef net(hp):\n    return MADE['net']()\n", "registry.py": "MADE = {}\n",
         "plugin.py": "from torch import nn\nfrom registry import MADE\nMADE['net'] = lambda: nn.Linear(4, 2)\n"}  # fmt: skip
-STATIC = {"program.py": "def net(hp):\n    import outer\n    return outer.build(hp)\n", "outer.py": "from inner import build\n", "inner.py": LIB}
-CHAIN = {"program.py": "import a\ndef net(hp):\n    return a.b.c.build(hp)\n", "a.py": "import b\n", "b.py": "import c\n", "c.py": LIB}
+STATIC = {
+    "program.py": "def net(hp):\n    import outer\n    return outer.build(hp)\n",
+    "outer.py": "from inner import build\n",
+    "inner.py": LIB,
+}
+CHAIN = {
+    "program.py": "import a\ndef net(hp):\n    return a.b.c.build(hp)\n",
+    "a.py": "import b\n",
+    "b.py": "import c\n",
+    "c.py": LIB,
+}
 OBJECTS = {"program.py": "from conf import CONF\ndef net(hp):\n    return nn.Sequential(nn.Linear(4, CONF['model']['width']), nn.Linear(CONF['model']['width'], 2))\n",
            "conf.py": "from sizes import SIZE\nCONF = {'model': {'width': SIZE}}\n", "sizes.py": "SIZE = 3\n"}  # fmt: skip
 
