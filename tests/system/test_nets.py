@@ -79,6 +79,9 @@ def test_the_same_bits_on_any_number_of_workers_shared_and_not(tmp_path: Path, c
     assert runs[0] == runs[1] == runs[2]
 
 
+MOMENTUM = {"momentum": 0.9}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_layer_has_the_same_bits_on_any_number_of_workers(tmp_path: Path, name: str) -> None:
