@@ -40,12 +40,12 @@ class Remembers(nn.Module):
         return self.head(out) * (1 + 0.01 * self.seen + 0.1 * sum(self.means))
 
 
-def study(folder: Path, model, optimizer="adam", name="nets", share=True, **space) -> ht.Study:
+def study(folder: Path, model, optimizer="adam", name="nets", share=True, space=None) -> ht.Study:
     return ht.Study(
         name,
         trainer=ht.Torch(model, loss=nn.functional.cross_entropy, optimizer=optimizer),
         data=ht.Dataset.from_arrays(x=X, y=Y, partitions=3, valid=0.25, to=folder / "data"),
-        space={"lr": ht.choice(0.05, ht.multistep(0.05, at=[1], gamma=0.5)), "batch_size": 8, **space},
+        space={"lr": ht.choice(0.05, ht.multistep(0.05, at=[1], gamma=0.5)), "batch_size": 8, **(space or {})},
         search=ht.Grid(epochs=2),
         minimize="loss",
         share=share,
@@ -73,17 +73,22 @@ CASES = {
 def test_the_same_bits_on_any_number_of_workers_shared_and_not(tmp_path: Path, case: str) -> None:
     model, optimizer, space = CASES[case]
     runs = [
-        fingerprints(study(tmp_path, model, optimizer, f"n{workers}{share}", share, **space).run(workers=workers))
+        fingerprints(study(tmp_path, model, optimizer, f"n{workers}{share}", share, space).run(workers=workers))
         for workers, share in ((1, True), (2, False), (3, True))
     ]
     assert runs[0] == runs[1] == runs[2]
+
+
+MOMENTUM = {"momentum": 0.9}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_layer_has_the_same_bits_on_any_number_of_workers(tmp_path: Path, name: str) -> None:
     runs = [
-        fingerprints(study(tmp_path, net(name), "sgd", f"n{workers}", share, momentum=0.9).run(workers=workers))
+        fingerprints(
+            study(tmp_path, net(name), "sgd", f"n{workers}", share, {"momentum": 0.9}).run(workers=workers)
+        )
         for workers, share in ((1, True), (2, False), (3, True))
     ]
     assert runs[0] == runs[1] == runs[2]
@@ -106,9 +111,9 @@ class Killed(Remembers):
 def test_a_killed_worker_changes_no_bit(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     space = {"dropout": 0.2, "trap": str(trap)}
-    quiet = fingerprints(study(tmp_path, Killed, name="quiet", **space).run(workers=1))
+    quiet = fingerprints(study(tmp_path, Killed, name="quiet", space=space).run(workers=1))
     trap.touch()
-    killed = fingerprints(study(tmp_path, Killed, name="killed", **space).run(workers=2))
+    killed = fingerprints(study(tmp_path, Killed, name="killed", space=space).run(workers=2))
     assert not trap.exists()
     assert killed == quiet
 
@@ -117,9 +122,10 @@ def test_a_schedule_that_nobody_follows_is_refused_before_anything_is_trained(tm
     def wide(hp):
         return nn.Sequential(nn.Linear(16, hp["width"]), nn.Linear(hp["width"], 3))
 
-    job = study(tmp_path, wide, width=ht.choice(8, ht.multistep(8, at=[1], gamma=2)))
+    job = study(tmp_path, wide, space={"width": ht.choice(8, ht.multistep(8, at=[1], gamma=2))})
     with pytest.raises(RefusedError, match=r"width: changes at epoch 1, [\s\S]*built with 8"):
         job.run(workers=1)
-    misspelt = study(tmp_path, wide, name="other", width=8, optimizer=ht.piecewise(["adam", "sgdd"], at=[1]))
+    later = {"width": 8, "optimizer": ht.piecewise(["adam", "sgdd"], at=[1])}
+    misspelt = study(tmp_path, wide, name="other", space=later)
     with pytest.raises(RefusedError, match=r"optimizer: changes at epoch 1, [\s\S]*'sgdd' is unknown"):
         misspelt.run(workers=1)
