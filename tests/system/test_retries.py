@@ -140,8 +140,9 @@ def test_a_run_with_other_code_retries_what_failed_by_itself(tmp_path: Path) -> 
 def test_other_code_retries_once(tmp_path: Path) -> None:
     needy(tmp_path).run(workers=1)
     changed = needy(tmp_path, trainer=Mended())
-    assert endings(changed.run(workers=1, accept_changes=True)) == [(4, "complete"), (2, "failed")]
+    # it begins again from another root, and what the code of before had reported is not reported again
+    assert endings(changed.run(workers=1, accept_changes=True)) == [(4, "complete"), (0, "failed")]
     before = trained_units(tmp_path, "plain")
     (tmp_path / "flag").touch()
-    assert endings(changed.run(workers=1)) == [(4, "complete"), (2, "failed")]
+    assert endings(changed.run(workers=1)) == [(4, "complete"), (0, "failed")]
     assert trained_units(tmp_path, "plain") == before
