@@ -261,10 +261,10 @@ class Study:
 
     def verify(self, trial: int | None = None) -> list[Verification]:
         """Train complete trials (or one) again, each alone in a fresh process, and compare fingerprints."""
-        return sorted(self.verifications(trial), key=lambda found: found.trial)
+        return list(self.verifications(trial))
 
     def verifications(self, trial: int | None = None) -> Iterator[Verification]:
-        """Yield what ``verify`` returns as it comes, the last trial first."""
+        """Yield what ``verify`` returns, as it comes."""
         from hoptree.record.fresh_processes import train_in_fresh_processes
         from hoptree.store import StateDamagedError, StateMissingError, fingerprint
 

@@ -221,7 +221,7 @@ def digits_like(folder: Path, **options: Any) -> ht.Study:
 
 
 def test_shapes_that_do_not_fit_are_refused_with_the_shapes(tmp_path: Path) -> None:
-    with pytest.raises(ht.RefusedError, match=r"nothing was trained(.|\n)*(8x4 and 8x3)"):
+    with pytest.raises(ht.RefusedError, match=r"nothing was trained(.|\n)*(24x4 and 8x3)"):
         digits_like(tmp_path).run(workers=1)
     assert nothing_was_begun(tmp_path)
 
@@ -253,7 +253,7 @@ def started(folder: Path) -> list[int]:
 def test_what_user_code_starts_does_not_outlive_the_study(tmp_path: Path) -> None:
     results = study(tmp_path, "children").run(workers=1)
     assert [trial.state for trial in results.trials] == ["complete"]
-    assert len(started(tmp_path)) == 5  # in rehearsal, and in every unit
+    assert len(started(tmp_path)) == 12  # eight times in rehearsal, and in every unit
     assert alive(started(tmp_path)) == []
 
 

@@ -226,6 +226,10 @@ def test_a_schedule_that_is_ignored_is_named() -> None:
         hop_test(Own("ignores"), {"lr": 0.1}, {"lr": 0.01})
 
 
+def test_values_that_cannot_be_trained_with_later_are_the_trials_to_tell() -> None:
+    hop_test(Own(), {"lr": 0.1}, {"lr": "fast"})
+
+
 def test_slow_models_are_tested_with_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count()
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))  # a unit takes a second

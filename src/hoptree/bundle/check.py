@@ -122,10 +122,7 @@ def to_compare(bundle: Bundle, trial: int | None) -> list[BundledTrial]:
 
 
 def compare(bundle: Bundle, study: Study, trial: int | None = None) -> Iterator[Compared]:
-    """Train trials of a bundle again, each alone in a fresh process, with the study's code and data.
-
-    What came out is yielded as it comes, the last trial first.
-    """
+    """Train trials of a bundle again, each alone in a fresh process, with the study's code and data."""
     spec = bundle.about.spec
     chosen = to_compare(bundle, trial)
     if study.data.partitions != spec.settings.partitions:

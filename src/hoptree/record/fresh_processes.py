@@ -1,8 +1,7 @@
 """Trials trained again in fresh processes, each alone: what `verify` compares with.
 
-The caller's process is not used: its modules and globals may have been changed by what was trained there. Nor are
-trials trained in the order of the run, or one after another in one process: what they would share by mistake makes
-another difference then, or none.
+The caller's process is not used: its modules and globals may have been changed by what was trained there. Nor
+is one process used for two trials, as in a run: what they would share by mistake is not shared here.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -31,24 +31,28 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def train_in_fresh_processes(soloist: Soloist, trials: Mapping[int, Trial]) -> Iterator[tuple[int, AloneResult]]:
-    """Train trials from the beginning, the last first, and yield what came out as it comes, by number.
+    """Train trials from the beginning, and yield what came out, by number, in the order given.
 
     As many processes run at the same time as there are cores for the trainer's threads. What the user's code raises
     is raised here, with the user's own traceback.
     """
     pickled = send_off(soloist.trainer)
-    waiting = list(trials)  # the last is taken first
+    waiting, owed = deque(trials), deque(trials)
     most = max(1, (os.cpu_count() or 1) // soloist.trainer.threads)
     running: dict[Any, _Process] = {}
+    done: dict[int, AloneResult] = {}
     try:
-        while waiting or running:
+        while owed:
             while waiting and len(running) < most:
-                number = waiting.pop()
+                number = waiting.popleft()
                 process = _Process(number, _setup(soloist, trials[number], pickled), soloist.trainer.threads)
                 running[process.channel] = process
             for channel in wait(list(running)):
                 process = running.pop(channel)
-                yield process.number, process.result()
+                done[process.number] = process.result()
+            while owed and owed[0] in done:
+                number = owed.popleft()
+                yield number, done.pop(number)
     finally:
         for process in running.values():
             process.kill()

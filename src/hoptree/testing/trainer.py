@@ -32,6 +32,7 @@ from hoptree.core.lineage import beginning, history, segments
 from hoptree.core.schedules import Config
 from hoptree.store import FolderStates
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
+from hoptree.trainers.rehearsal import rehearsed
 
 _SEED = 7
 _LOAD = "import pickle, sys; sys.path = {path!r}; print(pickle.load(sys.stdin.buffer).fingerprint)"
@@ -144,6 +145,13 @@ class TrainerContract:
             self._train(trainer, other, [unit], seed=_SEED + 1)
             trainer.evaluate(other, self._read_only(self.valid), self._values(unit + 1))
         same(trainer.dump(model), straight, "a model that was trained in turn with another one")
+
+    def test_it_passes_the_hop_test_of_a_rehearsal(self, trainer: Trainer) -> None:
+        """What every run tries before anything is trained: with a hop, and with another model in between."""
+        values, last = beginning(self.config), self._values(self.units)
+        train, valid = self._read_only(self.partitions[0]), self._read_only(self.valid)
+        probes = {rehearsed(trainer, values, train, valid, last).probe for _ in range(2)}
+        assert len(probes) == 1, "two rehearsals give other bits"
 
     def test_evaluation_changes_nothing(self, trainer: Trainer) -> None:
         """Neither the model, nor what comes after, nor a generator; and it gives the same numbers again."""

@@ -270,7 +270,7 @@ def verify_command(
             if not as_json:
                 click.echo(_told_verification(found[-1]))
     if as_json:
-        print_json(sorted(found, key=lambda each: each["trial"]))
+        print_json(found)
     if not all(each["same"] for each in found):
         sys.exit(FAILED)
 
