@@ -34,6 +34,7 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.keys import shuffle_seed
+from hoptree.identity.observation import Observations
 from hoptree.store.errors import StoreFullError
 from hoptree.worker.messages import (
     Command,
@@ -48,6 +49,7 @@ from hoptree.worker.messages import (
     Judged,
     Leaving,
     News,
+    Observed,
     Quit,
     Refused,
     Rehearse,
@@ -85,7 +87,8 @@ class PoolBackend:
     ``unit_limit`` are the seconds after which a unit is taken for hung; without it ``longest`` says what a run may
     well take at most, 0 if that is not known. ``heartbeat_limit`` are the seconds without a heartbeat after which a
     worker is given up. ``wanted`` says how many workers would have something to do: with 0, one that is gone is not
-    replaced. ``tick`` is called about every second while workers start.
+    replaced. ``tick`` is called about every second while workers start. ``observed`` is told what users' code has
+    read in a worker, before the outcome of the run that read it; what it raises ends everything.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class PoolBackend:
         longest: Callable[[RunUnit | Evaluate], float] = lambda _: 0.0,
         tick: Callable[[], None] = lambda: None,
         wanted: Callable[[], int] = lambda: 1,
+        observed: Callable[[Observations], None] = lambda _: None,
     ) -> None:
         self._pool = pool
         self._states = states
@@ -112,6 +116,7 @@ class PoolBackend:
         self._unit_limit = unit_limit
         self._tick = tick
         self._wanted = wanted
+        self._observed = observed
         self._recruited = time.monotonic()
         self._heartbeats = Heartbeats(heartbeat_limit, self._recruited)
         self._members: dict[str, Member] = {}
@@ -322,6 +327,9 @@ class PoolBackend:
                     check_rehearsal(self._rehearsal[1], news)
                     self._rehearsal = None
                 return self._join(member)
+            case Observed(observations):
+                self._observed(observations)
+                return []
             case Trained(run, slot, size, seconds):
                 return self._trained(member, run, Stored("", slot, name, size), seconds)
             case Judged(run, metrics, seconds):

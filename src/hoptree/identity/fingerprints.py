@@ -228,6 +228,8 @@ class _Walk:
                 return "named", (kind.__name__, getattr(value, "__name__", None) or str(value))
         if isinstance(value, logging.Logger):  # named after the module; no part of what is computed
             return "logger", ()
+        if (own := getattr(kind, "__fingerprint__", None)) is not None:  # it says itself what of it counts
+            return "own", (kind.__module__, kind.__qualname__, own(value))
         wrapped = getattr(value, "__wrapped__", None)
         if wrapped is not None and isinstance(wrapped, types.FunctionType):
             return "wrapped", (kind, wrapped)

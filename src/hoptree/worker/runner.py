@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from hoptree.identity.observation import Observations, Recorder
 from hoptree.worker.messages import Failed, Judge, Judged, News, Rehearsed, Train
 from hoptree.worker.models import Models, StateGoneError
 from hoptree.worker.tracebacks import user_traceback
@@ -37,27 +38,36 @@ class Made(NamedTuple):
 
 @final
 class Runner:
-    """Trains and judges with one trainer on one dataset; one thing at a time."""
+    """Trains and judges with one trainer on one dataset; one thing at a time.
 
-    def __init__(self, trainer: Trainer, dataset: Dataset, models: Models) -> None:
+    What the user's code reads meanwhile is recorded, but for what lies in ``ignored``.
+    """
+
+    def __init__(self, trainer: Trainer, dataset: Dataset, models: Models, ignored: Sequence[str] = ()) -> None:
         self._trainer = trainer
         self._dataset = dataset
         self._models = models
         self._valid = dataset.valid()
+        self._recorder = Recorder([str(dataset.path), *ignored])
+
+    def observed(self) -> list[Observations]:
+        """Return what the user's code has read since this was asked last."""
+        return self._recorder.fresh()
 
     def train(self, command: Train, during: Callable[[int], AbstractContextManager[None]]) -> Made:
         """Run a unit; ``during`` surrounds the user's code. The state is not the model's until it is handed on."""
         from hoptree.trainers.base import UnitSpec
 
         action, partitions = command.action, self._dataset.partitions
-        resident = self._models.restore(command.origin, command.source)
         unit = UnitSpec(action.values, action.unit, partitions, action.partition, action.seed, command.shuffle_seed)
         data = self._dataset.partition(action.partition)
-        began = time.perf_counter()
-        resident.key = ""
-        with during(action.run):
-            self._trainer.train(resident.model, data, unit)
-        return Made(resident, self._trainer.dump(resident.model), began)
+        with self._recorder:
+            resident = self._models.restore(command.origin, command.source)
+            began = time.perf_counter()
+            resident.key = ""
+            with during(action.run):
+                self._trainer.train(resident.model, data, unit)
+            return Made(resident, self._trainer.dump(resident.model), began)
 
     def handed_on(self, made: Made, key: str) -> float:
         """Note that a unit's state is safe under its name, and return the seconds that the unit took."""
@@ -73,18 +83,21 @@ class Runner:
 
     def judge(self, command: Judge) -> Judged:
         """Return the metrics of a stored state."""
-        resident = self._models.restore(command.origin, command.source)
+        with self._recorder:
+            resident = self._models.restore(command.origin, command.source)
         return self._metrics(command.action.run, resident.model, command.origin.values)
 
     def rehearse(self, configs: Sequence[Mapping[str, Scalar]], partition: int) -> Rehearsed:
         """Try the first of some configs that can be built, trained and evaluated."""
-        return rehearse_some(self._trainer, configs, lambda: self._dataset.partition(partition), self._valid)
+        with self._recorder:
+            return rehearse_some(self._trainer, configs, lambda: self._dataset.partition(partition), self._valid)
 
     def _metrics(self, run: int, model: Any, values: Mapping[str, Scalar]) -> Judged:
         from hoptree.trainers.numbers import as_number
 
         began = time.perf_counter()
-        metrics = {} if self._valid is None else self._trainer.evaluate(model, self._valid, values)
+        with self._recorder:
+            metrics = {} if self._valid is None else self._trainer.evaluate(model, self._valid, values)
         seconds = time.perf_counter() - began
         return Judged(run, {name: as_number(name, value) for name, value in metrics.items()}, seconds)
 
