@@ -20,7 +20,7 @@ from torch import nn
 
 from hoptree.core.schedules import linear
 from hoptree.identity.errors import IdentityError
-from hoptree.identity.fingerprints import fingerprint
+from hoptree.identity.fingerprints import covered, fingerprint
 from hoptree.trainers import Torch, accuracy
 
 SOURCE = """
@@ -297,3 +297,20 @@ def test_a_program_and_the_same_file_as_a_module_have_one_fingerprint(tmp_path: 
     ways = ([str(file)], ["-c", "import a_module"])
     prints = {subprocess.check_output([sys.executable, *way], cwd=tmp_path, text=True) for way in ways}
     assert len(prints) == 1
+
+
+def test_covered_names_the_module_that_differs(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    found = []
+    for number in (1, 1, 2):
+        (tmp_path / "covered_part.py").write_text(f"def used():\n    return {number}\n")
+        (tmp_path / "covered_other.py").write_text("def other():\n    return 5\n")
+        program = "import covered_part, covered_other\ndef net(hp):\n    return covered_part.used(), covered_other.other()\n"
+        for name in ("covered_part", "covered_other"):
+            sys.modules.pop(name, None)
+        found.append(covered(loaded(program)))
+    assert set(found[0]) == {"__main__", "covered_part", "covered_other"}
+    assert found[0] == found[1]
+    assert found[0]["covered_part"] != found[2]["covered_part"]
+    assert found[0]["covered_other"] == found[2]["covered_other"]

@@ -53,6 +53,20 @@ def code_alone(value: object) -> tuple[str, list[str]]:
     return walk.digest(value).hex(), sorted(walk.releases)
 
 
+def covered(value: object) -> dict[str, str]:
+    """Return, for each of the user's modules that a value reaches, a digest of what it reaches there.
+
+    Two processes that disagree about a fingerprint compare these to name the module that differs.
+
+    >>> def double(x): return 2 * x
+    >>> list(covered(double)) == [double.__module__]
+    True
+    """
+    walk = _Walk()
+    walk.digest(value)
+    return {name: _hash(*sorted(parts)).hex() for name, parts in sorted(walk.reached.items())}
+
+
 @final
 class _Walk:
     """One walk over everything a value reaches; an object within itself counts by how far up it is."""
@@ -60,6 +74,7 @@ class _Walk:
     def __init__(self, versions: bool = True) -> None:
         self._versions = versions
         self.releases: set[str] = set()  # of the libraries that were met
+        self.reached: dict[str, set[bytes]] = {}  # by module of the user's
         self._depth: dict[int, int] = {}  # objects being walked
         self._known: dict[int, tuple[object, bytes]] = {}  # kept alive, so that no other gets the same id
         self._path: list[str] = []
@@ -82,12 +97,19 @@ class _Walk:
         try:
             kind, parts = self._parts(value)
             result = _hash(kind, *(self._part(part) for part in parts))
+            if kind in ("function", "class", "module"):
+                self._note(value, result)
         finally:
             del self._depth[identity]
         if self._upmost >= depth:  # complete in itself: the same wherever it is met
             self._known[identity] = (value, result)
         self._upmost = min(outer, self._upmost)
         return result
+
+    def _note(self, value: Any, result: bytes) -> None:
+        module = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+        if module and not is_library(module, None):
+            self.reached.setdefault(module, set()).add(result)
 
     def _release(self, module: str) -> str:
         return self._noted(release(module))
