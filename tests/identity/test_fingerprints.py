@@ -306,7 +306,8 @@ def test_covered_names_the_module_that_differs(tmp_path, monkeypatch):
     for number in (1, 1, 2):
         (tmp_path / "covered_part.py").write_text(f"def used():\n    return {number}\n")
         (tmp_path / "covered_other.py").write_text("def other():\n    return 5\n")
-        program = "import covered_part, covered_other\ndef net(hp):\n    return covered_part.used(), covered_other.other()\n"
+        program = "import covered_part, covered_other\n"
+        program += "def net(hp):\n    return covered_part.used(), covered_other.other()\n"
         for name in ("covered_part", "covered_other"):
             sys.modules.pop(name, None)
         found.append(covered(loaded(program)))
