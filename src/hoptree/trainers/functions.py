@@ -54,8 +54,6 @@ class Functions(Trainer):
         self._train_fn = train_fn
         self._cache: dict[int, tuple[Columns, Any]] | None = {} if cache else None
         self.threads = threads
-        self._fingerprint: str | None = None
-        self._parts: dict[str, str] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cache": None if self._cache is None else {}}
@@ -63,17 +61,13 @@ class Functions(Trainer):
     @property
     def fingerprint(self) -> str:
         """What the three functions do, the threads, and torch's version."""
-        if self._fingerprint is None:
-            self._fingerprint = fingerprint({**self._code, "threads": self.threads, "torch": version("torch")})
-        return self._fingerprint
+        return fingerprint({**self._code, "threads": self.threads, "torch": version("torch")})
 
     @property
     def fingerprint_parts(self) -> dict[str, str]:
         """The code by itself, and the libraries that it uses."""
-        if self._parts is None:
-            code, libraries = code_alone(self._code)
-            self._parts = {"code": code, "libraries": " ".join(libraries)}
-        return self._parts
+        code, libraries = code_alone(self._code)
+        return {"code": code, "libraries": " ".join(libraries)}
 
     @property
     def _code(self) -> dict[str, object]:

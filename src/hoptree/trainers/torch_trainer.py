@@ -62,26 +62,18 @@ class Torch(Trainer):
             raise TrainerError(f"precision: {precision!r}; expected one of {', '.join(_PRECISIONS)}")
         self._precision = precision
         self._device = _device(device)
-        self._fingerprint: str | None = None
-        self._parts: dict[str, str] | None = None
 
     @property
     def fingerprint(self) -> str:
         """What the user's functions do, the settings, and torch's version."""
-        if self._fingerprint is None:
-            settings = (self._clip, self._accumulate, self._precision, self._device, self.threads)
-            self._fingerprint = fingerprint({**self._code, "settings": settings, "torch": version("torch")})
-        return self._fingerprint
+        settings = (self._clip, self._accumulate, self._precision, self._device, self.threads)
+        return fingerprint({**self._code, "settings": settings, "torch": version("torch")})
 
     @property
     def fingerprint_parts(self) -> dict[str, str]:
         """The code by itself, the libraries that it uses, and the device."""
-        if self._parts is None:
-            code, libraries = code_alone(
-                {**self._code, "settings": (self._clip, self._accumulate, self._precision)}
-            )
-            self._parts = {"code": code, "libraries": " ".join(libraries), "device": self._device}
-        return self._parts
+        code, libraries = code_alone({**self._code, "settings": (self._clip, self._accumulate, self._precision)})
+        return {"code": code, "libraries": " ".join(libraries), "device": self._device}
 
     @property
     def _code(self) -> dict[str, object]:

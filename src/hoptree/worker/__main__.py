@@ -51,11 +51,15 @@ def main(descriptor: int, heartbeat: int) -> None:
         os.environ[variable] = str(setup.threads)
     os.chdir(setup.folder)
     sys.path[:] = setup.paths
+    from hoptree.core.errors import RefusedError
     from hoptree.worker.messages import Refused, encode
     from hoptree.worker.tracebacks import user_traceback
 
     try:
         loop = _loop(channel, setup)
+    except RefusedError as error:
+        channel.send_bytes(encode(Refused(str(error))))
+        sys.exit(1)
     except Exception as error:
         channel.send_bytes(encode(Refused(f"trainer: a worker cannot load it:\n{user_traceback(error)}")))
         sys.exit(1)
