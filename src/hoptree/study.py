@@ -427,8 +427,9 @@ class Study:
     @property
     def spec(self) -> StudySpec:
         """What the study is made of, as the catalog keeps it."""
+        trainer = self.trainer.fingerprint  # asked for once: it looks at all of the user's code
         return StudySpec(
-            trainer=self.trainer.fingerprint,
+            trainer=trainer,
             data=self.data.fingerprint,
             space=describe(self.space),
             search=lasting_text(self.search),
@@ -436,7 +437,7 @@ class Study:
             seed=self.seed,
             share=self.share,
             settings=self.settings,
-            root=study_root(self.trainer.fingerprint, self.data.fingerprint, self.seed),
+            root=study_root(trainer, self.data.fingerprint, self.seed),
             program=self._program,
             environments=[
                 {**environment(), **self.trainer.fingerprint_parts, "threads": str(self.trainer.threads)}

@@ -86,8 +86,9 @@ class StudyGroup:
                     f"studies: {study.name!r} is kept in {study.store}, {self.names[0]!r} in {self.first.store}; "
                     "expected one store for all"
                 )
+            own, first = study.spec, self.first.spec
             for field in _ALIKE:
-                if getattr(study.spec, field) != getattr(self.first.spec, field):
+                if getattr(own, field) != getattr(first, field):
                     raise WorkloadError(
                         f"studies: {study.name!r} has another {field} than {self.names[0]!r}, so they have nothing "
                         "to share; run them one after the other"

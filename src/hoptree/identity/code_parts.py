@@ -6,7 +6,9 @@ import dis
 import types
 from collections.abc import Iterator
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from hoptree.identity.statements import without_annotations, without_messages
 
 
 class Constant(NamedTuple):
@@ -16,67 +18,97 @@ class Constant(NamedTuple):
 
 
 class Global(NamedTuple):
-    """A name looked up in the module, with the attributes taken of it at once."""
+    """A name looked up in the module, with those attributes that the scope can resolve."""
 
     name: str
     attributes: tuple[str, ...]
+    called: bool  # at once: nothing else is done with it
 
 
 class Import(NamedTuple):
-    """A module imported inside the function."""
+    """A module imported inside the function, and the names taken from it."""
 
     name: str
     level: int
+    names: tuple[str, ...]
 
 
-class Attribute(NamedTuple):
+class Operation(NamedTuple):
     """Anything else: an operation, or a name."""
 
     text: str
 
 
-CodePart: TypeAlias = Constant | Global | Import | Attribute
+class Scope(Protocol):
+    """Where the names of a function are looked up."""
+
+    def resolvable(self, name: str, attributes: tuple[str, ...]) -> int:
+        """Return how many attributes of a name can be resolved now: those taken of modules."""
+
+    def is_message(self, name: str, attributes: tuple[str, ...]) -> bool:
+        """Return whether this is a function that only tells something: print, a logger's, warnings.warn."""
+
+    def is_harmless(self, name: str) -> bool:
+        """Return whether this is a builtin that computes a value and does nothing else."""
+
+
+CodePart: TypeAlias = Constant | Global | Import | Operation
 
 _SILENT = {"NOP", "EXTENDED_ARG", "CACHE", "RESUME", "PRECALL"}
 _ABOUT = {"__doc__", "__qualname__", "__module__", "__firstlineno__", "__static_attributes__"}  # in a class body
 _KINDS = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
-def code_parts(code: types.CodeType) -> Iterator[CodePart]:
+def code_parts(code: types.CodeType, scope: Scope) -> Iterator[CodePart]:
     """Yield what determines the behaviour of the code, in order."""
     arguments = code.co_argcount + code.co_kwonlyargcount
     signature = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & _KINDS)
-    yield Attribute(f"{signature} {code.co_varnames[:arguments]}")
-    steps = _instructions(code)
+    yield Operation(f"{signature} {code.co_varnames[:arguments]}")
+    steps = without_messages(without_annotations(_instructions(code)), scope)
     places = _places(code, steps)
+    skip = 0
     for index, step in enumerate(steps):
-        yield from _step(steps, index, step, places)
+        if skip:
+            skip -= 1
+        elif step.opname == "PUSH_NULL" and index + 1 < len(steps) and steps[index + 1].opname in _GLOBAL:
+            pass  # the name says that it is called
+        elif step.opname in _GLOBAL:
+            attributes = _attributes(steps, index)
+            skip = scope.resolvable(step.argval, attributes)
+            yield Operation("GLOBAL")
+            yield Global(step.argval, attributes[:skip], _called(steps, index, skip))
+        else:
+            yield from _step(steps, index, step, places, code)
     for entry in getattr(dis.Bytecode(code), "exception_entries", ()):
         start, end, target = (places.get(offset, -1) for offset in (entry.start, entry.end, entry.target))
-        yield Attribute(f"except {start} {end} {target} {entry.depth} {entry.lasti}")
+        yield Operation(f"except {start} {end} {target} {entry.depth} {entry.lasti}")
+
+
+_GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME"}
 
 
 def _step(
-    steps: list[dis.Instruction], index: int, step: dis.Instruction, places: dict[int, int]
+    steps: list[dis.Instruction], index: int, step: dis.Instruction, places: dict[int, int], code: types.CodeType
 ) -> Iterator[CodePart]:
     if step.opname == "IMPORT_NAME":
         level = steps[index - 2].argval if index >= 2 else 0
-        yield Import(step.argval, level if isinstance(level, int) else 0)
-    elif step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-        # The lowest bit of LOAD_GLOBAL says whether a call follows, which the call itself says too.
-        yield Attribute(step.opname)
-        yield Global(step.argval, _attributes(steps, index))
+        names = steps[index - 1].argval if index >= 1 else None
+        yield Import(step.argval, level if isinstance(level, int) else 0, names if isinstance(names, tuple) else ())
+    elif step.opname == "KW_NAMES":
+        yield Operation(f"KW_NAMES {code.co_consts[step.arg or 0]}")
     elif step.opcode in dis.hasconst:
-        yield Attribute(step.opname)
+        yield Operation(step.opname)
         yield Constant(step.argval)
     elif step.opcode in dis.hasname:
-        yield Attribute(f"{step.opname} {step.argval}")
+        yield Operation(f"{step.opname} {step.argval}{' called' if _method(step) else ''}")
     elif step.opcode in (*dis.hasjrel, *dis.hasjabs):
-        yield Attribute(f"{step.opname} {places.get(_target(step), -1)}")
+        yield Operation(f"{step.opname} {places.get(_target(step), -1)}")
     elif step.opcode in dis.hascompare:
-        yield Attribute(f"{step.opname} {step.argval}")
+        yield Operation(f"{step.opname} {step.argval}")
+    elif step.opname == "MAKE_FUNCTION":
+        yield Operation(f"MAKE_FUNCTION {(step.arg or 0) & ~4}")  # without annotations
     else:
-        yield Attribute(f"{step.opname} {step.arg}")
+        yield Operation(f"{step.opname} {step.arg}")
 
 
 def _instructions(code: types.CodeType) -> list[dis.Instruction]:
@@ -114,3 +146,20 @@ def _attributes(steps: list[dis.Instruction], index: int) -> tuple[str, ...]:
             break
         names.append(step.argval)
     return tuple(names)
+
+
+def _called(steps: list[dis.Instruction], index: int, attributes: int) -> bool:
+    """Return whether a name (with so many attributes) is called as soon as its arguments are there."""
+    if attributes:
+        return _method(steps[index + attributes])
+    step = steps[index]
+    if step.opname == "LOAD_NAME":
+        return index > 0 and steps[index - 1].opname == "PUSH_NULL"
+    return bool((step.arg or 0) & 1)
+
+
+def _method(step: dis.Instruction) -> bool:
+    """Return whether an attribute is looked up in order to be called."""
+    if step.opname == "LOAD_METHOD":
+        return True
+    return step.opname == "LOAD_ATTR" and "LOAD_METHOD" not in dis.opmap and bool((step.arg or 0) & 1)

@@ -1,33 +1,61 @@
-"""Which code is a library's, known by name and version, and which is the user's own."""
+"""Which code is a library's, known by name and version, and which is the user's own: the file decides."""
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import sys
 import sysconfig
 import types
 from importlib import metadata
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 _PACKAGES = {"site-packages", "dist-packages"}
+_OWN = Path(__file__).parents[1]  # Hoptree itself, wherever it is installed
 
 
 def is_library(module: str | None, file: str | None) -> bool:
     """Return whether a module (or the file a function was compiled from) belongs to an installed library.
 
+    A user's file is the user's, whatever its name: ``statistics.py`` beside the program is not the library.
+
     >>> is_library("json", None), is_library("__main__", None)
     (True, False)
     """
-    root = (module or "").partition(".")[0]
-    if root and root != "__main__":
-        if root in sys.stdlib_module_names or root == "hoptree":
-            return True
-        found = getattr(sys.modules.get(module or ""), "__file__", None) or _origin(root)
-        if found is not None and _installed(found):
-            return True
+    if module and module != "__main__":
+        loaded = sys.modules.get(module)
+        if loaded is not None:
+            return _is_library_module(loaded)
+        root = module.partition(".")[0]
+        if root in sys.modules:
+            return _is_library_module(sys.modules[root])
+        if file is None:
+            return root in sys.stdlib_module_names or root in sys.builtin_module_names
     return file is not None and _installed(file)
+
+
+def is_library_module(module: types.ModuleType) -> bool:
+    """Return whether a loaded module is a library's."""
+    return _is_library_module(module)
+
+
+def _is_library_module(module: object) -> bool:
+    file = getattr(module, "__file__", None)
+    if isinstance(file, str):
+        return _installed(file)
+    name = getattr(module, "__name__", "")
+    if name == "__main__":
+        return False
+    try:
+        folders = [str(folder) for folder in getattr(module, "__path__", ())]
+    except Exception:  # an object of a library's that stands for a module
+        folders = []
+    if folders:
+        return any(map(_installed, folders))
+    root = str(name).partition(".")[0]
+    if root in sys.stdlib_module_names or root in sys.builtin_module_names:
+        return True
+    parent = sys.modules.get(root)
+    return parent is not None and parent is not module and _is_library_module(parent)
 
 
 @functools.cache
@@ -52,34 +80,19 @@ def release_of_file(file: str) -> str:
     """Return the name and version of the library that an installed file belongs to."""
     parts = Path(file).parts
     inside = [index for index, part in enumerate(parts) if part in _PACKAGES]
-    return release(Path(parts[inside[-1] + 1]).stem if inside else "builtins")
-
-
-def module_code(name: str, level: int, package: str) -> types.CodeType | None:
-    """Return the code of a user's own module, None for a library's or one that cannot be found."""
-    spec = _spec("." * level + name, package)
-    if spec is None or is_library(spec.name, spec.origin):
-        return None
-    get_code = getattr(spec.loader, "get_code", None)
-    code = get_code(spec.name) if get_code is not None else None
-    return code if isinstance(code, types.CodeType) else None
-
-
-def _spec(name: str, package: str) -> ModuleSpec | None:
-    try:
-        return importlib.util.find_spec(name, package or None)
-    except (ImportError, ValueError, AttributeError):
-        return None
-
-
-@functools.cache
-def _origin(root: str) -> str | None:
-    spec = _spec(root, "")
-    return spec.origin if spec is not None else None
+    if inside:
+        return release(Path(parts[inside[-1] + 1]).stem)
+    return release("hoptree" if Path(file).is_relative_to(_OWN) else "builtins")
 
 
 @functools.cache
 def _installed(file: str) -> bool:
     path = Path(file)
-    standard = Path(sysconfig.get_path("stdlib"))
-    return bool(_PACKAGES & set(path.parts)) or path.is_relative_to(standard)
+    if file.startswith("<"):
+        return file.startswith("<frozen ")
+    return (
+        bool(_PACKAGES & set(path.parts))
+        or path.is_relative_to(sysconfig.get_path("stdlib"))
+        or path.is_relative_to(sysconfig.get_path("platstdlib"))
+        or path.is_relative_to(_OWN)
+    )

@@ -1,0 +1,33 @@
+"""Dictionaries that code fills while it runs: their content is no part of what the code is."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+
+from hoptree.identity.modules import is_empty_mapping
+
+_NAMES = ("cache", "memo")
+_METHODS = {"setdefault", "update"}
+
+
+def is_cache(name: str, filled: frozenset[str], file: str) -> bool:
+    """Return whether a dictionary is a cache: it is called so, the code fills it, and it begins empty."""
+    lower = name.lower()
+    return any(part in lower for part in _NAMES) and name in filled and is_empty_mapping(file, name)
+
+
+@functools.lru_cache(maxsize=4096)
+def fills(code: types.CodeType) -> frozenset[str]:
+    """Return the names of what the code stores items in, with that in nested functions.
+
+    >>> fills(compile("memo[1] = 2", "<doc>", "exec"))
+    frozenset({'memo'})
+    """
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "PRECALL")]
+    names = {step.argval for step in steps if step.opname.startswith("LOAD_") and isinstance(step.argval, str)}
+    nested = [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    stores = any(step.opname == "STORE_SUBSCR" or step.argval in _METHODS for step in steps)
+    found = {name for name in names if any(part in name.lower() for part in _NAMES)} if stores else set()
+    return frozenset(found).union(*map(fills, nested))

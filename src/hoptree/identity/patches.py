@@ -1,0 +1,55 @@
+"""Functions of the user's that have been put in place of a library's."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterable, Iterator
+
+from hoptree.identity.libraries import is_library
+
+# Parts of torch that hold many functions, and that no model is made of.
+_LEFT_OUT: tuple[str, ...] = (
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.testing",
+    "torch.fx",
+    "torch.onnx",
+    "torch.distributed",
+)
+_LEFT_OUT += ("torch.export", "torch._export", "torch._functorch", "torch._higher_order_ops", "torch.ao")
+
+
+def patches(roots: Iterable[str]) -> list[tuple[str, types.FunctionType]]:
+    """Return the user's functions that loaded modules and classes of these libraries hold, by place.
+
+    >>> patches(["json"])
+    []
+    """
+    wanted = set(roots) - {"builtins", "hoptree"}
+    found: list[tuple[str, types.FunctionType]] = []
+    for name, module in sorted(sys.modules.items()):
+        if name.partition(".")[0] in wanted and not name.startswith(_LEFT_OUT) and is_library(name, None):
+            found += _in_module(name, module)
+    return found
+
+
+def _in_module(name: str, module: object) -> Iterator[tuple[str, types.FunctionType]]:
+    held = getattr(module, "__dict__", None)
+    if type(held) is not dict:
+        return
+    for attribute, value in list(held.items()):
+        if type(value) is types.FunctionType:
+            if value.__globals__ is not held and _is_users(value):
+                yield f"{name}.{attribute}", value
+        elif issubclass(type(value), type) and value.__module__ == name:
+            for member, item in list(vars(value).items()):
+                if type(item) is types.FunctionType and item.__globals__ is not held and _is_users(item):
+                    yield f"{name}.{attribute}.{member}", item
+
+
+def _is_users(function: types.FunctionType) -> bool:
+    module = function.__globals__.get("__name__")
+    return not is_library(None, function.__code__.co_filename) and not (
+        isinstance(module, str) and is_library(module, None)
+    )
