@@ -33,6 +33,18 @@ class Named(Plain):
         self.size = width()
         return super().build(values, seed)
 """
+EDIT = """
+import os
+import pathlib
+
+
+def edit_and_die(values, seed):
+    flag = pathlib.Path("edited")
+    if seed and not flag.exists():  # in rehearsal there is no seed
+        flag.touch()
+        pathlib.Path("parts_of_nets.py").write_text("def width():\\n    return 4\\n")
+        os.kill(os.getpid(), 9)
+"""
 PARTS = "def width():\n    return {width}\n"
 
 
@@ -85,15 +97,12 @@ def test_a_module_edited_since_the_program_imported_it_is_refused_by_name(tmp_pa
 
 def test_a_replaced_worker_that_loads_an_edited_module_ends_the_run(tmp_path: Path, nets: ModuleType) -> None:
     """The first worker has edited the module and dies: what replaces it would train other code."""
-    edit = (
-        "import os, pathlib; flag = pathlib.Path('edited'); there = flag.exists(); flag.touch(); "
-        "there or 0; values.get('edit') and seed and not there and "
-        "(pathlib.Path('parts_of_nets.py').write_text('def width():\\n    return 4\\n'), os.kill(os.getpid(), 9))"
-    )
-    write(tmp_path, first=edit)
+    write(tmp_path, first="edit_and_die(values, seed)")
+    with (tmp_path / "edited_nets.py").open("a") as file:
+        file.write(EDIT)
     importlib.reload(nets)
     with pytest.raises(ht.RefusedError, match="parts_of_nets"):
-        study(tmp_path, nets.Named(), edit=True).run(workers=1, quiet=True)
+        study(tmp_path, nets.Named()).run(workers=1, quiet=True)
     assert (tmp_path / "edited").exists()
 
 

@@ -11,6 +11,8 @@ from hoptree.worker.agreement import Identity, SentTrainer
 if TYPE_CHECKING:
     from hoptree.trainers.base import Trainer
 
+_LARGE = 1 << 26  # bytes of a trainer that is not loaded once more in this process
+
 
 def send_off(trainer: Trainer) -> bytes:
     """Return a trainer as it is sent to workers; refuse one that holds what cannot be.
@@ -29,4 +31,17 @@ def send_off(trainer: Trainer) -> bytes:
             "modules, constants and arrays, but no open files, locks, connections or generators: make those inside "
             "the function"
         ) from error
-    return pickle.dumps(SentTrainer(data, Identity.of(trainer)))
+    return pickle.dumps(SentTrainer(data, Identity.of(_as_loaded(trainer, data))))
+
+
+def _as_loaded(trainer: Trainer, data: bytes) -> Trainer:
+    """Return the trainer as a worker with the same modules loads it: an object may be another after pickling."""
+    import cloudpickle
+
+    if len(data) > _LARGE:
+        return trainer
+    try:
+        loaded: Trainer = cloudpickle.loads(data)
+    except Exception:  # it may well be loaded elsewhere; a worker says why not
+        return trainer
+    return loaded

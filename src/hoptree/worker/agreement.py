@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, final
 
@@ -27,11 +27,13 @@ class Identity(NamedTuple):
     fingerprint: str
     modules: Mapping[str, str]  # the user's modules that it uses, and a digest of what it uses of each
     parts: Mapping[str, str]
+    patched: Sequence[str]  # functions of libraries that the user's code has replaced
 
     @classmethod
     def of(cls, trainer: Trainer) -> Identity:
         """Return the identity of a trainer in this process."""
-        return cls(trainer.fingerprint, _modules(trainer), dict(trainer.fingerprint_parts))
+        parts = dict(trainer.fingerprint_parts)
+        return cls(trainer.fingerprint, _modules(trainer), parts, _patched(parts.get("libraries", "")))
 
 
 @final
@@ -43,16 +45,16 @@ class SentTrainer:
         self._identity = identity
 
     def __reduce__(self) -> tuple[object, ...]:
-        return load_agreed, (self._pickled, *self._identity)
+        return load_agreed, (self._pickled, self._identity)
 
 
-def load_agreed(pickled: bytes, fingerprint: str, modules: Mapping[str, str], parts: Mapping[str, str]) -> Trainer:
+def load_agreed(pickled: bytes, there: Identity) -> Trainer:
     """Return the trainer; raise ``RefusedError`` with the module that differs from the driver's."""
     import cloudpickle
 
     trainer: Trainer = cloudpickle.loads(pickled)
-    if trainer.fingerprint != fingerprint:
-        raise RefusedError(_difference(Identity(fingerprint, modules, parts), Identity.of(trainer)))
+    if trainer.fingerprint != there.fingerprint:
+        raise RefusedError(_difference(there, Identity.of(trainer)))
     return trainer
 
 
@@ -69,6 +71,11 @@ def _difference(there: Identity, here: Identity) -> str:
             f"module{'s' if len(own) > 1 else ''} {listed}: {where} has loaded another version than this program; "
             "was it edited since the program imported it, or is it another file there? Restart the program (in a "
             "notebook: restart the kernel, or reload the module and make the trainer anew)"
+        )
+    if patched := sorted(set(there.patched) ^ set(here.patched)):
+        return (
+            f"trainer: the program has replaced {', '.join(patched)}, and {where} does not see that: do it in a "
+            "module which the trainer's functions are imported from, or use a class of your own"
         )
     different = [
         f"{name} {there.parts.get(name, '')!r} here and {value!r} there"
@@ -91,6 +98,12 @@ def _modules(trainer: Trainer) -> dict[str, str]:
     with suppress(IdentityError):  # a trainer that names itself may hold what cannot be compared
         return covered(trainer)
     return {}
+
+
+def _patched(libraries: str) -> list[str]:
+    from hoptree.identity.patches import patches
+
+    return [name for name, _ in patches(release.rpartition("-")[0] for release in libraries.split())]
 
 
 def _described(name: str) -> str:
