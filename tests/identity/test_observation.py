@@ -129,6 +129,29 @@ def test_what_the_code_raises_goes_on_and_is_recorded(folder: Path) -> None:
         function(folder, "open('a\\0b')")()
 
 
+def test_what_a_forked_process_reads_is_recorded(folder: Path) -> None:
+    (folder / "a.txt").write_text("1")
+
+    def read() -> None:
+        child = os.fork()
+        if not child:
+            with open("a.txt") as file:
+                file.read()
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    recorder = Recorder()
+    assert observed(recorder, read) == present([f"file:{folder}/a.txt"])
+    assert observed(recorder, read) == {}
+
+
+def test_a_copy_of_the_programs_folder_is_named_as_the_folder(folder: Path) -> None:
+    (folder / "a.txt").write_text("1")
+    read = function(folder, "import os\nos.listdir('.')\nopen('a.txt').close()")
+    found = observed(Recorder(folder="/program"), read)
+    assert set(found) == {"file:/program/a.txt", f"folder:{folder}"}
+
+
 def test_an_unknown_kind_of_subject_is_refused() -> None:
     with pytest.raises(ValueError, match="'weather:today'"):
         present(["weather:today"])
@@ -176,6 +199,7 @@ def test_a_named_file_is_refused_where_it_is_missing_or_another(folder: Path) ->
     (folder / "a.bin").write_text("1")
     sent = pickle.dumps(ht.file("a.bin"))
     assert pickle.loads(sent) == ht.file("a.bin")
+    assert str(folder).encode() not in sent  # a worker may run in a copy of the folder
     (folder / "a.bin").write_text("2")
     with pytest.raises(ht.RefusedError, match="something else"):
         pickle.loads(sent)

@@ -243,7 +243,8 @@ class RayWorker:
         self._depot.hold(setup.partitions)
         loaded = cloudpickle.loads(trainer)
         self._models = Models(loaded, self._states)
-        self._runner = Runner(loaded, self._depot.dataset(), self._models, [setup.states, setup.dataset])
+        ignored = [setup.states, setup.dataset]
+        self._runner = Runner(loaded, self._depot.dataset(), self._models, ignored, setup.folder)
 
 
 class _Output:

@@ -58,7 +58,9 @@ class File(os.PathLike[str]):
         return os.path.splitext(self._path)[1], digest
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _load, (self._path, *self.__fingerprint__())
+        here = os.getcwd()  # a worker runs in the same folder, or in a copy of it
+        path = os.path.relpath(self._path, here) if self._path.startswith(here + os.sep) else self._path
+        return _load, (path, *self.__fingerprint__())
 
 
 def file(path: str | os.PathLike[str]) -> File:
@@ -75,10 +77,10 @@ def file(path: str | os.PathLike[str]) -> File:
 
 def _load(path: str, suffix: str, digest: str) -> File:
     """Return the file that a program has sent; refuse one that is missing here, or holds something else."""
-    named = File(path)
+    named = File(os.path.abspath(path))
     if named.__fingerprint__() != (suffix, digest):
         raise RefusedError(
-            f"file: {path} on {socket.gethostname()} holds something else than when the program sent it; copy the "
-            "same file to every node, and run the program again if the file was changed on purpose"
+            f"file: {named._path} on {socket.gethostname()} holds something else than when the program sent it; "
+            "copy the same file to every node, and run the program again if the file was changed on purpose"
         )
     return named

@@ -27,6 +27,7 @@ from hoptree.identity.contents import (
     source_digest,
     text_digest,
 )
+from hoptree.identity.forked import ForkedReports
 from hoptree.identity.libraries import is_library
 from hoptree.identity.places import Places
 
@@ -54,11 +55,14 @@ def note_file(path: str) -> None:
 class Recorder:
     """Records what the code inside ``with recorder:`` reads; what lies in ``ignored`` does not count.
 
-    A subject is reported once, and again when its content has changed since.
+    A subject is reported once, and again when its content has changed since. Files below the present folder are
+    named as if they were in ``folder``: this process may run in a copy of it. What forked processes open counts.
     """
 
-    def __init__(self, ignored: Iterable[str] = ()) -> None:
+    def __init__(self, ignored: Iterable[str] = (), folder: str | None = None) -> None:
         self._places = Places(ignored)
+        self._folders = os.getcwd(), folder or os.getcwd()
+        self._forked = ForkedReports()
         self._path = list(sys.path)  # as the driver has it: the user's code may add to it
         self._threads = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
         self._local = threading.local()
@@ -82,12 +86,14 @@ class Recorder:
 
     def fresh(self) -> list[Observations]:
         """Return what was recorded since this was asked last; two of them where a subject had two contents."""
+        for subject, digest in self._forked.read():
+            self._note(subject, digest)
         new, self._new = self._new, []
         return new
 
     def note_file(self, path: str) -> None:
         """Record the content of a file as it is now."""
-        self._note(f"file:{path}", file_digest(path))
+        self._note(self._named("file", path), file_digest(path))
 
     def audited(self, event: str, arguments: tuple[Any, ...], frame: types.FrameType) -> None:
         """Take note of an audit event; what happens in here is no event."""
@@ -116,7 +122,7 @@ class Recorder:
             case "os.listdir" | "os.scandir":
                 path = _absolute("." if arguments[0] is None else arguments[0])
                 if path is not None and self._counts(path, frame):
-                    self._note(f"folder:{path}", names_digest(path))
+                    self._note(self._named("folder", path), names_digest(path))
             case "os.mkdir":
                 self._places.made_folder(_absolute(arguments[0]))
             case "os.rename":
@@ -138,7 +144,7 @@ class Recorder:
             if not os.path.lexists(path):
                 self._places.wrote(path)
         elif not os.path.isdir(path) and self._counts(path, frame):
-            self._note(f"file:{path}", file_digest(path))
+            self.note_file(path)
 
     def _connected(self, database: str, frame: types.FrameType) -> None:
         """Record a database that is opened for reading only: to others the code may write."""
@@ -192,12 +198,20 @@ class Recorder:
         if name is not None and spec is not None and spec.origin == file:
             self._note(f"module:{name}", source_digest(file))
         else:
-            self._note(f"file:{file}", file_digest(file))
+            self.note_file(file)
+
+    def _named(self, kind: str, path: str) -> str:
+        here, there = self._folders
+        if here != there and path.startswith(here + os.sep):
+            path = there + path[len(here) :]
+        return f"{kind}:{path}"
 
     def _note(self, subject: str, digest: str) -> None:
         if self._seen.get(subject) == digest:
             return
         self._seen[subject] = digest
+        if self._forked.write(subject, digest):
+            return
         if not self._new or subject in self._new[-1]:
             self._new.append({})
         self._new[-1][subject] = digest

@@ -40,15 +40,22 @@ class Made(NamedTuple):
 class Runner:
     """Trains and judges with one trainer on one dataset; one thing at a time.
 
-    What the user's code reads meanwhile is recorded, but for what lies in ``ignored``.
+    What the user's code reads meanwhile is recorded, but for what lies in ``ignored``; ``folder`` is the driver's.
     """
 
-    def __init__(self, trainer: Trainer, dataset: Dataset, models: Models, ignored: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        trainer: Trainer,
+        dataset: Dataset,
+        models: Models,
+        ignored: Sequence[str] = (),
+        folder: str | None = None,
+    ) -> None:
         self._trainer = trainer
         self._dataset = dataset
         self._models = models
         self._valid = dataset.valid()
-        self._recorder = Recorder([str(dataset.path), *ignored])
+        self._recorder = Recorder([str(dataset.path), *ignored], folder)
 
     def observed(self) -> list[Observations]:
         """Return what the user's code has read since this was asked last."""
