@@ -75,8 +75,9 @@ def code_parts(code: types.CodeType, scope: Scope) -> Iterator[CodePart]:
         elif step.opname in _GLOBAL:
             attributes = _attributes(steps, index)
             skip = scope.resolvable(step.argval, attributes)
-            yield Operation("GLOBAL")
-            yield Global(step.argval, attributes[:skip], _called(steps, index, skip))
+            called = _called(steps, index, skip)
+            yield Operation("GLOBAL called" if called else "GLOBAL")
+            yield Global(step.argval, attributes[:skip], called)
         else:
             yield from _step(steps, index, step, places, code)
     for entry in getattr(dis.Bytecode(code), "exception_entries", ()):
@@ -150,12 +151,10 @@ def _attributes(steps: list[dis.Instruction], index: int) -> tuple[str, ...]:
 
 def _called(steps: list[dis.Instruction], index: int, attributes: int) -> bool:
     """Return whether a name (with so many attributes) is called as soon as its arguments are there."""
-    if attributes:
-        return _method(steps[index + attributes])
     step = steps[index]
-    if step.opname == "LOAD_NAME":
-        return index > 0 and steps[index - 1].opname == "PUSH_NULL"
-    return bool((step.arg or 0) & 1)
+    if (step.opname == "LOAD_GLOBAL" and (step.arg or 0) & 1) or (index and steps[index - 1].opname == "PUSH_NULL"):
+        return True
+    return bool(attributes) and _method(steps[index + attributes])
 
 
 def _method(step: dis.Instruction) -> bool:

@@ -64,7 +64,7 @@ def describe(walk: Walk, value: Any) -> Description:
             return describe_code(walk, value)
         case enum.Enum():
             return Description("enum", (Part(type(value)), Label(value.name), Part(value.value)))
-        case type() if type(value) is not types.GenericAlias:
+        case type():
             return _class(walk, value)
     if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
         return Description("slot", (Label(value.__name__),))

@@ -45,11 +45,11 @@ def describe_function(walk: Walk, function: types.FunctionType) -> Description:
         function = vars(function)["__wrapped__"]
     file, module = function.__code__.co_filename, function.__module__
     by_library = is_library(None, file)
-    if (by_library or file.startswith("<")) and is_library(module, None):
-        if is_member(function) or "<" not in function.__qualname__:
-            captured = () if is_member(function) else _captured(function)
-            name = Part((walk.release(module), module, function.__qualname__))
-            return Description("library", (name, *captured))
+    known = "<" not in function.__qualname__ or is_member(function)
+    if known and (by_library or file.startswith("<")) and is_library(module, None):
+        captured = () if is_member(function) else _captured(function)
+        name = Part((walk.release(module), module, function.__qualname__))
+        return Description("library", (name, *captured))
     if by_library:
         return _made_by_library(walk, function)
     scope = function.__globals__

@@ -27,29 +27,36 @@ def patches(roots: Iterable[str]) -> list[tuple[str, types.FunctionType]]:
     []
     """
     wanted = set(roots) - {"builtins", "hoptree"}
+    users: dict[int, bool] = {}  # by the identity of a module's variables
     found: list[tuple[str, types.FunctionType]] = []
     for name, module in sorted(sys.modules.items()):
         if name.partition(".")[0] in wanted and not name.startswith(_LEFT_OUT) and is_library(name, None):
-            found += _in_module(name, module)
+            found += _in_module(name, module, users)
     return found
 
 
-def _in_module(name: str, module: object) -> Iterator[tuple[str, types.FunctionType]]:
+def _in_module(name: str, module: object, users: dict[int, bool]) -> Iterator[tuple[str, types.FunctionType]]:
     held = getattr(module, "__dict__", None)
     if type(held) is not dict:
         return
+    users[id(held)] = False
     for attribute, value in list(held.items()):
         if type(value) is types.FunctionType:
-            if value.__globals__ is not held and _is_users(value):
+            if _is_users(value, users):
                 yield f"{name}.{attribute}", value
         elif issubclass(type(value), type) and value.__module__ == name:
             for member, item in list(vars(value).items()):
-                if type(item) is types.FunctionType and item.__globals__ is not held and _is_users(item):
+                if type(item) is types.FunctionType and _is_users(item, users):
                     yield f"{name}.{attribute}.{member}", item
 
 
-def _is_users(function: types.FunctionType) -> bool:
-    module = function.__globals__.get("__name__")
-    return not is_library(None, function.__code__.co_filename) and not (
-        isinstance(module, str) and is_library(module, None)
-    )
+def _is_users(function: types.FunctionType, users: dict[int, bool]) -> bool:
+    scope = function.__globals__
+    known = users.get(id(scope))
+    if known is None:
+        module = scope.get("__name__")
+        known = not is_library(None, function.__code__.co_filename) and not (
+            isinstance(module, str) and is_library(module, None)
+        )
+        users[id(scope)] = known
+    return known

@@ -46,7 +46,7 @@ def _end(steps: list[dis.Instruction], start: int, scope: Messages) -> int:
         index += 1
     if index >= len(steps) or steps[index].opname not in ("LOAD_GLOBAL", "LOAD_NAME"):
         return 0
-    attribute = _next_method(steps, index)
+    attribute = _attribute(steps, index, called=index > start or bool((steps[index].arg or 0) & 1))
     if not scope.is_message(steps[index].argval, attribute):
         return 0
     stack = ["callee", "callee"]
@@ -61,8 +61,9 @@ def _end(steps: list[dis.Instruction], start: int, scope: Messages) -> int:
     return 0
 
 
-def _next_method(steps: list[dis.Instruction], index: int) -> tuple[str, ...]:
-    if index + 1 < len(steps) and steps[index + 1].opname == "LOAD_METHOD":
+def _attribute(steps: list[dis.Instruction], index: int, called: bool) -> tuple[str, ...]:
+    """Return the attribute that is called: with LOAD_ATTR if the call was announced, as for imported modules."""
+    if index + 1 < len(steps) and steps[index + 1].opname == ("LOAD_ATTR" if called else "LOAD_METHOD"):
         return (steps[index + 1].argval,)
     return ()
 

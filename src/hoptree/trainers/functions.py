@@ -60,7 +60,7 @@ class Functions(Trainer):
 
     @property
     def fingerprint(self) -> str:
-        """What the three functions do now (they may change between two runs), the threads, and torch's version."""
+        """What the three functions do now (runs may differ), the threads, and torch's version."""
         return fingerprint({**self._code, "threads": self.threads, "torch": version("torch")})
 
     @property

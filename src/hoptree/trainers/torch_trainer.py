@@ -65,7 +65,7 @@ class Torch(Trainer):
 
     @property
     def fingerprint(self) -> str:
-        """What the user's functions do now (they may change between two runs), the settings, and torch's version."""
+        """What the user's functions do now (runs may differ), the settings, and torch's version."""
         settings = (self._clip, self._accumulate, self._precision, self._device, self.threads)
         return fingerprint({**self._code, "settings": settings, "torch": version("torch")})
 
