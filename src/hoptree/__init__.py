@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hoptree.core.schedules import Schedule
     from hoptree.data import Dataset
     from hoptree.group import run
+    from hoptree.identity.files import file
     from hoptree.mirror.wandb_mirror import WandB
     from hoptree.registry import load_plugin, plugins
     from hoptree.results import Results
@@ -92,6 +93,7 @@ __all__ = [
     "cosine",
     "cyclic",
     "exponential",
+    "file",
     "integer",
     "linear",
     "load_plugin",
@@ -116,6 +118,7 @@ _HOMES = {
     "hoptree.core.schedules": ("Schedule",),
     "hoptree.data": ("Dataset",),
     "hoptree.group": ("run",),
+    "hoptree.identity.files": ("file",),
     "hoptree.mirror.wandb_mirror": ("WandB",),
     "hoptree.registry": ("load_plugin", "plugins"),
     "hoptree.results": ("Results",),

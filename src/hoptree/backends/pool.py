@@ -50,6 +50,7 @@ from hoptree.worker.messages import (
     Judged,
     Leaving,
     News,
+    Observed,
     Quit,
     Refused,
     Rehearsed,
@@ -381,6 +382,9 @@ class PoolBackend:
                 raise RefusedError(reason)
             case Rehearsed():
                 return self._rehearsed(member, news)
+            case Observed(observations):
+                self._observed(observations)
+                return []
             case Trained(run, slot, size, seconds):
                 return self._trained(member, run, Stored("", slot, name, size), seconds)
             case Judged(run, metrics, seconds):

@@ -28,6 +28,8 @@ from hoptree.worker.messages import (
     Hold,
     Holding,
     Judge,
+    News,
+    Observed,
     Refused,
     Rehearse,
     Train,
@@ -88,7 +90,7 @@ class RayWorker:
         wanted = decode_command(command)
         assert isinstance(wanted, Rehearse)
         try:
-            return encode(self._runner.rehearse(wanted, self._depot.partitions[0]))
+            return self._answer(self._runner.rehearse(wanted, self._depot.partitions[0]))
         finally:
             end_copy(self._pid)
 
@@ -117,12 +119,12 @@ class RayWorker:
             made = self._runner.train(wanted, self._starts)
             seconds = self._runner.handed_on(made, wanted.target)
         except (Exception, SystemExit) as error:
-            return encode(failure(run, error)), None
+            return self._answer(failure(run, error)), None
         finally:
             end_copy(self._pid)
             self._forgotten.discard(run)
         self._resident = made.resident
-        return encode(Trained(run, "", made.size, seconds)), (made.state.arrays, made.state.meta)
+        return self._answer(Trained(run, "", made.size, seconds)), (made.state.arrays, made.state.meta)
 
     def evaluate(self, command: bytes) -> bytes:
         """Return the metrics of what the call before this one trained; nothing if it did not."""
@@ -133,9 +135,9 @@ class RayWorker:
         if self._resident is None or self._resident.key != wanted.target:
             return b""
         try:
-            return encode(self._runner.evaluate(wanted, self._resident))
+            return self._answer(self._runner.evaluate(wanted, self._resident))
         except (Exception, SystemExit) as error:
-            return encode(failure(wanted.action.run, error))
+            return self._answer(failure(wanted.action.run, error))
         finally:
             end_copy(self._pid)
 
@@ -151,9 +153,9 @@ class RayWorker:
                 return encode(Forgotten(run))
             if state is not None:
                 self._models.give(wanted.source.key, state)
-            return encode(self._runner.judge(wanted))
+            return self._answer(self._runner.judge(wanted))
         except (Exception, SystemExit) as error:
-            return encode(failure(run, error))
+            return self._answer(failure(run, error))
         finally:
             end_copy(self._pid)
             self._forgotten.discard(run)
@@ -200,6 +202,13 @@ class RayWorker:
         """Write a state to the store."""
         self._states.put(key, *state, durable=durable)
 
+    def _answer(self, news: News) -> bytes:
+        """Return news as the answer to a call, within what the user's code has read."""
+        answer = encode(news)
+        for observations in reversed(self._runner.observed()):
+            answer = encode(Observed(observations, answer))
+        return answer
+
     @contextmanager
     def _starts(self, _run: int) -> Iterator[None]:
         """Note that the user's code begins with a unit."""
@@ -234,7 +243,8 @@ class RayWorker:
         self._depot.hold(setup.partitions)
         loaded = cloudpickle.loads(trainer)
         self._models = Models(loaded, self._states)
-        self._runner = Runner(loaded, self._depot.dataset(), self._models)
+        ignored = [setup.states, setup.dataset]
+        self._runner = Runner(loaded, self._depot.dataset(), self._models, ignored, setup.folder)
 
 
 class _Output:

@@ -35,6 +35,7 @@ from hoptree.worker.messages import (
     Hold,
     Judge,
     News,
+    Observed,
     Quit,
     Refused,
     Rehearse,
@@ -166,9 +167,7 @@ class RayMember(Member):
         found: list[News | None] = []
         self._hear()
         while self._calls and self._calls[0].done:
-            news = self._read(self._calls.popleft())
-            if news is not None:
-                found.append(news)
+            found += self._read(self._calls.popleft())
         for answer in [answer for answer in self._beside if answer.done()]:
             self._beside.remove(answer)
             if answer.exception() is None:
@@ -232,10 +231,13 @@ class RayMember(Member):
                 stream.flush()
         return bool(lines)
 
-    def _read(self, call: _Call) -> News | None:
-        error = call.answer.exception()
-        if error is None:
+    def _read(self, call: _Call) -> list[News]:
+        if call.answer.exception() is None:
             return self._answered(call)
+        news = self._failed(call, call.answer.exception())
+        return [] if news is None else [news]
+
+    def _failed(self, call: _Call, error: BaseException | None) -> News | None:
         if call.state is not None:
             with suppress(RayError):  # an error that nobody looks at is printed by Ray
                 ray.get(call.state, timeout=0)
@@ -243,6 +245,7 @@ class RayMember(Member):
             self._error = self._error or error
             return None
         if not isinstance(error, RayError):
+            assert error is not None
             raise error
         if call.run < 0:  # to begin, to rehearse, to hold other partitions: whoever cannot is of no use
             return Refused(f"node {self.node[:6]}: {what_failed(error)}")
@@ -250,19 +253,23 @@ class RayMember(Member):
             return Failed(call.run, f"a state is gone with its node: {error}", "system", lost=True)
         return Failed(call.run, f"{type(error).__name__}: {error}", "system")
 
-    def _answered(self, call: _Call) -> News | None:
+    def _answered(self, call: _Call) -> list[News]:
         data = call.answer.result()
-        if not data:
-            return None
-        news: News = decode_news(data)
-        if isinstance(news, Trained):
-            if call.copy is not None and (error := call.copy.exception()) is not None and is_lost(error):
-                return Failed(call.run, f"its state went with its node: {error}", "system")
-            self._states[call.slot] = call.state
-            if self._copies is not None:
-                self._copies[call.slot] = call.copy  # as long as somebody holds it, it is not thrown out
-            return msgspec.structs.replace(news, slot=call.slot)
-        return news
+        found: list[News] = []
+        while data:
+            news: News = decode_news(data)
+            data = news.then if isinstance(news, Observed) else b""
+            found.append(self._keep(call, news) if isinstance(news, Trained) else news)
+        return found
+
+    def _keep(self, call: _Call, news: Trained) -> News:
+        """Hold the state that a unit has made."""
+        if call.copy is not None and (error := call.copy.exception()) is not None and is_lost(error):
+            return Failed(call.run, f"its state went with its node: {error}", "system")
+        self._states[call.slot] = call.state
+        if self._copies is not None:
+            self._copies[call.slot] = call.copy  # as long as somebody holds it, it is not thrown out
+        return msgspec.structs.replace(news, slot=call.slot)
 
 
 def is_lost(error: BaseException) -> bool:

@@ -209,6 +209,8 @@ def _instance(walk: Walk, value: Any) -> Description:
         )
     if (content := named_parts(value)) is not None:
         return Description("named", map(Part, content))
+    if (own := getattr(kind, "__fingerprint__", None)) is not None:  # it says itself what of it counts
+        return Description("own", (Part((kind.__module__, kind.__qualname__, own(value))),))
     try:
         reduce = copyreg.dispatch_table.get(kind)
         reduced = reduce(value) if reduce is not None else value.__reduce_ex__(4)

@@ -8,6 +8,7 @@ import sys
 import types
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, final
 
 from hoptree.identity.libraries import is_library_module
@@ -102,4 +103,7 @@ def _member(module: types.ModuleType, name: str) -> Any:
     held = vars(module)
     if name in held:
         return held[name]
+    if "__getattr__" in held and is_library_module(module):  # one that loads its parts when they are asked for
+        with suppress(Exception):
+            return getattr(module, name)
     return sys.modules.get(f"{module.__name__}.{name}", MISSING)

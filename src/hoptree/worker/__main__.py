@@ -51,13 +51,14 @@ def main(descriptor: int, heartbeat: int) -> None:
         os.environ[variable] = str(setup.threads)
     os.chdir(setup.folder)
     sys.path[:] = setup.paths
+    from hoptree.core.errors import RefusedError
     from hoptree.data.errors import DataChangedError
     from hoptree.worker.messages import Refused, encode
     from hoptree.worker.tracebacks import user_traceback
 
     try:
         loop = _loop(channel, setup)
-    except DataChangedError as error:
+    except (DataChangedError, RefusedError) as error:
         channel.send_bytes(encode(Refused(str(error))))
         sys.exit(1)
     except Exception as error:

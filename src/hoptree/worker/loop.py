@@ -34,6 +34,7 @@ from hoptree.worker.messages import (
     Hold,
     Judge,
     News,
+    Observed,
     Quit,
     Rehearse,
     Started,
@@ -72,7 +73,7 @@ class Loop:
         self._partitions = dataset.partitions
         self._writer = SlotWriter(slots, name)
         self._models = Models(trainer, states, self._writer)
-        self._runner = Runner(trainer, dataset, self._models)
+        self._runner = Runner(trainer, dataset, self._models, [states.location, *map(str, slots)])
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._forgotten: set[int] = set()
         self._interruptible = -1  # the run that may be given up at this moment
@@ -93,7 +94,7 @@ class Loop:
                 case FreeSlot(slot):
                     self._writer.free(slot)
                 case Rehearse():
-                    self._say(self._runner.rehearse(command, partition=0))
+                    self._tell(self._runner.rehearse(command, partition=0))
                     self._restore_limit()
                 case Quit():
                     return
@@ -134,6 +135,12 @@ class Loop:
 
     # --- the thread that works ----------------------------------------------------------------------------
 
+    def _tell(self, news: News) -> None:
+        """Say what came of a command, and before that what the user's code has read."""
+        for observations in self._runner.observed():
+            self._say(Observed(observations))
+        self._say(news)
+
     def _guard(self, command: Train | Judge) -> None:
         """Carry a run out; what the user's code raises is news, not the end of the worker."""
         run = command.action.run
@@ -143,14 +150,14 @@ class Loop:
             if isinstance(command, Train):
                 self._train(command)
             else:
-                self._say(self._runner.judge(command))
+                self._tell(self._runner.judge(command))
         except _GivenUp:
-            self._say(Forgotten(run))
+            self._tell(Forgotten(run))
         except NoRoomError as error:
             limited = self._limit.changed() if error.errno == errno.EFBIG else ""
-            self._say(Failed(run, limited, "user") if limited else Full(str(error.strerror)))
+            self._tell(Failed(run, limited, "user") if limited else Full(str(error.strerror)))
         except (Exception, SystemExit) as error:
-            self._say(failure(run, error))
+            self._tell(failure(run, error))
         self._forgotten.discard(run)
         self._restore_limit()
 
@@ -170,9 +177,9 @@ class Loop:
             self._say(Failed(command.action.run, f"its state cannot be kept: {user_traceback(error)}", "system"))
             return
         seconds = self._runner.handed_on(made, command.target)
-        self._say(Trained(command.action.run, slot, made.size, seconds))
+        self._tell(Trained(command.action.run, slot, made.size, seconds))
         if command.action.evaluate:
-            self._say(self._runner.evaluate(command, made.resident))
+            self._tell(self._runner.evaluate(command, made.resident))
 
     @contextmanager
     def _may_be_given_up(self, run: int) -> Iterator[None]:

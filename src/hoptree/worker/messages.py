@@ -133,6 +133,16 @@ class Rehearsed(_Message, frozen=True):
     refused_change: str = ""
 
 
+class Observed(_Message, frozen=True):
+    """What the user's code has read that nobody knew of, and its content; before the news of what read it.
+
+    ``then`` are these news, encoded, where a worker can only answer once.
+    """
+
+    observations: dict[str, str]
+    then: bytes = b""
+
+
 class Trained(_Message, frozen=True):
     """A unit is done and its state lies in a slot."""
 
@@ -182,7 +192,19 @@ class Here(_Message, frozen=True):
 
 Command: TypeAlias = Rehearse | Train | Judge | Forget | Where | FreeSlot | Hold | Quit
 News: TypeAlias = (
-    Hello | Started | Holding | Leaving | Refused | Rehearsed | Trained | Judged | Failed | Full | Forgotten | Here
+    Hello
+    | Started
+    | Holding
+    | Leaving
+    | Refused
+    | Rehearsed
+    | Observed
+    | Trained
+    | Judged
+    | Failed
+    | Full
+    | Forgotten
+    | Here
 )
 
 _encoder = msgspec.msgpack.Encoder()

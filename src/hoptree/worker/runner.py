@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import msgspec
 
 from hoptree.data.errors import DataChangedError
+from hoptree.identity.observation import Observations, Recorder
 from hoptree.worker.messages import Failed, Judge, Judged, News, Refused, Rehearse, Rehearsed, Train
 from hoptree.worker.models import Models, StateGoneError
 from hoptree.worker.tracebacks import user_traceback
@@ -44,13 +45,28 @@ class Made(NamedTuple):
 
 @final
 class Runner:
-    """Trains and judges with one trainer on one dataset; one thing at a time."""
+    """Trains and judges with one trainer on one dataset; one thing at a time.
 
-    def __init__(self, trainer: Trainer, dataset: Dataset, models: Models) -> None:
+    What the user's code reads meanwhile is recorded, but for what lies in ``ignored``; ``folder`` is the driver's.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        dataset: Dataset,
+        models: Models,
+        ignored: Sequence[str] = (),
+        folder: str | None = None,
+    ) -> None:
         self._trainer = trainer
         self._dataset = dataset
         self._models = models
         self._valid = dataset.valid()
+        self._recorder = Recorder([str(dataset.path), *ignored], folder)
+
+    def observed(self) -> list[Observations]:
+        """Return what the user's code has read since this was asked last."""
+        return self._recorder.fresh()
 
     def platform(self) -> dict[str, str]:
         """Return what changes bits in this process besides code, data, seed and values."""
@@ -61,14 +77,15 @@ class Runner:
         from hoptree.trainers.base import UnitSpec
 
         action, partitions = command.action, self._dataset.partitions
-        resident = self._models.restore(command.origin, command.source)
         unit = UnitSpec(action.values, action.unit, partitions, action.partition, action.seed, command.shuffle_seed)
         data = self._dataset.partition(action.partition)
-        began = time.perf_counter()
-        resident.key = ""
-        with during(action.run):
-            self._trainer.train(resident.model, data, unit)
-        return Made(resident, self._trainer.dump(resident.model), began)
+        with self._recorder:
+            resident = self._models.restore(command.origin, command.source)
+            began = time.perf_counter()
+            resident.key = ""
+            with during(action.run):
+                self._trainer.train(resident.model, data, unit)
+            return Made(resident, self._trainer.dump(resident.model), began)
 
     def handed_on(self, made: Made, key: str) -> float:
         """Note that a unit's state is safe under its name, and return the seconds that the unit took."""
@@ -84,7 +101,8 @@ class Runner:
 
     def judge(self, command: Judge) -> Judged:
         """Return the metrics of a stored state."""
-        resident = self._models.restore(command.origin, command.source)
+        with self._recorder:
+            resident = self._models.restore(command.origin, command.source)
         return self._metrics(command.action.run, resident.model, command.origin.values)
 
     def rehearse(self, command: Rehearse, partition: int) -> Rehearsed | Refused:
@@ -97,17 +115,19 @@ class Runner:
         except DataChangedError as error:
             return Refused(str(error))
         common = self._trainer, command.configs, lambda: self._dataset.partition(partition), self._valid
-        if command.all_kinds:
-            found = rehearse_kinds(*common, command.later)
-        else:
-            found = rehearse_some(*common, command.later, command.changing)
+        with self._recorder:
+            if command.all_kinds:
+                found = rehearse_kinds(*common, command.later)
+            else:
+                found = rehearse_some(*common, command.later, command.changing)
         return found if partition == 0 else msgspec.structs.replace(found, probes=[], parts={})
 
     def _metrics(self, run: int, model: Any, values: Mapping[str, Scalar]) -> Judged:
         from hoptree.trainers.numbers import as_number
 
         began = time.perf_counter()
-        metrics = {} if self._valid is None else self._trainer.evaluate(model, self._valid, values)
+        with self._recorder:
+            metrics = {} if self._valid is None else self._trainer.evaluate(model, self._valid, values)
         seconds = time.perf_counter() - began
         return Judged(run, {name: as_number(name, value) for name, value in metrics.items()}, seconds)
 
