@@ -92,8 +92,8 @@ class Loop:
                     self._guard(command)
                 case FreeSlot(slot):
                     self._writer.free(slot)
-                case Rehearse(configs):
-                    self._say(self._runner.rehearse(configs, partition=0))
+                case Rehearse(configs, changing):
+                    self._say(self._runner.rehearse(configs, 0, changing))
                     self._restore_limit()
                 case Quit():
                     return
