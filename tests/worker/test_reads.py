@@ -11,6 +11,7 @@ import pytest
 from hoptree.backends.local import LocalPool
 from hoptree.backends.pool import PoolBackend
 from hoptree.backends.processes import Process, make_setup
+from hoptree.backends.rehearsals import RehearsalConfig
 from hoptree.backends.sending import send_off
 from hoptree.core.errors import HoptreeError
 from hoptree.core.events import WorkerJoined
@@ -121,7 +122,7 @@ def test_what_the_driver_raises_ends_everything(folder: Path) -> None:
 def pool(folder: Path, observed: Callable[[Observations], None]) -> PoolBackend:
     states = FolderStates(folder / "states")
     local = LocalPool(Reads(), dataset(folder), states, workers=1, slots=[folder / "slots"], token=1)
-    configs = [{"lr": 0.1, "build": "json"}]
+    configs = [RehearsalConfig({"lr": 0.1, "build": "json"})]
     return PoolBackend(local, states, seed=0, books=NoBooks(), rehearsal=(configs, ["loss"]), observed=observed)
 
 
