@@ -15,6 +15,7 @@ from hoptree.trainers.state_digests import array_digest, text
 _MOST = 5_000  # leaves of one model that are looked at
 _DEEPEST = 12
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_CONTAINERS = (Mapping, list, tuple, deque, set, frozenset)
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
@@ -25,7 +26,7 @@ def leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     count = 0
     while waiting and count < _MOST:
         where, found, depth = waiting.popleft()
-        if isinstance(found, _PLAIN) or is_array(found) or is_generator(found):
+        if isinstance(found, _PLAIN) or is_array(found) or is_generator(found) or shown(found) is not None:
             count += 1
             yield where, found
         elif id(found) not in seen and depth < _DEEPEST and not isinstance(found, _OPAQUE):
@@ -45,6 +46,19 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     else:
         for name, part in getattr(value, "__dict__", {}).items():
             yield f"{path}.{name}", part
+
+
+def shown(value: Any) -> str | None:
+    """Return what an object without attributes says of itself, such as an iterator; None if that says nothing.
+
+    >>> import itertools
+    >>> shown(itertools.count(3)), shown(object())
+    ('count(3)', None)
+    """
+    if hasattr(value, "__dict__") or isinstance(value, _CONTAINERS):
+        return None
+    told = repr(value)
+    return None if " at 0x" in told else told  # that is where it lies, not what it holds
 
 
 def is_array(value: Any) -> bool:

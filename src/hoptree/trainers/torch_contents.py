@@ -12,9 +12,7 @@ from torch.optim import Optimizer
 
 from hoptree.trainers.model_contents import digest, leaves
 from hoptree.trainers.state_digests import array_digest, text
-
-_OF_MODULES = frozenset(vars(nn.Module()))
-_OF_OPTIMIZERS = frozenset(vars(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)))
+from hoptree.trainers.torch_attributes import INTERNAL, OPTIMIZER_INTERNAL
 
 
 def contents(module: nn.Module, optimizer: Optimizer) -> dict[str, str]:
@@ -45,11 +43,11 @@ def _all(module: nn.Module, optimizer: Optimizer) -> Iterator[tuple[str, Any]]:
                 kind = "buffer that is not persistent" if name in part._non_persistent_buffers_set else "buffer"
                 yield f"{kind} {_dotted(prefix, name)}", buffer
         for name, value in vars(part).items():
-            if name not in _OF_MODULES and not isinstance(value, nn.Module):
+            if name not in INTERNAL and not isinstance(value, nn.Module):
                 yield from leaves(value, f"attribute {_dotted(prefix, name)} ({type(part).__name__})")
     kind = type(optimizer).__name__
     for name, value in vars(optimizer).items():
-        if name not in _OF_OPTIMIZERS:
+        if name not in OPTIMIZER_INTERNAL:
             yield from leaves(value, f"attribute {name} of the optimizer ({kind})")
     for number, group in enumerate(optimizer.param_groups):
         for name, value in group.items():

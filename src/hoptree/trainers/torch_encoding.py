@@ -16,6 +16,7 @@ import torch
 
 from hoptree.trainers.base import Arrays
 from hoptree.trainers.hyper_parameters import HyperParameters
+from hoptree.trainers.model_contents import shown
 
 _CONSTANT = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, torch.dtype,
@@ -46,10 +47,11 @@ class Bits(NamedTuple):
 
 
 class Opaque(NamedTuple):
-    """An object whose inside is not known; the same only as itself."""
+    """An object whose inside is not known: the same only as itself, and while it says the same of itself."""
 
     kind: str
     identity: int
+    shown: str = ""
 
 
 class TooLargeError(Exception):
@@ -132,8 +134,8 @@ def bits(tensor: torch.Tensor) -> Any:
 
 
 def opaque(value: Any) -> Opaque:
-    """Return an object by its identity."""
-    return Opaque(type(value).__name__, id(value))
+    """Return an object by its identity, and by what it says of itself: a counter has another number later."""
+    return Opaque(type(value).__name__, id(value), shown(value) or "")
 
 
 @final

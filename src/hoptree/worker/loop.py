@@ -93,13 +93,8 @@ class Loop:
                     self._guard(command)
                 case FreeSlot(slot):
                     self._writer.free(slot)
-<<<<<<< HEAD
                 case Rehearse():
                     self._tell(self._runner.rehearse(command, partition=0))
-=======
-                case Rehearse(configs, changing):
-                    self._say(self._runner.rehearse(configs, 0, changing))
->>>>>>> h-torch
                     self._restore_limit()
                 case Quit():
                     return
