@@ -340,7 +340,8 @@ def test_many_functions_that_call_each_other_are_each_taken_once():
 def test_a_trainer_notices_what_is_redefined_after_it_was_made():
     scope = {"__name__": "__main__"}
     exec(
-        "import torch\nWIDTH = 3\ndef size():\n    return WIDTH\ndef net(hp):\n    return torch.nn.Linear(4, size())\n",
+        "import torch\nWIDTH = 3\ndef size():\n    return WIDTH\n"
+        "def net(hp):\n    return torch.nn.Linear(4, size())\n",
         scope,
     )
     trainer = Torch(scope["net"], loss=nn.functional.cross_entropy)

@@ -99,7 +99,7 @@ EDITS: list[Edit] = [
     files("a deep module, inside the function", DEEP_INSIDE, "pack/sub/deep.py", W, V),
     files("a submodule by name, inside the function", SUBMODULE_INSIDE, "pack/sub/deep.py", W, V),
     files("a submodule renamed, inside the function", AS_INSIDE, "pack/sub/deep.py", W, V),
-    files("what a package does when it is imported", DEEP_INSIDE, "pack/__init__.py", "", "import torch\ntorch.nn.Linear.reset_parameters = lambda self: torch.nn.init.ones_(self.weight)\n"),
+    files("what a package does when it is imported", DEEP_INSIDE, "pack/__init__.py", "", "import torch\ntorch.nn.Linear.reset_parameters = lambda self: (torch.nn.init.ones_(self.weight), torch.nn.init.zeros_(self.bias))\n"),
     files("a relative import inside a function", RELATIVE, "pack/blocks.py", "nn.Linear(4, w + extra())", "nn.Linear(4, w + extra(), bias=False)"),
     files("a relative import of that one", RELATIVE, "pack/sizes.py", "return 1", "return 2"),
     files("a relative import of a module", RELATIVE_MODULE, "pack/sizes.py", "return 1", "return 2"),
