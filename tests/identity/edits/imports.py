@@ -131,7 +131,7 @@ EDITS: list[Edit] = [
     files("an annotation in a module imported inside", INSIDE, "lib.py", "def build(hp):", "def build(hp: dict[str, int]) -> nn.Module:", changes=False),
     files("a message in a module imported inside", INSIDE, "lib.py", "def build(hp):\n", "def build(hp):\n    print('build')\n", changes=False),
     files("what only the main program does", {**INSIDE, "lib.py": LIB + "if __name__ == '__main__':\n    print(1)\n"}, "lib.py", "print(1)", "print(2, 3)", changes=False),
-    files("an import that is not used", PLAIN, "program.py", "from lib", "import json\nfrom lib", changes=False),
+    files("an import beside it that is not used", PLAIN, "program.py", "from lib", "import json\nfrom lib", changes=False),
     files("imported by name instead of by module", BY_MODULE, "program.py", "import lib\ndef net(hp):\n    return lib.build(hp)",
           "from lib import build\ndef net(hp):\n    return build(hp)", changes=False),
     files("the order of imports", PLAIN, "program.py", "import torch\nfrom torch import nn\n", "from torch import nn\nimport torch\n", changes=False),
