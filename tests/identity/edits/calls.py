@@ -99,7 +99,6 @@ EDITS = [
     edit("two keyword names swapped", SGD, "lr=hp['lr'], momentum=0.9", "momentum=hp['lr'], lr=0.9"),
     edit("another class called", SGD, "torch.optim.SGD(params, lr=hp['lr'], momentum=0.9)",
          "torch.optim.RMSprop(params, lr=hp['lr'], momentum=0.9)"),
-    edit("another value of hp read", SGD, "hp['lr']", "hp['width'] / 100"),
     edit("a positional argument", HELPER, "3.0", "4.0"),
     edit("positional instead of the default", HELPER, "(self.inner(x), 3.0, ", "(self.inner(x), "),
     edit("a keyword-only default used", HELPER + "\n", ", shift=0.5", ""),

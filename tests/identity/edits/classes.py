@@ -20,7 +20,7 @@ class Net(nn.Module):
     def shift(cls):
         return cls.gain / 4
     def forward(self, x):
-        return self.bent(self.inner(x)) * self.scale * self.gain + self.shift()
+        return self.bent(self.inner(x)) * self.scale * self.gain * self.shift()
 def net(hp):
     return Net()
 """
@@ -233,7 +233,7 @@ EDITS = [
     edit("a property", NET, "return 1.5", "return 1.75"),
     edit("a static method", NET, "torch.relu(x)", "torch.tanh(x)"),
     edit("a class method", NET, "cls.gain / 4", "cls.gain / 5"),
-    edit("a method", NET, "+ self.shift()", "- self.shift()"),
+    edit("a method", NET, "* self.shift()", "/ self.shift()"),
     edit("a method of a base", BASES, "torch.tanh", "torch.sin"),
     edit("another base", BASES, "class Net(Base)", "class Net(Mixed, Base)"),
     edit("a method that overrides", BASES, "class Net(Base):\n", "class Net(Base):\n    def bend(self, x):\n        return x\n"),

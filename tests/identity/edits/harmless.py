@@ -107,7 +107,7 @@ EDITS: list[Edit] = [
     same("a variable that nothing uses", NET, "SIZE = 3", "SIZE = 3\nOTHER = 4"),
     same("a function that was called before", NET, "def loss(", "_width(3)\nnet({})\ndef loss("),
     same("a logger under another name", NET, "getLogger(__name__)", "getLogger('other')"),
-    same("what only the main program does", NET, "def loss(", "if __name__ == '__main__':\n    print('run')\ndef loss("),
+    same("what only the program itself does", NET, "def loss(", "if __name__ == '__main__':\n    print('run')\ndef loss("),
     same("a message behind a condition", NET, IN_FORWARD, f"        if SIZE > 5:\n            print('wide')\n{IN_FORWARD}",
          alarm="a condition around a message"),
     moved("a folder that moved", HEAD + NET, "here", "there"),

@@ -51,7 +51,7 @@ EDITS = [
     value("a generator's seed", "VALUE = np.random.default_rng(1)", "float(VALUE.random())", "(1)", "(2)"),
     value("random's seed", "VALUE = random.Random(1)", "VALUE.random()", "(1)", "(2)"),
     value("a tensor", "VALUE = torch.tensor([0.5])", "VALUE.item()", "0.5", "0.75"),
-    value("a tensor's type", "VALUE = torch.tensor([0.1])", "float(VALUE.double().item())", "[0.1])", "[0.1], dtype=torch.float64)"),
+    value("a tensor's type", "VALUE = torch.tensor([0.1])", "VALUE.element_size() / 16", "[0.1])", "[0.1], dtype=torch.float64)"),
     value("a sparse tensor", "VALUE = torch.sparse_coo_tensor([[0, 1]], [0.5, 1.0], (3,))", "VALUE.to_dense()[0].item()", "[0.5, 1.0]", "[0.75, 1.0]"),
     value("a sparse tensor's places", "VALUE = torch.sparse_coo_tensor([[0, 1]], [0.5, 1.0], (3,))", "VALUE.to_dense()[0].item() + 0.25", "[[0, 1]]", "[[2, 1]]"),
     value("rows of a sparse tensor", "VALUE = torch.tensor([[0.5, 0.0]]).to_sparse_csr()", "VALUE.to_dense()[0, 0].item() + 0.25", "[[0.5, 0.0]]", "[[0.0, 0.5]]"),
