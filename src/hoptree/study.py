@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import statistics
 import sys
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, final
 import msgspec
 
 from hoptree.backends.heartbeats import LIMIT
-from hoptree.core.errors import WorkloadError
+from hoptree.core.errors import StudyChangedError, WorkloadError
 from hoptree.core.events import Metrics
 from hoptree.core.keys import identity, study_root
 from hoptree.core.lineage import beginning
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from hoptree.report.chronicle import Chronicle
     from hoptree.store import Store
     from hoptree.trainers.base import Trainer
+
+log = logging.getLogger("hoptree")
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -278,7 +281,17 @@ class Study:
                     state = "not known" if known is None else known.ending or "running"
                     raise WorkloadError(f"trial {trial} of {self.name!r}: it is {state}; expected a complete one")
             chosen = {n: each for n, each in own.items() if each.ending == "complete" and trial in (None, n)}
-            for number, result in train_in_fresh_processes(self._soloist(record), chosen):
+            soloist = self._soloist(record)
+            others = [number for number, each in chosen.items() if not soloist.has_trained(each)]
+            if others and len(others) == len(chosen):
+                raise StudyChangedError(
+                    f"study {self.name!r}: trials {others} were trained by other code, on other data or with "
+                    "another seed than this program has; put back what trained them: verify trains them again"
+                )
+            if others:
+                log.warning("trials %s were trained before code or data changed: not verified", others)
+            chosen = {number: each for number, each in chosen.items() if number not in others}
+            for number, result in train_in_fresh_processes(soloist, chosen):
                 place = record.place(chosen[number])
                 assert place is not None
                 try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from hoptree.core.keys import build_seed, shuffle_seed, unit_seed
+from hoptree.core.errors import StudyChangedError
+from hoptree.core.keys import build_seed, shuffle_seed, study_root, unit_seed
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Scalar
 from hoptree.record.record import Record, Unit
@@ -34,6 +35,10 @@ class Soloist:
         """Return the model that a trial begins with."""
         return self.trainer.build(*self.beginning(trial))
 
+    def has_trained(self, trial: Trial) -> bool:
+        """Return whether a trial was trained by this code, on this data and with this seed."""
+        return trial.root == study_root(self.trainer.fingerprint, self.data.fingerprint, self._seed)
+
     def units(self, trial: Trial) -> list[UnitSpec]:
         """Return what a trial is trained with up to where it stands, in order."""
         return [self._spec(unit) for unit in self._record.units(trial)]
@@ -41,11 +46,17 @@ class Soloist:
     def train(self, trial: Trial, states: StateStore) -> tuple[Any, ModelState]:
         """Train a trial in this process up to where it stands, and return its model and state.
 
-        It goes on from the last of its states that is stored.
+        It goes on from the last of its states that is stored. A trial of other code, data or seed is refused: what
+        would come out is not what is missing.
         """
         from hoptree.store.errors import StateDamagedError, StateMissingError
         from hoptree.trainers.base import ModelState
 
+        if not self.has_trained(trial):
+            raise StudyChangedError(
+                f"trial {trial.number}: its state is not there, and it was trained by other code, on other data or "
+                "with another seed than this program has; put back what trained it, or train it anew"
+            )
         model = self.untrained(trial)
         rest: list[Unit] = []
         for unit in reversed(list(self._record.units(trial))):

@@ -1,0 +1,35 @@
+"""What other code has trained is neither made again nor verified by this code."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hoptree.core.errors import StudyChangedError
+from tests.system.plain import Plain, dataset, study
+
+
+class Other(Plain):
+    fingerprint = "other"
+
+
+def test_a_lost_state_is_not_made_again_by_other_code(tmp_path: Path) -> None:
+    data = dataset(tmp_path)
+    first = study(tmp_path, data=data).run(workers=1)
+    print_before = first.best.fingerprint
+    shutil.rmtree(tmp_path / "store" / "states")
+    assert study(tmp_path, data=data).results().best.fingerprint == print_before  # the same code makes it again
+    shutil.rmtree(tmp_path / "store" / "states", ignore_errors=True)
+    changed = study(tmp_path, data=data, trainer=Other())
+    with pytest.raises(StudyChangedError, match="trial 0: its state is not there"):
+        changed.results().best.load()
+
+
+def test_other_code_verifies_nothing(tmp_path: Path) -> None:
+    data = dataset(tmp_path)
+    study(tmp_path, data=data).run(workers=1)
+    assert [each.holds for each in study(tmp_path, data=data).verify()] == [True]
+    with pytest.raises(StudyChangedError, match=r"trials \[0\] were trained by other code"):
+        study(tmp_path, data=data, trainer=Other()).verify()
