@@ -109,8 +109,9 @@ class Driver:
             self._group.first.data.check()
             before = store.catalog.find(self._group.name)
             accept = self._options.accept_changes
-            self._group.policy(self._options.policy, StudySpec.together(self._group.specs))  # refuses nonsense
-            agreed = agree(store, self._group.name, self._group.specs, accept, self._group.widens)
+            specs = self._group.specs  # once: they look at all of the user's code
+            self._group.policy(self._options.policy, StudySpec.together(specs))  # refuses nonsense
+            agreed = agree(store, self._group.name, specs, accept, self._group.widens)
             spec = agreed.spec
             record, seq = last_snapshot(store, self._group.name, spec.settings)
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 from collections import deque
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, final
 
 import torch
@@ -19,10 +20,14 @@ from hoptree.trainers.errors import TrainerError
 from hoptree.trainers.torch_encoding import MISSING, Decoder, Encoder, Opaque, TooLargeError, opaque
 
 INTERNAL = frozenset(vars(nn.Module()))
-OPTIMIZER_INTERNAL = frozenset(vars(Optimizer([nn.Parameter(torch.zeros(1))], {}))) | {
-    "_need_device_dtype_check_for_fused", "_step_count", "_opt_called"
-}  # fmt: skip
 _HOOKS = tuple(name for name in sorted(INTERNAL) if name.endswith("_hooks"))
+
+
+@cache
+def optimizer_internal() -> frozenset[str]:
+    """Return the attributes that every optimizer has of its own; the first one made loads torch's compiler."""
+    made = Optimizer([nn.Parameter(torch.zeros(1))], {})
+    return frozenset(vars(made)) | {"_need_device_dtype_check_for_fused", "_step_count", "_opt_called"}
 
 
 Place = tuple[int, str]  # an object's identity and the name of an attribute
@@ -51,7 +56,7 @@ class Attributes:
         self._skip = self._values | frozenset(held)
         own = type(optimizer).__module__.startswith("torch.optim")
         self._optimizer = None if own else optimizer
-        self._begun = {} if own else self._contents(optimizer, OPTIMIZER_INTERNAL)
+        self._begun = {} if own else self._contents(optimizer, optimizer_internal())
 
     def changed(self) -> dict[str, Any]:
         """Return the content of what has changed, by name; raise for what a state cannot hold."""
@@ -64,7 +69,7 @@ class Attributes:
         for path, owner in self._owners.items():
             self._compare(f"attribute.{path}:", owner, self._built[path], INTERNAL, found)
         if self._optimizer is not None:
-            self._compare("attribute/optimizer:", self._optimizer, self._begun, OPTIMIZER_INTERNAL, found)
+            self._compare("attribute/optimizer:", self._optimizer, self._begun, optimizer_internal(), found)
         flags = dict(self._flag_changes())
         if flags:
             found["requires_grad"] = ["dict", [[name, flag] for name, flag in flags.items()]]
@@ -75,7 +80,7 @@ class Attributes:
         for path, owner in self._owners.items():
             self._set(f"attribute.{path}:", owner, self._built[path], INTERNAL, state)
         if self._optimizer is not None:
-            self._set("attribute/optimizer:", self._optimizer, self._begun, OPTIMIZER_INTERNAL, state)
+            self._set("attribute/optimizer:", self._optimizer, self._begun, optimizer_internal(), state)
         flags = dict(state["requires_grad"][1]) if "requires_grad" in state else {}
         for name, parameter, before in self._flags:
             if parameter.requires_grad != flags.get(name, before):
@@ -162,7 +167,7 @@ def outline(optimizer: Optimizer) -> dict[str, Any]:
         return {}
     params = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     encoder = Encoder({id(parameter): str(number) for number, parameter in enumerate(params)})
-    inside = {name: value for name, value in vars(optimizer).items() if name not in OPTIMIZER_INTERNAL}
+    inside = {name: value for name, value in vars(optimizer).items() if name not in optimizer_internal()}
     try:
         return {name: _classes(encoder.encode(value)) for name, value in inside.items()}
     except TooLargeError:

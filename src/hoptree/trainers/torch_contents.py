@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from hoptree.trainers.model_contents import digest, leaves
 from hoptree.trainers.state_digests import array_digest, text
-from hoptree.trainers.torch_attributes import INTERNAL, OPTIMIZER_INTERNAL
+from hoptree.trainers.torch_attributes import INTERNAL, optimizer_internal
 
 
 def contents(module: nn.Module, optimizer: Optimizer) -> dict[str, str]:
@@ -47,7 +47,7 @@ def _all(module: nn.Module, optimizer: Optimizer) -> Iterator[tuple[str, Any]]:
                 yield from leaves(value, f"attribute {_dotted(prefix, name)} ({type(part).__name__})")
     kind = type(optimizer).__name__
     for name, value in vars(optimizer).items():
-        if name not in OPTIMIZER_INTERNAL:
+        if name not in optimizer_internal():
             yield from leaves(value, f"attribute {name} of the optimizer ({kind})")
     for number, group in enumerate(optimizer.param_groups):
         for name, value in group.items():
