@@ -10,6 +10,7 @@ import pytest
 
 import hoptree as ht
 from hoptree.backends.pool import PoolBackend
+from hoptree.backends.rehearsals import RehearsalConfig
 from hoptree.identity.observation import Observations, present
 from hoptree.store import FolderStates
 from tests.clusters.conftest import Nodes
@@ -30,7 +31,7 @@ def test_the_driver_is_told_what_an_actor_reads(
     found: list[Observations] = []
     states = FolderStates(tmp_path / "states")
     pool = RayPool(nodes.where().asked(1), Reads(), dataset(tmp_path), states, "reads")
-    configs = [{"lr": 0.1, "build": "json"}]
+    configs = [RehearsalConfig({"lr": 0.1, "build": "json"})]
     backend = PoolBackend(
         pool, states, seed=0, books=NoBooks(), rehearsal=(configs, ["loss"]), observed=found.append
     )

@@ -132,4 +132,4 @@ def test_best_prefers_complete_trials() -> None:
     assert told.best is not None
     assert told.best.state == "complete"
     silent = run(ht.Grid(epochs=1), STEPPED).chronicle("x", "nonsense", False)
-    assert silent.best is not None  # a metric that nobody reports is no reason to fall over
+    assert silent.best is None  # a metric that nobody reports has no best, and is no reason to fall over

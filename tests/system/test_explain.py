@@ -176,7 +176,8 @@ def test_no_workers_are_refused(tmp_path: Path, workers: int) -> None:
 def test_the_command_tells_people_and_programs(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(PROGRAM.read_text())
     told = json.loads(hoptree(tmp_path, "explain", "tiny.py", "--workers", "3", "--json"))
-    assert set(told) == {"study", "left", "by_workers", "basis", "exact", "cores", "sessions", "whole", "happened"}
+    facts = {"basis", "exact", "cores", "sessions", "platform"}
+    assert set(told) == {"study", "left", "by_workers", "whole", "happened", *facts}
     assert set(told["left"]) == FIGURES
     assert (told["study"], told["left"]["workers"], told["happened"]) == ("tiny", 3, None)
     text = hoptree(tmp_path, "explain", "tiny.py")
