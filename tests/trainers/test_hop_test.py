@@ -254,3 +254,9 @@ def test_slow_models_are_tested_with_fewer_steps(monkeypatch: pytest.MonkeyPatch
     for mistake in ("shared", "forgets", "unseeded"):
         with pytest.raises(NotReproducibleError):
             hop_test(Own(mistake), {"lr": 0.1})
+
+
+def test_an_optimizer_that_is_switched_by_schedule_is_followed() -> None:
+    trainer = ht.Torch(lambda hp: nn.Linear(64, 10), loss=nn.functional.cross_entropy)
+    values = {"lr": 0.1, "batch_size": 16, "optimizer": "adam"}
+    hop_test(trainer, values, {**values, "optimizer": "sgd"})
