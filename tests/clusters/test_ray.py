@@ -220,7 +220,7 @@ def test_states_that_go_with_their_node_are_trained_again(tmp_path: Path, nodes:
     [
         ("raise", ["ValueError: lone \\ud800 surrogate", "in misbehave"]),
         ("exit", ["the worker died unexpectedly"]),
-        ("hang", ["more than 3 s", "in spin_for_ever"]),
+        pytest.param("hang", ["more than 3 s", "in spin_for_ever"], marks=pytest.mark.slow),
     ],
 )
 def test_user_code_that_fails_ends_its_trial_only(
@@ -246,6 +246,7 @@ def test_nothing_is_left_in_the_cluster(tmp_path: Path, nodes: Nodes, look: Call
     assert not any(path.name.startswith("driver-") for path in (tmp_path / "s" / "store").rglob("*"))
 
 
+@pytest.mark.slow
 def test_what_workers_print_is_heard(tmp_path: Path, nodes: Nodes, capsys: pytest.CaptureFixture[str]) -> None:
     nodes.add(1)
     study(tmp_path, trainer=Talkative()).run(backend=nodes.where())

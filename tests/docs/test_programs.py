@@ -28,7 +28,11 @@ def run(folder: Path, program: str, name: str = "program.py", **around: str) -> 
     return done.stdout
 
 
-@pytest.mark.parametrize("page", GUIDE, ids=[page.stem for page in GUIDE])
+SLOW = {"ray", "look", "scheduling", "searches", "dashboard"}  # what they show, other fast tests show too
+PAGES = [pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem in SLOW)) for page in GUIDE]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_of_the_guide_is_a_program(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "digits.py" if page.stem == "quickstart" else "program.py"  # as the page says
     assert run(tmp_path, "\n".join(blocks(page, "python")), name).strip()

@@ -49,7 +49,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], int, int]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case != "everything moves")) for case in CASES]
+)
 def test_a_plain_loop_gives_the_same_bits(case: str, tmp_path: Path) -> None:
     config, written, partitions, accumulate = CASES[case]
     x, y = load_digits(return_X_y=True)

@@ -117,6 +117,7 @@ def test_tpe_in_batches():
     compare(Optuna("tpe", trials=40, epochs=9, every=0, batch=4), sampler=tpe, epochs=9)
 
 
+@pytest.mark.slow
 def test_cma_es_in_batches():
     # Eigenvectors differ in their last digits from processor to processor, and with them all that is drawn: within
     # one standard error of 20 seeds it was on one processor, not on another. So twice the seeds, and two errors.

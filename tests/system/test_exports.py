@@ -358,6 +358,7 @@ def test_other_code_is_named(bundle: Path, tmp_path: Path) -> None:
     assert "0 of 1 trials: same bits. The likeliest reason is the trainer" in told
 
 
+@pytest.mark.slow
 def test_other_data_and_seeds_are_named(bundle: Path, tmp_path: Path) -> None:
     place = elsewhere(bundle, tmp_path, ("default_rng(0)", "default_rng(1)"))
     told = json.loads(hoptree(place, "verify", "tiny.zip", "1", "--program", "tiny.py", "--json", code=1))
@@ -366,6 +367,7 @@ def test_other_data_and_seeds_are_named(bundle: Path, tmp_path: Path) -> None:
     assert "likeliest reason is the data" in told["verdict"]
 
 
+@pytest.mark.slow
 def test_another_build_is_named_though_bits_agree(bundle: Path, tmp_path: Path) -> None:
     place = elsewhere(bundle, tmp_path)
     with zipfile.ZipFile(bundle) as file:
