@@ -112,6 +112,7 @@ def test_bits_do_not_depend_on_nodes_and_each_holds_its_share(
     assert prints(some_study(tmp_path / "s").run(backend=nodes.where())) == expected  # nothing left to train
 
 
+@pytest.mark.slow
 def test_nodes_of_different_size_are_all_used(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
     nodes.add(1, cpus=1)
     nodes.add(1, cpus=3)
@@ -206,6 +207,7 @@ def test_an_actor_that_is_stopped_is_given_up(
     assert alive(stopped, patience=300.0) == []
 
 
+@pytest.mark.slow
 def test_states_that_go_with_their_node_are_trained_again(tmp_path: Path, nodes: Nodes) -> None:
     nodes.add(3)
     large = {"trainer": Slow(0.02, size=60_000)}  # too large to be passed on in messages: they lie on their node
@@ -219,7 +221,7 @@ def test_states_that_go_with_their_node_are_trained_again(tmp_path: Path, nodes:
     ("act", "reasons"),
     [
         ("raise", ["ValueError: lone \\ud800 surrogate", "in misbehave"]),
-        ("exit", ["the worker died unexpectedly"]),
+        pytest.param("exit", ["the worker died unexpectedly"], marks=pytest.mark.slow),
         pytest.param("hang", ["more than 3 s", "in spin_for_ever"], marks=pytest.mark.slow),
     ],
 )

@@ -28,7 +28,17 @@ def run(folder: Path, program: str, name: str = "program.py", **around: str) -> 
     return done.stdout
 
 
-SLOW = {"ray", "look", "scheduling", "searches", "dashboard"}  # what they show, other fast tests show too
+SLOW = {
+    "ray",
+    "look",
+    "scheduling",
+    "searches",
+    "dashboard",
+    "trainer",
+    "sharing",
+    "change",
+    "schedules",
+}  # what they show, other fast tests show too
 PAGES = [pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem in SLOW)) for page in GUIDE]
 
 

@@ -112,6 +112,7 @@ def agrees(url: str, results: ht.Results) -> None:
     assert results.best.metrics == best.metrics
 
 
+@pytest.mark.slow
 def test_the_dashboard_shows_a_mirrored_study(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'optuna.db'}"
     mine = digits_study(tmp_path)

@@ -69,7 +69,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case != "switch")) for case in CASES]
+)
 def test_the_same_bits_on_any_number_of_workers_shared_and_not(tmp_path: Path, case: str) -> None:
     model, optimizer, space = CASES[case]
     runs = [

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 CELLS = [
     "import numpy as np\nfrom torch import nn\nimport hoptree as ht",
     "scale = 2.0\n\ndef helper(hp):\n    return nn.Linear(4, hp['width'])\n",
@@ -59,6 +61,7 @@ print(json.dumps([[dict(output) for output in cell.get("outputs", [])] for cell 
 """
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_shows_itself(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", RUN, str(EXAMPLE)], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
