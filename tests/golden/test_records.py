@@ -1,0 +1,21 @@
+"""Entries of a journal as they are stored, byte by byte: who asked for a trial, and the variant of its states."""
+
+from __future__ import annotations
+
+from hoptree.core.events import USER, TrialAsked, TrialBranched
+from hoptree.core.facts import Entry
+from hoptree.core.lineage import config_items
+from hoptree.store.records import decode, encode
+from tests.golden.journals import GOLDEN
+
+CONFIG = config_items({"lr": 0.1})
+ENTRIES = [
+    Entry(TrialAsked(3, CONFIG, until=2, every=1, study="s", root="r", asked_by=(1, 2), variant="v")),
+    Entry(TrialBranched(4, 3, 1, CONFIG, until=2, asked_by=(USER, 7))),
+]
+
+
+def test_entries_are_read_and_written_as_they_were() -> None:
+    stored = (GOLDEN / "records-1.jsonl").read_bytes().splitlines()
+    assert [decode(line) for line in stored] == ENTRIES
+    assert [encode(entry) for entry in ENTRIES] == stored
