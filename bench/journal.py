@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hoptree.core.facts import At, Entry, UnitFinishedFact
+from hoptree.core.facts import Entry, FactPlace, UnitFinishedFact
 from hoptree.report.tables import text_table
 from hoptree.store import Store
 from hoptree.store.chain import beginning, verified
@@ -24,7 +24,7 @@ AFTER = 10_000  # entries after the snapshot
 
 
 def finished(number: int) -> Entry:
-    return Entry(UnitFinishedFact(number, "worker-0", At("0" * 32, number), number % 8, seconds=0.125))
+    return Entry(UnitFinishedFact(number, "worker-0", FactPlace("0" * 32, number), number % 8, seconds=0.125))
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:

@@ -35,7 +35,7 @@ from hoptree.core.study_state import StudyState
 from hoptree.drive import drive, without_collector
 from hoptree.driver.recorder import SNAPSHOT_EVERY
 from hoptree.record.spec import agree
-from hoptree.search.numbers import TrialNumbers
+from hoptree.search.trial_numbers import TrialNumbers
 from hoptree.search.tuner import Tuner, Tuners
 from hoptree.simulator import Cluster, Workload
 from hoptree.store import Store

@@ -23,9 +23,9 @@ from hoptree.core.facts import FactWriter
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.exports import export
+from hoptree.record.load_timeline import tell
 from hoptree.record.spec import StudySpec
-from hoptree.record.telling import tell
-from hoptree.report.chronicle import Chronicle
+from hoptree.report.study_timeline import StudyTimeline
 from hoptree.search.protocol import Goal
 from hoptree.search.space import describe
 from hoptree.store import Store
@@ -73,7 +73,7 @@ def measure(store: Store, name: str, folder: Path) -> list[list[str]]:
     return rows
 
 
-def draw(told: Chronicle, kind: str, folder: Path, dark: bool) -> Path:
+def draw(told: StudyTimeline, kind: str, folder: Path, dark: bool) -> Path:
     page = ht.plot.KINDS[kind](told, dark=dark)
     return ht.plot.save(page, folder / f"{told.name}-{kind}-{'dark' if dark else 'light'}.png")
 

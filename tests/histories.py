@@ -14,7 +14,7 @@ from hoptree.core.events import (
     CostsLearned,
     DriverStarted,
     Event,
-    Known,
+    KnownResults,
     LineageFreed,
     LineageTaken,
     ReportFound,
@@ -36,7 +36,7 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.facts import Entry, FactWriter, fold
-from hoptree.core.invariants import Witness
+from hoptree.core.invariants import InvariantChecker
 from hoptree.core.keys import encode
 from hoptree.core.lineage import config_items
 from hoptree.core.policies import POLICIES
@@ -100,7 +100,7 @@ class History:
         self.policy = SavePolicy(every=self.extra.choice([0, 1, 2]), spares=self.extra.random() < 0.5)
         self.engine = self.fresh_engine()
         self.writer = FactWriter(self.engine.state)
-        self.witness = Witness(self.engine)
+        self.witness = InvariantChecker(self.engine)
         self.workers = [f"w{index}" for index in range(random.choice([1, 2, 3, 5]))]
         self.holds = self._deal()
         self.here: dict[str, list[RunUnit | Evaluate]] = {}
@@ -312,12 +312,14 @@ class History:
         weights = [self.random.uniform(-1, 1) for _ in range(3)]
         return CostFormula(weights[0], features, ((weights[1], (0,)), (weights[2], (1, 0))), 0.01, 100.0)
 
-    def known(self) -> Known | None:
+    def known(self) -> KnownResults | None:
         """Now and then a store knows states and reports of an earlier study."""
         if self.random.random() < 0.7:
             return None
         epochs = [epoch for epoch in range(1, 5) if self.random.random() < 0.4]
-        return Known(tuple(epochs), tuple((epoch, {"loss": 1.0}) for epoch in epochs if self.random.random() < 0.7))
+        return KnownResults(
+            tuple(epochs), tuple((epoch, {"loss": 1.0}) for epoch in epochs if self.random.random() < 0.7)
+        )
 
     def move(self) -> None:
         random = self.random

@@ -91,7 +91,7 @@ class _Watch:
         """
         return max(self._reaped, sum(self._seen.values()))
 
-    def look(self, but: int = 0) -> list[processes.Process]:
+    def look(self, but: int = 0) -> list[processes.WorkerProcess]:
         """Look at every process, reap those that ended and have nobody else, and return the others."""
         found = self._tree.look()
         self._seen |= {process.pid: process.cpu for process in found}

@@ -15,10 +15,10 @@ from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Event
 from hoptree.core.steps import Step
 
-Watch: TypeAlias = Callable[[Step], None]
+Observer: TypeAlias = Callable[[Step], None]
 
 
-class Asks(Protocol):
+class TrialAsker(Protocol):
     """Who asks for training: a tuner, or several."""
 
     def start(self) -> Sequence[Event]:
@@ -45,8 +45,8 @@ class EventSource(Protocol):
 def drive(
     engine: Engine,
     backend: Backend,
-    tuner: Asks,
-    watches: Sequence[Watch] = (),
+    tuner: TrialAsker,
+    watches: Sequence[Observer] = (),
     first: Sequence[Event] | Callable[[], Sequence[Event]] | None = None,
     look_up: Callable[[Event], Event] | None = None,
     enough: Callable[[], bool] = lambda: False,

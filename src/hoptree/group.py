@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, final
 
 from hoptree.backends.choice import Where, worker_count
 from hoptree.core.errors import HoptreeError, WorkloadError
-from hoptree.drive import Watch
+from hoptree.drive import Observer
 from hoptree.driver.driver import Driver
 from hoptree.driver.options import RunOptions
 from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
-from hoptree.driver.surroundings import NEW, changed, expected_variant
+from hoptree.driver.variant_choice import NEW, changed, expected_variant
 from hoptree.driver.variants import Variants
 from hoptree.error_look import in_one_look
 from hoptree.record.record import Record
@@ -75,7 +75,7 @@ def grant(study: Study, request: int, workers: int | None, backend: Where) -> No
 
 def _mirrors(
     studies: Sequence[Study], where: str | WandB | None, record: Record, stack: ExitStack
-) -> Sequence[Watch]:
+) -> Sequence[Observer]:
     """Have every study followed; a mirror that cannot be opened is refused here."""
     if where is None:
         return ()
@@ -98,7 +98,7 @@ class Explanation:
 
     def explain(self, workers: int | None, *, accept_changes: bool = False) -> Forecast:
         """Return what is left to train, and what that takes; see ``Study.explain``."""
-        from hoptree.forecast.explanation import Explainer, Told
+        from hoptree.forecast.explanation import Explainer, StudyHistory
         from hoptree.forecast.measured import Measured
         from hoptree.store import StoreMissingError
 
@@ -120,7 +120,7 @@ class Explanation:
             retries = self._is_changed(store)
             platform = self._first.trainer.platform()
             variant = NEW if store is None else self._variant(store, spec, platform, accept_changes)
-            told = Told(
+            told = StudyHistory(
                 spec.settings, goal, journal, store, self.name, studies, spec.root, retries, variant, platform
             )
             measured.try_out(self._first.trainer, self._first.data, self._group.tuners(spec).start())

@@ -10,8 +10,8 @@ from hoptree.core.events import USER, Metrics
 from hoptree.core.lineage import ConfigItems, Phase
 from hoptree.core.metrics import unspelled
 from hoptree.core.plan import Plan
-from hoptree.driver.surroundings import expected_variant
-from hoptree.driver.wishing import addition
+from hoptree.driver.request_validation import addition
+from hoptree.driver.variant_choice import expected_variant
 from hoptree.record.opening import last_snapshot
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec

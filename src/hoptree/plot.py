@@ -27,7 +27,7 @@ from hoptree.report import (
     plot_slices,
     plot_tree,
 )
-from hoptree.report.chronicle import Chronicle
+from hoptree.report.study_timeline import StudyTimeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,27 +51,27 @@ __all__ = [
 class Subject(Protocol):
     """What can be plotted: a study, its results, or a simulation."""
 
-    def chronicle(self) -> Chronicle:
+    def chronicle(self) -> StudyTimeline:
         """Return what happened in it, and when."""
         ...
 
 
-def curves(subject: Subject | Chronicle, *, metric: str | None = None, dark: bool = False) -> Figure:
+def curves(subject: Subject | StudyTimeline, *, metric: str | None = None, dark: bool = False) -> Figure:
     """Draw every trial's metric over its epochs."""
     return plot_curves.figure(_told(subject), metric, dark)
 
 
-def best(subject: Subject | Chronicle, *, dark: bool = False) -> Figure:
+def best(subject: Subject | StudyTimeline, *, dark: bool = False) -> Figure:
     """Draw the best so far, over time and over epochs trained."""
     return plot_best.figure(_told(subject), dark)
 
 
-def parallel(subject: Subject | Chronicle, *, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
+def parallel(subject: Subject | StudyTimeline, *, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
     """Draw every trial as a line through its values; ``names`` chooses hyper-parameters."""
     return plot_parallel.figure(_told(subject), names, dark)
 
 
-def importance(subject: Subject | Chronicle, *, evaluator: str = "ped-anova", dark: bool = False) -> Figure:
+def importance(subject: Subject | StudyTimeline, *, evaluator: str = "ped-anova", dark: bool = False) -> Figure:
     """Draw how much each hyper-parameter matters, by one of Optuna's evaluators.
 
     ``evaluator`` is "ped-anova" (Optuna's own default), "fanova" or "mean-decrease".
@@ -79,27 +79,27 @@ def importance(subject: Subject | Chronicle, *, evaluator: str = "ped-anova", da
     return plot_importance.figure(_told(subject), evaluator, dark)
 
 
-def slices(subject: Subject | Chronicle, *, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
+def slices(subject: Subject | StudyTimeline, *, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
     """Draw the metric over each hyper-parameter by itself; ``names`` chooses hyper-parameters."""
     return plot_slices.figure(_told(subject), names, dark)
 
 
-def tree(subject: Subject | Chronicle, *, dark: bool = False) -> Figure:
+def tree(subject: Subject | StudyTimeline, *, dark: bool = False) -> Figure:
     """Draw the stage tree: epochs that trials share, where they part, and what came of it."""
     return plot_tree.figure(_told(subject), dark)
 
 
-def gantt(subject: Subject | Chronicle, *, dark: bool = False) -> Figure:
+def gantt(subject: Subject | StudyTimeline, *, dark: bool = False) -> Figure:
     """Draw what every worker did and when, and the hops between them."""
     return plot_gantt.figure(_told(subject), dark)
 
 
-def savings(subject: Subject | Chronicle, *, dark: bool = False) -> Figure:
+def savings(subject: Subject | StudyTimeline, *, dark: bool = False) -> Figure:
     """Draw over time what trials got, and what it took."""
     return plot_savings.figure(_told(subject), dark)
 
 
-def rungs(subject: Subject | Chronicle, *, dark: bool = False) -> Figure:
+def rungs(subject: Subject | StudyTimeline, *, dark: bool = False) -> Figure:
     """Draw the rungs of a halving search: who got there, and who went on."""
     return plot_rungs.figure(_told(subject), dark)
 
@@ -122,5 +122,5 @@ KINDS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-def _told(subject: Subject | Chronicle) -> Chronicle:
-    return subject if isinstance(subject, Chronicle) else subject.chronicle()
+def _told(subject: Subject | StudyTimeline) -> StudyTimeline:
+    return subject if isinstance(subject, StudyTimeline) else subject.chronicle()

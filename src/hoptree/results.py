@@ -17,10 +17,10 @@ from hoptree.core.schedules import Config
 from hoptree.core.study_state import StudyState
 from hoptree.error_look import in_one_look
 from hoptree.record.record import Record
-from hoptree.record.solo import Soloist
-from hoptree.report.chronicle import standing
+from hoptree.record.retrain import Retrainer
 from hoptree.report.failures import told
 from hoptree.report.spark import sparkline
+from hoptree.report.study_timeline import standing
 from hoptree.report.tables import size
 from hoptree.report.traffic import Traffic
 from hoptree.search.protocol import Goal
@@ -28,7 +28,7 @@ from hoptree.search.protocol import Goal
 if TYPE_CHECKING:
     import pandas as pd
 
-    from hoptree.report.chronicle import Chronicle
+    from hoptree.report.study_timeline import StudyTimeline
     from hoptree.store.states import StateStore
     from hoptree.trainers.base import ModelState
 
@@ -123,7 +123,7 @@ class TrialResult:
     """
 
     def __init__(
-        self, number: int, trial: Trial, record: Record, states: StateStore, soloist: Soloist | None
+        self, number: int, trial: Trial, record: Record, states: StateStore, soloist: Retrainer | None
     ) -> None:
         self.number = number
         self.config: Config = dict(trial.history[-1].config)
@@ -192,7 +192,7 @@ class TrialResult:
     def _again(self) -> tuple[Any, ModelState]:
         return self._needed().train(self._trial, self._states)
 
-    def _needed(self) -> Soloist:
+    def _needed(self) -> Retrainer:
         if self._soloist is None:
             raise NoStateError(
                 f"trial {self.number}: its model needs the program that trained it; ask the study: "
@@ -229,7 +229,7 @@ class Results:
         goal: Goal,
         savings: Savings,
         traffic: Traffic | None = None,
-        tell: Callable[[], Chronicle] | None = None,
+        tell: Callable[[], StudyTimeline] | None = None,
     ) -> None:
         self.trials = list(trials)
         self.savings = savings
@@ -278,7 +278,7 @@ class Results:
             f"trial {first.number}: {told(first.error)}; trials[{first.number}].error has all of it"
         )
 
-    def chronicle(self) -> Chronicle:
+    def chronicle(self) -> StudyTimeline:
         """Return what happened and when, as the journal tells it: what plots and exports are drawn from."""
         if self._tell is None:
             raise NoStateError("results: they were read without their journal; ask the study: study.results()")

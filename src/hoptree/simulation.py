@@ -12,13 +12,13 @@ from typing import Any, final
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
-from hoptree.core.invariants import Witness
+from hoptree.core.invariants import InvariantChecker
 from hoptree.core.lineage import history
 from hoptree.core.plan import Node, Work
 from hoptree.core.policies import Policy
 from hoptree.core.policy_choice import PolicyChoice, check_policy, planned
 from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
-from hoptree.drive import Watch, drive, without_collector
+from hoptree.drive import Observer, drive, without_collector
 from hoptree.report import gantt, trace
 from hoptree.report.tables import count, duration, size, text_table
 from hoptree.report.timeline import Span, Timeline
@@ -56,7 +56,7 @@ def simulate(
     """
     cluster = cluster or Cluster()
     check = details.pop("check", False)
-    watches: list[Watch] = list(details.pop("watches", ()))
+    watches: list[Observer] = list(details.pop("watches", ()))
     enough = details.pop("enough", None) or (lambda: False)
     landscape = details.pop("landscape", None) or workload.landscape()
     if not callable(enough):
@@ -83,7 +83,7 @@ def simulate(
         record=units <= _RECORDED,
     )
     if check:
-        watches.append(Witness(engine).see)
+        watches.append(InvariantChecker(engine).see)
     tuner = Tuner(
         search or Fixed(workload.config_list(), workload.epochs, workload.every),
         root=_root(seed),

@@ -21,20 +21,20 @@ from hoptree.core.lineage import beginning
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, plain
 from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
-from hoptree.driver.wishing import addition, changed, clone, extension, giving_up, retrials
+from hoptree.driver.request_validation import addition, changed, clone, extension, giving_up, retrials
 from hoptree.error_look import in_one_look
 from hoptree.record.environment import environment
 from hoptree.record.record import Record
-from hoptree.record.solo import Soloist
+from hoptree.record.retrain import Retrainer
 from hoptree.record.spec import StudySpec, first_version
 from hoptree.report.traffic import Traffic
 from hoptree.results import Results, Savings, TrialResult
-from hoptree.search.naming import lasting_text
 from hoptree.search.protocol import Goal, Procedure, Search
 from hoptree.search.space import Space, describe
+from hoptree.search.stable_repr import lasting_text
 from hoptree.search.widening import SearchVersion, is_wider, searches
 from hoptree.store.ledger import parse_size
-from hoptree.store.wishes import Wish
+from hoptree.store.requests import UserRequest
 
 if TYPE_CHECKING:
     from hoptree.backends.choice import Where
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from hoptree.forecast.forecast import Forecast
     from hoptree.mirror import Mirror, WandB
     from hoptree.progress.display import Display
-    from hoptree.record.holdings import Holdings
-    from hoptree.report.chronicle import Chronicle
+    from hoptree.record.disk_usage import DiskUsage
+    from hoptree.report.study_timeline import StudyTimeline
     from hoptree.store import Store
     from hoptree.trainers.base import Trainer
 
@@ -201,12 +201,12 @@ class Study:
 
         return evaluate(self, config, epoch, workers, backend)
 
-    def ledger(self) -> Holdings:
+    def ledger(self) -> DiskUsage:
         """Return what the disk holds of this study and why; it prints as a table.
 
         Of all studies on a store: ``hoptree.holdings.holdings(store)``.
         """
-        from hoptree.record.holdings import holdings
+        from hoptree.record.disk_usage import holdings
 
         with self.open_store(create=False) as store:
             return holdings(store).of(self.name)
@@ -251,9 +251,9 @@ class Study:
         except StoreMissingError:
             return present
 
-    def chronicle(self) -> Chronicle:
+    def chronicle(self) -> StudyTimeline:
         """Return what happened in this study and when, as its journal tells it: what plots are drawn from."""
-        from hoptree.record.telling import tell
+        from hoptree.record.load_timeline import tell
 
         with self.open_store(create=False) as store:
             return tell(store, self.name, self.goal)
@@ -364,7 +364,7 @@ class Study:
         with self.open_store(create=False) as store:
             store.wishes.make(self.name, *retrials(self._recorded(store), self.name, trial))
 
-    def _wish(self, make: Callable[[Record], Wish]) -> None:
+    def _wish(self, make: Callable[[Record], UserRequest]) -> None:
         with self.open_store(create=False) as store:
             store.wishes.make(self.name, make(self._recorded(store)))
 
@@ -409,8 +409,8 @@ class Study:
 
     def _recorded(self, store: Store) -> Record:
         """Return what the store knows of this study: from its own journal, or of a group it was run with."""
+        from hoptree.record.load_timeline import find
         from hoptree.record.opening import open_record
-        from hoptree.record.telling import find
         from hoptree.store import StudyMissingError
 
         try:
@@ -445,8 +445,8 @@ class Study:
             batches=statistics.mean(math.ceil(rows / size) for size in sizes),
         )
 
-    def _soloist(self, record: Record) -> Soloist:
-        return Soloist(record, self.trainer, self.data, self.seed)
+    def _soloist(self, record: Record) -> Retrainer:
+        return Retrainer(record, self.trainer, self.data, self.seed)
 
     @property
     def spec(self) -> StudySpec:

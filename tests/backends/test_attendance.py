@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from hoptree.backends.placement import place
-from hoptree.backends.ray_attendance import Attendance
+from hoptree.backends.ray_startup import StartupMonitor
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Worker:
 
 
 def test_a_node_that_others_use_holds_nothing_that_is_waited_for() -> None:
-    attendance, wanted = Attendance(), {"busy": 1, "free": 1}
+    attendance, wanted = StartupMonitor(), {"busy": 1, "free": 1}
     workers = [Worker("b", "busy"), Worker("f", "free", arrived=True)]
     assert attendance.count(wanted, workers, now=1.0) == wanted  # it may still come
     counted = attendance.count(wanted, workers, now=60.0)
@@ -33,16 +33,16 @@ def test_a_node_that_others_use_holds_nothing_that_is_waited_for() -> None:
 
 def test_a_node_with_some_room_counts_for_what_has_begun_there() -> None:
     workers = [Worker("a", "big", arrived=True), Worker("b", "big"), Worker("c", "big", leaving=True)]
-    assert Attendance().count({"big": 3, "new": 2}, workers, now=60.0) == {"big": 2, "new": 2}
+    assert StartupMonitor().count({"big": 3, "new": 2}, workers, now=60.0) == {"big": 2, "new": 2}
 
 
 def test_where_nobody_has_come_yet_any_node_may_be_first() -> None:
     workers = [Worker("a", "x"), Worker("b", "y")]
-    assert Attendance().count({"x": 1, "y": 1}, workers, now=60.0) == {"x": 1, "y": 1}
+    assert StartupMonitor().count({"x": 1, "y": 1}, workers, now=60.0) == {"x": 1, "y": 1}
 
 
 def test_a_node_without_room_is_told_once_until_it_has_some(caplog: pytest.LogCaptureFixture) -> None:
-    attendance, names = Attendance(), {"busy": "10.0.0.2 (1 CPU)", "free": "10.0.0.3 (1 CPU)"}
+    attendance, names = StartupMonitor(), {"busy": "10.0.0.2 (1 CPU)", "free": "10.0.0.3 (1 CPU)"}
     workers = [Worker("b", "busy"), Worker("f", "free", arrived=True, ready=True)]
 
     def complaints(now: float) -> int:
@@ -60,7 +60,7 @@ def test_a_node_without_room_is_told_once_until_it_has_some(caplog: pytest.LogCa
 
 
 def test_that_nobody_works_is_told_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
-    attendance = Attendance()
+    attendance = StartupMonitor()
     with caplog.at_level(logging.WARNING, logger="hoptree"):
         for now in (1.0, 20.0, 40.0, 60.0, 80.0):
             attendance.complain([], {"a": "10.0.0.2 (1 CPU)"}, "1 GPU", now)

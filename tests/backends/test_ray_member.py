@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from ray.exceptions import NodeDiedError, OutOfMemoryError
 
-from hoptree.backends.member import Death
-from hoptree.backends.ray_member import RayMember
+from hoptree.backends.ray_handle import RayWorkerHandle
+from hoptree.backends.worker_handle import WorkerExit
 
 
 class Ended:
@@ -38,14 +38,14 @@ LOW = "1 worker(s) were killed due to the node running low on memory."
     [
         (
             OutOfMemoryError(f"{LOW}\nobjects spillable: 0"),
-            Death(f"was ended by Ray, since its node ran out of memory: {LOW}", "user"),
+            WorkerExit(f"was ended by Ray, since its node ran out of memory: {LOW}", "user"),
         ),
-        (NodeDiedError("the node is unreachable"), Death("was on a node that is gone", None)),
+        (NodeDiedError("the node is unreachable"), WorkerExit("was on a node that is gone", None)),
     ],
 )
-def test_errors_of_ray_that_tell_of_an_end(reason: Exception, death: Death) -> None:
+def test_errors_of_ray_that_tell_of_an_end(reason: Exception, death: WorkerExit) -> None:
     """They are not errors about the actor, and were taken for a node that cannot work, or a fault to try again."""
-    member = RayMember("s-n-0", "n", Ended(reason), {}, lambda _: None, echo=True)
+    member = RayWorkerHandle("s-n-0", "n", Ended(reason), {}, lambda _: None, echo=True)
     member.begin(b"", None)
     assert member.news() == [None]
-    assert member.bury() == death
+    assert member.reap() == death

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from hoptree.backends.local import LocalPool
-from hoptree.backends.pool import PoolBackend
+from hoptree.backends.pool_backend import PoolBackend
 from hoptree.backends.rehearsals import RehearsalConfig, Rehearsals
 from hoptree.core.errors import RefusedError
 from hoptree.core.events import WorkerJoined
-from hoptree.driver.library import Library
+from hoptree.driver.state_reuse import StateIndex
 from hoptree.store import Store
 from hoptree.testing.training import make_job
 from hoptree.trainers.probe import probe
-from hoptree.worker.messages import Rehearsed
+from hoptree.worker.messages import RehearsalResult
 
 ONE, TWO = {"lr": 0.1, "net": "a"}, {"lr": 0.2, "net": "b"}
 
 
-def answer(values: dict[str, Any], probe: str, **parts: str) -> Rehearsed:
-    return Rehearsed(["loss"], [], 0.1, probes=[(values, probe)], parts=parts)
+def answer(values: dict[str, Any], probe: str, **parts: str) -> RehearsalResult:
+    return RehearsalResult(["loss"], [], 0.1, probes=[(values, probe)], parts=parts)
 
 
 def test_a_probe_is_told_once() -> None:
@@ -48,7 +48,7 @@ def test_processes_of_one_machine_must_agree() -> None:
 
 def test_what_is_not_reproducible_is_refused() -> None:
     with pytest.raises(RefusedError, match="because of w"):
-        Rehearsals([], ["loss"]).compare("", Rehearsed([], [], refused="because of w"))
+        Rehearsals([], ["loss"]).compare("", RehearsalResult([], [], refused="because of w"))
 
 
 def test_kinds_differ_in_what_is_no_number() -> None:
@@ -72,7 +72,7 @@ def test_a_pool_tells_the_probes_before_any_event(tmp_path: Path) -> None:
             pool,
             job.states,
             seed=0,
-            books=Library(store, "s", 10**9),
+            books=StateIndex(store, "s", 10**9),
             rehearsal=(configs, ["loss"]),
             probed=lambda values, found: told.append((values, found)),
         )

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hoptree.backends.shelf import Shelf, Spot, Stored
+from hoptree.backends.state_tracker import PlaceId, StateLocation, StateTracker
 from hoptree.store import FolderStates, StoreFullError
-from hoptree.worker.models import StateGoneError
+from hoptree.worker.model_cache import LostStateError
 from hoptree.worker.slots import SlotReader, SlotWriter
 
 
@@ -24,18 +24,18 @@ class Fixture:
         self.books: list[str] = []
         self.gone: set[str] = set()
         self.reader = SlotReader()
-        self.shelf = Shelf(self.states, self, self)
+        self.shelf = StateTracker(self.states, self, self)
 
     def left(self) -> dict[str, str]:
         return {}
 
-    def write(self, stored: Stored) -> None:
+    def write(self, stored: StateLocation) -> None:
         if stored.key in self.gone:
-            raise StateGoneError(stored.key)
+            raise LostStateError(stored.key)
         header, arrays = self.reader.read(stored.slot)
         self.states.put(stored.key, arrays, header.meta)
 
-    def free(self, stored: Stored) -> None:
+    def free(self, stored: StateLocation) -> None:
         self.freed.append(stored.key)
 
     def saved(self, key: str, size: int, seconds: float) -> None:
@@ -49,7 +49,7 @@ class Fixture:
 
     def put(self, unit: int, key: str, size: int = 10) -> None:
         slot = self.writer.write(key, {"w": np.full(size, float(unit))}, {})
-        self.shelf.put((0, unit), Stored(key, slot, "me", size))
+        self.shelf.put((0, unit), StateLocation(key, slot, "me", size))
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ def test_a_state_that_is_lost_before_it_is_saved_is_told_and_freed(fixture: Fixt
     fixture.gone = {"aa"}
     fixture.shelf.save((0, 1))
     fixture.shelf.save((0, 2))
-    saved: list[Spot] = []
-    lost: list[Spot] = []
+    saved: list[PlaceId] = []
+    lost: list[PlaceId] = []
     while len(saved) + len(lost) < 2:
         assert wait([fixture.shelf.doorbell], timeout=900)
         more, gone = fixture.shelf.saved()

@@ -6,7 +6,7 @@ import pytest
 
 import hoptree as ht
 from hoptree.backends import Backend, BackendSettings, TrainingJob
-from hoptree.backends.pool import PoolBackend
+from hoptree.backends.pool_backend import PoolBackend
 from hoptree.testing import BackendContract
 from tests.clusters.conftest import Nodes
 from tests.testing.test_backends import NoBooks

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import hoptree as ht
-from hoptree.backends.member import Member
-from hoptree.backends.shelf import Stored
+from hoptree.backends.state_tracker import StateLocation
+from hoptree.backends.worker_handle import WorkerHandle
 from hoptree.store import FolderStates
-from hoptree.worker.messages import Hello, Hold, News
-from hoptree.worker.models import StateGoneError
+from hoptree.worker.messages import HoldPartitions, WorkerMessage, WorkerReady
+from hoptree.worker.model_cache import LostStateError
 from tests.clusters.conftest import Nodes
 from tests.system.plain import Plain, dataset, study
 
@@ -31,12 +31,12 @@ class Alone:
 
         self.states = FolderStates(folder / "states")
         self.pool = RayPool(settings, Plain(), dataset(folder, partitions=4), self.states, "alone")
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, WorkerHandle] = {}
 
     def recruit(self) -> None:
         self.members |= {member.name: member for member in self.pool.recruit(self.members, 1)}
 
-    def hear(self) -> list[tuple[Member, News | None]]:
+    def hear(self) -> list[tuple[WorkerHandle, WorkerMessage | None]]:
         """Return the next news that there are."""
         end = time.monotonic() + 900
         while time.monotonic() < end:
@@ -54,7 +54,7 @@ class Alone:
         """Wait until everybody has said hello."""
         while not all(member.ready for member in self.members.values()):
             for member, news in self.hear():
-                assert isinstance(news, Hello)
+                assert isinstance(news, WorkerReady)
                 member.ready, member.partitions = True, news.partitions
 
 
@@ -100,7 +100,7 @@ def test_who_has_not_begun_is_not_asked_to_save(nodes: Nodes, alone: Callable[..
     here = alone()
     here.recruit()
     here.pool._references["slot"] = ray.put(({"w": np.ones(3)}, {"units": 1}))
-    here.pool.write(Stored("aa", "slot", "killed", 24))
+    here.pool.write(StateLocation("aa", "slot", "killed", 24))
     assert here.states.get("aa")[0]["w"].tolist() == [1.0, 1.0, 1.0]
 
 
@@ -119,8 +119,8 @@ def test_a_state_that_went_with_its_node_cannot_be_saved(nodes: Nodes, alone: Ca
     here.pool._references["slot"] = made
     nodes.remove(0)
     nodes.wait_for(2)
-    with pytest.raises(StateGoneError, match="the state aa is gone with its node"):
-        here.pool.write(Stored("aa", "slot", next(iter(here.members)), 480_000))
+    with pytest.raises(LostStateError, match="the state aa is gone with its node"):
+        here.pool.write(StateLocation("aa", "slot", next(iter(here.members)), 480_000))
     assert "aa" not in here.states
 
 
@@ -134,6 +134,6 @@ def test_partitions_that_no_node_can_bring_end_the_study(
     for file in (tmp_path / "data").glob("*.arrow"):
         file.unlink()
     for member in here.members.values():
-        member.send(Hold((0, 1, 2, 3)))
+        member.send(HoldPartitions((0, 1, 2, 3)))
     with pytest.raises(ht.RefusedError, match=r"node \w+: FileNotFoundError: .*train-0000\d\.arrow"):
         here.hear_on()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hoptree as ht
-from hoptree.backends.pool import PoolBackend
+from hoptree.backends.pool_backend import PoolBackend
 from hoptree.backends.rehearsals import RehearsalConfig
 from hoptree.identity.observation import Observations, present
 from hoptree.store import FolderStates

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import hoptree as ht
+from hoptree.backends.ray_auth import look_at_door
 from hoptree.backends.ray_cluster import set_authentication
-from hoptree.backends.ray_door import look_at_door
 from hoptree.store import Store
 from tests.clusters.conftest import Nodes
 from tests.object_store import object_store, surroundings

@@ -21,7 +21,7 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hoptree.core.invariants import Witness
+from hoptree.core.invariants import InvariantChecker
 from hoptree.core.lineage import config_items
 from hoptree.core.plan import Cost
 from hoptree.core.policies import Policy
@@ -40,7 +40,7 @@ class Driver:
         name = settings.pop("named", "longest-path")
         saving = settings.pop("saving", None)
         self.engine = Engine(Settings(partitions=partitions, policy=name, **settings), cost, policy, saving=saving)
-        self.witness = Witness(self.engine)
+        self.witness = InvariantChecker(self.engine)
         self.partitions = partitions
         self.queues: dict[str, list[RunUnit | Evaluate]] = {}
         self.evaluating: set[int] = set()

@@ -16,9 +16,9 @@ from hoptree.core.engine import Engine
 from hoptree.core.errors import ProtocolError
 from hoptree.core.events import TrialAsked, WorkerJoined
 from hoptree.core.facts import (
-    At,
     Entry,
     EvaluationGiven,
+    FactPlace,
     FactWriter,
     RunCancelledFact,
     RunFailedFact,
@@ -32,7 +32,7 @@ from hoptree.core.facts import (
 )
 from hoptree.core.lineage import config_items
 from hoptree.core.policies import POLICIES
-from hoptree.core.ready import Ready
+from hoptree.core.ready import ReadyQueue
 from hoptree.core.settings import Settings
 from hoptree.core.snapshots import snapshot_of
 from hoptree.core.study_state import StudyState
@@ -111,7 +111,7 @@ def test_a_fold_asks_nobody_for_a_decision(seed: int, monkeypatch: pytest.Monkey
         kind for kind in vars(policies).values() if isinstance(kind, type) and issubclass(kind, policies.Policy)
     ]
     assert len(kinds) > len(POLICIES)
-    for kind in (Dispatcher, Ready, Engine, *kinds):
+    for kind in (Dispatcher, ReadyQueue, Engine, *kinds):
         for name in methods_of(kind):
             monkeypatch.setattr(kind, name, forbidden)
     assert snapshot_of(folded(history.settings, history.journal), 0.0) == expected
@@ -134,7 +134,7 @@ STUDY = Settings(partitions=2, ahead=False)
 ASKED = TrialAsked(0, config_items({"lr": 0.1}), until=1)
 
 
-def begun() -> tuple[list[TimedEntry], At]:
+def begun() -> tuple[list[TimedEntry], FactPlace]:
     """Return the journal of a trial whose first unit was given to worker w, and the place of that unit."""
     engine = Engine(STUDY)
     writer = FactWriter(engine.state)
@@ -213,7 +213,7 @@ def test_a_run_under_way_is_not_given_again(given: Any) -> None:
     refused(Entry(WorkerJoined("v", (0,)), (given,)), match="run 0 of v: it was given to w before")
 
 
-NOWHERE = At("f" * 32, 2)
+NOWHERE = FactPlace("f" * 32, 2)
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,19 @@ import msgspec
 import pytest
 
 from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, Origin, Report, RunUnit
-from hoptree.core.demand import Demand
+from hoptree.core.barriers import Barriers
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.engine import Engine
 from hoptree.core.errors import InvariantError
-from hoptree.core.events import Known, StateFound, StateSaved, TrialStopped, UnitFinished, WorkerJoined
-from hoptree.core.gates import Gates
-from hoptree.core.invariants import Witness
-from hoptree.core.plan import Cursor, Node, Plan, Run, State
-from hoptree.core.ready import Entry, Ready
+from hoptree.core.events import KnownResults, StateFound, StateSaved, TrialStopped, UnitFinished, WorkerJoined
+from hoptree.core.invariants import InvariantChecker
+from hoptree.core.open_work import OpenWork
+from hoptree.core.plan import ActiveLineage, Node, Plan, Run, State
+from hoptree.core.ready import ReadyEntry, ReadyQueue
 from hoptree.core.saving import SavePolicy
 from hoptree.core.schedules import Config, multistep
 from hoptree.core.settings import Settings
-from hoptree.core.states import States
+from hoptree.core.states import StateBooks
 from hoptree.core.steps import Step
 from hoptree.core.trials import Trials
 from hoptree.core.workers import Worker
@@ -52,7 +52,7 @@ def test_an_engine_that_is_not_broken_keeps_all_promises(order: str, ahead: bool
 
 def test_a_witness_tells_the_story():
     engine = Engine(Settings(1))
-    witness = Witness(engine)
+    witness = InvariantChecker(engine)
     joined = WorkerJoined("w", (0,))
     witness.see(Step(joined, 1.0, False, engine.step(joined, 1.0)))
     with pytest.raises(InvariantError) as caught:
@@ -71,7 +71,7 @@ def test_a_witness_tells_the_story():
 
 
 def test_1_a_partition_visited_twice(monkeypatch: Patch):
-    def aim(engine: Engine, cursor: Cursor, hint: int) -> None:
+    def aim(engine: Engine, cursor: ActiveLineage, hint: int) -> None:
         cursor.partition = 0  # always the same one
 
     monkeypatch.setattr(Engine, "_aim", aim)
@@ -80,7 +80,7 @@ def test_1_a_partition_visited_twice(monkeypatch: Patch):
 
 
 def test_1_a_partition_visited_again_by_a_unit_given_ahead(monkeypatch: Patch):
-    def next_here(dispatcher: Dispatcher, cursor: Cursor, worker: Worker) -> int:
+    def next_here(dispatcher: Dispatcher, cursor: ActiveLineage, worker: Worker) -> int:
         return cursor.runs[-1].partition if cursor.node.stops[-1] > cursor.unit + 1 else -1
 
     monkeypatch.setattr(Dispatcher, "_next_here", next_here)
@@ -91,13 +91,13 @@ def test_1_a_partition_visited_again_by_a_unit_given_ahead(monkeypatch: Patch):
 
 
 def test_1_a_free_cursor_forgets_where_it_has_been(monkeypatch: Patch):
-    push = Ready.push
+    push = ReadyQueue.push
 
-    def forgetful(ready: Ready, cursor: Cursor) -> Iterable[int]:
+    def forgetful(ready: ReadyQueue, cursor: ActiveLineage) -> Iterable[int]:
         cursor.order = 0
         return push(ready, cursor)
 
-    monkeypatch.setattr(Ready, "push", forgetful)
+    monkeypatch.setattr(ReadyQueue, "push", forgetful)
     with broken(1):
         run_workload("free", ahead=False)
 
@@ -148,7 +148,7 @@ def test_a_lineage_taken_from_another_driver_goes_on_as_it_would_have(unit: int)
 def test_2_a_unit_started_twice(monkeypatch: Patch):
     start = Dispatcher._start
 
-    def twice(dispatcher: Dispatcher, worker: Worker, cursor: Cursor, partition: int) -> None:
+    def twice(dispatcher: Dispatcher, worker: Worker, cursor: ActiveLineage, partition: int) -> None:
         start(dispatcher, worker, cursor, partition)
         run = dispatcher._actions[-1]
         assert isinstance(run, RunUnit)
@@ -166,17 +166,17 @@ def test_2_a_unit_started_twice(monkeypatch: Patch):
 
 
 def test_2_a_lineage_that_runs_ahead_of_itself_on_another_worker(monkeypatch: Patch):
-    def available(cursor: Cursor) -> bool:
+    def available(cursor: ActiveLineage) -> bool:
         return cursor.sequence < 0  # though a run is under way
 
-    def impatient(dispatcher: Dispatcher, worker: Worker, cursor: Cursor, partition: int) -> None:
+    def impatient(dispatcher: Dispatcher, worker: Worker, cursor: ActiveLineage, partition: int) -> None:
         start(dispatcher, worker, cursor, partition)
         if len(cursor.runs) == 1:
             cursor.partition = (partition + 1) % 2
             dispatcher.ready.push(cursor)
 
     start = Dispatcher._start
-    monkeypatch.setattr(Cursor, "available", property(available))
+    monkeypatch.setattr(ActiveLineage, "available", property(available))
     monkeypatch.setattr(Dispatcher, "_start", impatient)
     driver = Driver(2, ahead=False, affinity=False)
     driver.join("a")
@@ -186,14 +186,14 @@ def test_2_a_lineage_that_runs_ahead_of_itself_on_another_worker(monkeypatch: Pa
 
 
 def test_2_a_unit_from_a_state_that_is_not_there(monkeypatch: Patch):
-    monkeypatch.setattr(Demand, "_cover", _spawn_at_the_start)
+    monkeypatch.setattr(OpenWork, "_cover", _spawn_at_the_start)
     driver = Driver(1)
     driver.join("w")
     with broken(2):
         driver.ask(0, {"lr": LATER}, until=2)
 
 
-def _spawn_at_the_start(demand: Demand, node: object, unit: int) -> None:
+def _spawn_at_the_start(demand: OpenWork, node: object, unit: int) -> None:
     if not node.cursors:  # type: ignore[attr-defined]
         demand.spawn(node, node.start, None)  # type: ignore[arg-type, attr-defined]
 
@@ -274,14 +274,14 @@ def test_4_a_short_unit_preempted_for_a_longer_path(monkeypatch: Patch):
 
 
 def test_4_a_cursor_that_is_thought_unneeded_when_one_of_its_trials_stops(monkeypatch: Patch):
-    unwant = Demand.unwant
+    unwant = OpenWork.unwant
 
-    def careless(demand: Demand, node: object, unit: int) -> None:
+    def careless(demand: OpenWork, node: object, unit: int) -> None:
         unwant(demand, node, unit)  # type: ignore[arg-type]
         demand.unneeded.extend(node.cursors)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(Demand, "unwant", careless)
-    monkeypatch.setattr(Demand, "next_stop", lambda demand, cursor: None)
+    monkeypatch.setattr(OpenWork, "unwant", careless)
+    monkeypatch.setattr(OpenWork, "next_stop", lambda demand, cursor: None)
     driver = Driver(1, ahead=False)
     driver.join("w")
     driver.ask(0, 0.1, until=2)
@@ -294,18 +294,18 @@ def test_4_a_cursor_that_is_thought_unneeded_when_one_of_its_trials_stops(monkey
 
 
 def test_5_a_unit_sent_to_a_worker_without_its_partition(monkeypatch: Patch):
-    best = Ready.best
+    best = ReadyQueue.best
 
-    def any_partition(ready: Ready, partitions: Iterable[int]) -> tuple[Entry, int] | None:
+    def any_partition(ready: ReadyQueue, partitions: Iterable[int]) -> tuple[ReadyEntry, int] | None:
         return best(ready, range(3))
 
-    monkeypatch.setattr(Ready, "best", any_partition)
+    monkeypatch.setattr(ReadyQueue, "best", any_partition)
     with broken(5):
         run_workload(ahead=False)
 
 
 def test_5_affinity_that_does_not_look_at_partitions(monkeypatch: Patch):
-    def here(dispatcher: Dispatcher, cursor: Cursor, worker: Worker) -> int:
+    def here(dispatcher: Dispatcher, cursor: ActiveLineage, worker: Worker) -> int:
         return cursor.partition
 
     monkeypatch.setattr(Dispatcher, "_here", here)
@@ -333,13 +333,13 @@ def test_6_training_begins_at_the_beginning_though_a_state_is_stored(monkeypatch
     driver.join("w")
     driver.ask(0, 0.1, until=1)
     driver.finish()
-    monkeypatch.setattr(Demand, "_cover", _spawn_at_the_start)
+    monkeypatch.setattr(OpenWork, "_cover", _spawn_at_the_start)
     with broken(6):
         driver.extend(0, 2)
 
 
 def test_6_a_unit_trained_again_after_it_finished(monkeypatch: Patch):
-    def stay(engine: Engine, cursor: Cursor, run: Run, worker: Worker, seconds: float, size: int) -> None:
+    def stay(engine: Engine, cursor: ActiveLineage, run: Run, worker: Worker, seconds: float, size: int) -> None:
         engine.states.store(cursor.node, run.unit + 1, worker.name, cursor.order)
         engine._offer(cursor)  # at the unit where it was
 
@@ -352,7 +352,7 @@ def test_6_a_unit_trained_again_after_it_finished(monkeypatch: Patch):
 
 
 def test_6_training_goes_on_though_nobody_asks_for_it(monkeypatch: Patch):
-    monkeypatch.setattr(Demand, "next_stop", lambda demand, cursor: cursor.unit + 1)
+    monkeypatch.setattr(OpenWork, "next_stop", lambda demand, cursor: cursor.unit + 1)
     driver = Driver(1, ahead=False)
     driver.join("w")
     driver.ask(0, 0.1, until=1)
@@ -365,13 +365,13 @@ def test_6_training_goes_on_though_nobody_asks_for_it(monkeypatch: Patch):
 
 
 def drop_early(monkeypatch: Patch, users: Callable[[int], int]) -> None:
-    release = States.release
+    release = StateBooks.release
 
-    def early(states: States, state: object) -> None:
+    def early(states: StateBooks, state: object) -> None:
         state.users = users(state.users)  # type: ignore[attr-defined]
         release(states, state)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(States, "release", early)
+    monkeypatch.setattr(StateBooks, "release", early)
 
 
 def test_7_a_state_dropped_with_its_first_user(monkeypatch: Patch):
@@ -395,7 +395,7 @@ def test_7_a_state_dropped_while_it_is_evaluated(monkeypatch: Patch):
 
 
 def test_7_a_state_dropped_that_a_trial_ended_with(monkeypatch: Patch):
-    monkeypatch.setattr(States, "pin", lambda states, trial, state: None)
+    monkeypatch.setattr(StateBooks, "pin", lambda states, trial, state: None)
     driver = Driver(1)
     driver.join("w")
     driver.ask(0, 0.1)
@@ -405,15 +405,15 @@ def test_7_a_state_dropped_that_a_trial_ended_with(monkeypatch: Patch):
 
 
 def test_7_a_state_dropped_that_a_waiting_branch_begins_from(monkeypatch: Patch):
-    spawn = Demand.spawn
+    spawn = OpenWork.spawn
 
-    def unnoted(demand: Demand, node: object, unit: int, state: object) -> Cursor:
+    def unnoted(demand: OpenWork, node: object, unit: int, state: object) -> ActiveLineage:
         cursor = spawn(demand, node, unit, state)  # type: ignore[arg-type]
         if state is not None:
             state.users -= 1  # type: ignore[attr-defined]
         return cursor
 
-    monkeypatch.setattr(Demand, "spawn", unnoted)
+    monkeypatch.setattr(OpenWork, "spawn", unnoted)
     driver = Driver(1, ahead=False)
     driver.join("w")
     driver.ask(0, 0.1, until=3)
@@ -423,13 +423,13 @@ def test_7_a_state_dropped_that_a_waiting_branch_begins_from(monkeypatch: Patch)
 
 
 def test_7_a_state_dropped_though_a_branch_has_yet_to_begin_there(monkeypatch: Patch):
-    arrive = Demand.arrive
+    arrive = OpenWork.arrive
 
-    def forget(demand: Demand, node: object, unit: int) -> list[object]:
+    def forget(demand: OpenWork, node: object, unit: int) -> list[object]:
         arrive(demand, node, unit)  # type: ignore[arg-type]
         return []
 
-    monkeypatch.setattr(Demand, "arrive", forget)
+    monkeypatch.setattr(OpenWork, "arrive", forget)
     with broken(7):
         run_workload()
 
@@ -462,7 +462,7 @@ def test_8_a_unit_that_failed_and_is_not_tried_again(monkeypatch: Patch):
 
 
 def test_8_a_barrier_that_never_opens(monkeypatch: Patch):
-    monkeypatch.setattr(Gates, "opened", lambda gates, trial: [])
+    monkeypatch.setattr(Barriers, "opened", lambda gates, trial: [])
     driver = Driver(1)
     driver.join("w")
     driver.ask(0, 0.1, until=2, every=1, barrier=True)
@@ -500,10 +500,10 @@ def test_8_a_report_for_a_trial_that_was_never_asked_for():
 
 
 def test_9_a_state_whose_last_user_goes_and_that_stays(monkeypatch: Patch):
-    def keep_all(states: States, state: State) -> None:
+    def keep_all(states: StateBooks, state: State) -> None:
         state.users -= 1
 
-    monkeypatch.setattr(States, "release", keep_all)
+    monkeypatch.setattr(StateBooks, "release", keep_all)
     driver = Driver(2, ahead=False)
     driver.join("w")
     driver.ask(0, 0.1)
@@ -518,13 +518,13 @@ def test_9_a_state_that_a_trial_ended_with_and_that_stays_when_the_trial_is_give
     driver.join("w")
     driver.ask(0, 0.1)
     driver.finish()
-    monkeypatch.setattr(States, "pin", lambda states, trial, state: None)
+    monkeypatch.setattr(StateBooks, "pin", lambda states, trial, state: None)
     with broken(9):
         driver.stop(0)
 
 
 def test_9_a_state_kept_for_a_trial_that_is_given_up(monkeypatch: Patch):
-    monkeypatch.setattr(States, "let_go", lambda states, state: None)
+    monkeypatch.setattr(StateBooks, "let_go", lambda states, state: None)
     driver = Driver(2, saving=SavePolicy(every=1))
     driver.join("w")
     driver.ask(0, 0.1, until=3)
@@ -550,14 +550,14 @@ def test_9_a_state_that_is_saved_and_does_not_take_the_place_of_the_one_before(m
 def test_9_a_state_adopted_without_being_kept(monkeypatch: Patch):
     """One that the store knows is to stay while its trials are on their way; then it must not count as kept."""
 
-    def forgetful(states: States, state: State) -> None:
+    def forgetful(states: StateBooks, state: State) -> None:
         state.users += 1  # a user that nobody takes away
 
-    monkeypatch.setattr(States, "keep", forgetful)
+    monkeypatch.setattr(StateBooks, "keep", forgetful)
     driver = Driver(2, ahead=False)
     driver.stored.add((1, 2))
     driver.join("w")
-    driver.ask(0, 0.1, until=2, known=Known((1,)))
+    driver.ask(0, 0.1, until=2, known=KnownResults((1,)))
     with broken(9):
         driver.finish()
 
@@ -569,7 +569,7 @@ def test_a_known_state_that_is_adopted_is_kept_until_its_trials_have_ended():
     driver = Driver(2, ahead=False)
     driver.stored.add((1, 2))
     driver.join("w")
-    driver.ask(0, 0.1, until=3, known=Known((1,)))
+    driver.ask(0, 0.1, until=3, known=KnownResults((1,)))
     driver.train("w")
     assert (1, 2) in driver.stored
     driver.finish()
@@ -577,32 +577,32 @@ def test_a_known_state_that_is_adopted_is_kept_until_its_trials_have_ended():
 
 
 def test_7_a_state_adopted_without_being_kept(monkeypatch: Patch):
-    monkeypatch.setattr(States, "keep", lambda states, state: None)
+    monkeypatch.setattr(StateBooks, "keep", lambda states, state: None)
     driver = Driver(2, ahead=False)
     driver.stored.add((1, 2))
     driver.join("w")
-    driver.ask(0, 0.1, until=3, known=Known((1,)))
+    driver.ask(0, 0.1, until=3, known=KnownResults((1,)))
     with broken(7):
         driver.train("w")
 
 
 def test_6_a_cursor_that_goes_one_unit_beyond_its_last_stop(monkeypatch: Patch):
-    def beyond(demand: Demand, cursor: Cursor) -> int | None:
+    def beyond(demand: OpenWork, cursor: ActiveLineage) -> int | None:
         later = [stop for stop in cursor.node.stops if stop >= cursor.unit]
         return later[0] if later else cursor.unit + 1
 
-    monkeypatch.setattr(Demand, "next_stop", beyond)
+    monkeypatch.setattr(OpenWork, "next_stop", beyond)
     with broken(6):
         run_workload(ahead=False)
 
 
 def test_7_a_cursor_that_ends_one_unit_before_its_last_stop(monkeypatch: Patch):
-    def before(demand: Demand, cursor: Cursor) -> int | None:
+    def before(demand: OpenWork, cursor: ActiveLineage) -> int | None:
         stop = next_stop(demand, cursor)
         return None if stop == cursor.unit + 1 else stop
 
-    next_stop = Demand.next_stop
-    monkeypatch.setattr(Demand, "next_stop", before)
+    next_stop = OpenWork.next_stop
+    monkeypatch.setattr(OpenWork, "next_stop", before)
     driver = Driver(2, ahead=False)
     driver.join("w")
     driver.ask(0, 0.1, until=1)

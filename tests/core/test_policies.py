@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hoptree.core.actions import EndTrial, Report, RunUnit
 from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import Values
-from hoptree.core.plan import Cursor
+from hoptree.core.plan import ActiveLineage
 from hoptree.core.policies import POLICIES, BreadthFirst, Policy
 from hoptree.core.schedules import Config, multistep, piecewise
 from hoptree.core.steps import Step
@@ -258,10 +258,10 @@ class Answers(Policy):
         self._rank = rank
         self._admits = admits
 
-    def rank(self, cursor: Cursor, partition: int) -> float:
+    def rank(self, cursor: ActiveLineage, partition: int) -> float:
         return self._rank
 
-    def admits(self, cursor: Cursor, partition: int) -> bool:
+    def admits(self, cursor: ActiveLineage, partition: int) -> bool:
         return self._admits
 
 

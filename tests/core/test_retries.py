@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hoptree.core.actions import EndTrial, Report
-from hoptree.core.events import Known, TrialRetried, UnitFailed
+from hoptree.core.events import KnownResults, TrialRetried, UnitFailed
 from tests.core.driver import Driver
 
 
@@ -88,7 +88,7 @@ def test_what_has_a_report_by_now_is_answered_at_once() -> None:
 def test_what_the_store_holds_is_not_trained() -> None:
     driver = failed(epochs=3, after=0)
     driver.stored.add((1, 2))
-    driver.tell(TrialRetried(0, Known((2,), ((1, {"loss": 0.3}), (2, {"loss": 0.2})))))
+    driver.tell(TrialRetried(0, KnownResults((2,), ((1, {"loss": 0.3}), (2, {"loss": 0.2})))))
     assert driver.reports == [(0, 1), (0, 2)]
     driver.finish()
     assert driver.units() == [2]

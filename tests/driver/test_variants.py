@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoptree.core.errors import StudyChangedError
-from hoptree.driver.variants import Seen, Variants, choose, contradictions, probe_key, told
+from hoptree.driver.variants import SessionObservations, Variants, choose, contradictions, probe_key, told
 from hoptree.identity.observation import present
 from hoptree.store import Store
-from hoptree.store.origins import Origin
+from hoptree.store.origins import VariantOrigin
 
 HERE = {"architecture": "x86_64", "torch": "2.13"}
 THERE = {"architecture": "x86_64", "torch": "2.14"}
@@ -24,19 +24,19 @@ def test_an_origin_fits_unless_something_that_both_have_seen_differs(
     known: dict[str, str], now: dict[str, str], seen: dict[str, str]
 ) -> None:
     current = {**now, **seen}
-    found = contradictions(Origin("v", "r", HERE, observations=known), Seen(seen, {}), now)
+    found = contradictions(VariantOrigin("v", "r", HERE, observations=known), SessionObservations(seen, {}), now)
     assert len(found) == sum(known[each] != current[each] for each in known.keys() & current.keys())
 
 
 def test_the_first_that_fits_is_used_and_the_one_of_the_study_before_it() -> None:
     origins = [
-        Origin("old", "r", HERE, 0, observations={"file:w": "1"}),
-        Origin("new", "r", HERE, 1, observations={"file:w": "2"}),
-        Origin("newer", "r", HERE, 2),
+        VariantOrigin("old", "r", HERE, 0, observations={"file:w": "1"}),
+        VariantOrigin("new", "r", HERE, 1, observations={"file:w": "2"}),
+        VariantOrigin("newer", "r", HERE, 2),
     ]
 
     def chosen(digest: str, used: str = "") -> str:
-        found = choose(origins, Seen({}, {}), lambda _: {"file:w": digest}, used).origin
+        found = choose(origins, SessionObservations({}, {}), lambda _: {"file:w": digest}, used).origin
         return "" if found is None else found.variant
 
     assert [chosen("1"), chosen("2"), chosen("3")] == ["old", "new", "newer"]
@@ -45,11 +45,11 @@ def test_the_first_that_fits_is_used_and_the_one_of_the_study_before_it() -> Non
 
 def test_a_probe_is_compared_where_the_same_config_was_probed() -> None:
     key = probe_key({"lr": 0.1, "width": 3})
-    origin = Origin("v", "r", HERE, probes={key: "aa"})
+    origin = VariantOrigin("v", "r", HERE, probes={key: "aa"})
     assert key == probe_key({"width": 3, "lr": 0.1})
-    assert contradictions(origin, Seen({}, {key: "aa"}), {}) == []
-    assert contradictions(origin, Seen({}, {probe_key({"lr": 0.2}): "bb"}), {}) == []
-    (line,) = contradictions(origin, Seen({}, {key: "bb"}), {})
+    assert contradictions(origin, SessionObservations({}, {key: "aa"}), {}) == []
+    assert contradictions(origin, SessionObservations({}, {probe_key({"lr": 0.2}): "bb"}), {}) == []
+    (line,) = contradictions(origin, SessionObservations({}, {key: "bb"}), {})
     assert '{"lr": 0.1, "width": 3}' in line
     assert "nothing that was trained then is reused" in told([(origin, [line])])
 

@@ -17,18 +17,18 @@ import hoptree
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.facts import RECORD_VERSION
 from hoptree.core.policies import POLICIES
-from hoptree.core.ready import Ready
+from hoptree.core.ready import ReadyQueue
 from tests.golden.journals import GOLDEN, read, summary
 
 JOURNALS = sorted(GOLDEN.glob("journal-*.jsonl"))
 RENAMED = [
-    "Form", "Values", "Phase", "Segment", "Piece", "Schedule", "Settings", "Node", "Trial", "Cursor", "State",
+    "Form", "Values", "Phase", "Segment", "Piece", "Schedule", "Settings", "Node", "Trial", "ActiveLineage", "State",
     "Plan",
-    "Entry", "At", "UnitFinishedFact", "StateEvaluatedFact", "RunFailedFact", "RunCancelledFact", "LateMessageFact",
+    "Entry", "FactPlace", "UnitFinishedFact", "StateEvaluatedFact", "RunFailedFact", "RunCancelledFact", "LateMessageFact",
     "StateLostFact", "UnitGiven", "EvaluationGiven", "StateDropped", "TrialReported", "TrialEnded", "TrialAsked",
     "TrialBranched", "TrialExtended", "TrialStopped", "TrialRetried", "WorkerJoined", "WorkerLost", "DriverStarted",
-    "CostsLearned", "CostFormula", "Feature", "Known", "StudyState", "Fold", "FactReader",
-    "TrialRebased", "Earlier",
+    "CostsLearned", "CostFormula", "Feature", "KnownResults", "StudyState", "Fold", "FactReader",
+    "TrialRebased", "EarlierHistory",
 ]  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def test_a_golden_journal_is_read_under_any_scheduler(
 
     for name in ("dispatch", "_start", "_start_best", "_match", "_may_stay", "_fill_ahead", "_next_evaluation"):
         monkeypatch.setattr(Dispatcher, name, decides)
-    monkeypatch.setattr(Ready, "push", decides)
+    monkeypatch.setattr(ReadyQueue, "push", decides)
     for ahead in (False, True):
         for affinity in (False, True):
             state = read(journal, policy=policy, ahead=ahead, affinity=affinity, seed=7)

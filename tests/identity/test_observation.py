@@ -13,7 +13,7 @@ import pytest
 
 import hoptree as ht
 from hoptree.identity.fingerprints import fingerprint
-from hoptree.identity.observation import Observations, Recorder, present
+from hoptree.identity.observation import InputRecorder, Observations, present
 from tests.identity.observed_cases import CASES, ObservedCase
 
 # Users forget to close files.
@@ -44,7 +44,7 @@ def function(folder: Path, body: str) -> Callable[[], Any]:
     return read
 
 
-def observed(recorder: Recorder, read: Callable[[], Any]) -> Observations:
+def observed(recorder: InputRecorder, read: Callable[[], Any]) -> Observations:
     with recorder:
         read()
     return {subject: digest for some in recorder.fresh() for subject, digest in some.items()}
@@ -54,7 +54,7 @@ def observed(recorder: Recorder, read: Callable[[], Any]) -> Observations:
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_a_change_of_what_was_read_is_noticed(case: ObservedCase, folder: Path) -> None:
     case.prepare(folder)
-    found = observed(Recorder(), function(folder, case.read))
+    found = observed(InputRecorder(), function(folder, case.read))
     assert present(found) == found
     case.edit(folder)
     assert (present(found) != found) == case.changes, found
@@ -70,11 +70,11 @@ def test_code_that_reads_nothing_has_nothing_recorded(folder: Path) -> None:
         net(torch.from_numpy(np.ones((4, 3), np.float32))).sum().backward()
         optimizer.step()
 
-    assert observed(Recorder(), read) == {}
+    assert observed(InputRecorder(), read) == {}
 
 
 def test_a_library_that_is_imported_is_not_recorded(folder: Path) -> None:
-    assert observed(Recorder(), function(folder, "import colorsys, wave, torch.nn.utils.prune")) == {}
+    assert observed(InputRecorder(), function(folder, "import colorsys, wave, torch.nn.utils.prune")) == {}
 
 
 @UNCLOSED
@@ -82,14 +82,14 @@ def test_ignored_folders_are_not_recorded(folder: Path) -> None:
     (folder / "store").mkdir()
     (folder / "store" / "state").write_text("1")
     read = function(folder, "import os\nos.listdir('store')\nreturn open('store/state').read()")
-    assert observed(Recorder([str(folder / "store")]), read) == {}
-    assert set(observed(Recorder(), read)) == {f"file:{folder}/store/state", f"folder:{folder}/store"}
+    assert observed(InputRecorder([str(folder / "store")]), read) == {}
+    assert set(observed(InputRecorder(), read)) == {f"file:{folder}/store/state", f"folder:{folder}/store"}
 
 
 @UNCLOSED
 def test_a_subject_is_reported_once_and_again_when_it_has_changed(folder: Path) -> None:
     (folder / "a.txt").write_text("1")
-    recorder, read = Recorder(), function(folder, "return open('a.txt').read()")
+    recorder, read = InputRecorder(), function(folder, "return open('a.txt').read()")
     first = observed(recorder, read)
     assert observed(recorder, read) == {}
     (folder / "a.txt").write_text("2")
@@ -102,7 +102,7 @@ def test_a_subject_is_reported_once_and_again_when_it_has_changed(folder: Path) 
 def test_two_contents_within_one_unit_are_both_reported(folder: Path) -> None:
     (folder / "a.txt").write_text("1")
     (folder / "b.txt").write_text("22")
-    recorder = Recorder()
+    recorder = InputRecorder()
     read = "open('a.txt').read()\nimport subprocess\nsubprocess.run(['cp', 'b.txt', 'a.txt'])\nopen('a.txt').read()"
     with recorder:
         function(folder, read)()
@@ -112,7 +112,7 @@ def test_two_contents_within_one_unit_are_both_reported(folder: Path) -> None:
 @UNCLOSED
 def test_nothing_is_recorded_outside(folder: Path) -> None:
     (folder / "a.txt").write_text("1")
-    recorder = Recorder()
+    recorder = InputRecorder()
     with recorder:
         pass
     function(folder, "import os\nos.environ.get('OBSERVED_MODE')\nopen('a.txt').read()")()
@@ -121,7 +121,7 @@ def test_nothing_is_recorded_outside(folder: Path) -> None:
 
 
 def test_what_the_code_raises_goes_on_and_is_recorded(folder: Path) -> None:
-    recorder = Recorder()
+    recorder = InputRecorder()
     with pytest.raises(KeyError, match="OBSERVED_MODE"), recorder:
         function(folder, "import os\nreturn os.environ['OBSERVED_MODE']")()
     assert recorder.fresh() == [{"environment:OBSERVED_MODE": ""}]
@@ -140,7 +140,7 @@ def test_what_a_forked_process_reads_is_recorded(folder: Path) -> None:
             os._exit(0)
         os.waitpid(child, 0)
 
-    recorder = Recorder()
+    recorder = InputRecorder()
     assert observed(recorder, read) == present([f"file:{folder}/a.txt"])
     assert observed(recorder, read) == {}
 
@@ -148,7 +148,7 @@ def test_what_a_forked_process_reads_is_recorded(folder: Path) -> None:
 def test_a_copy_of_the_programs_folder_is_named_as_the_folder(folder: Path) -> None:
     (folder / "a.txt").write_text("1")
     read = function(folder, "import os\nos.listdir('.')\nopen('a.txt').close()")
-    found = observed(Recorder(folder="/program"), read)
+    found = observed(InputRecorder(folder="/program"), read)
     assert set(found) == {"file:/program/a.txt", f"folder:{folder}"}
 
 
@@ -176,8 +176,8 @@ def test_a_named_file_is_recorded_when_its_path_is_asked_for(folder: Path) -> No
     (folder / "a.bin").write_text("1")
     weights = ht.file("a.bin")
     for read in (lambda: os.fspath(weights), lambda: str(weights), lambda: weights.path):
-        assert set(observed(Recorder(), read)) == {f"file:{folder}/a.bin"}
-    assert observed(Recorder(), lambda: repr(weights)) == {}
+        assert set(observed(InputRecorder(), read)) == {f"file:{folder}/a.bin"}
+    assert observed(InputRecorder(), lambda: repr(weights)) == {}
 
 
 @pytest.mark.parametrize("path", ["missing.pt", Path("missing.pt")])

@@ -18,7 +18,7 @@ from optuna.trial import TrialState
 
 import hoptree as ht
 from hoptree.core.errors import WorkloadError
-from hoptree.mirror import OptunaMirror, Shown
+from hoptree.mirror import OptunaMirror, TrialSnapshot
 from hoptree.mirror.parameters import Parameters
 from hoptree.search import Goal, make_sampler
 from hoptree.store.errors import StoreUnreachableError
@@ -33,7 +33,7 @@ def url_of(folder: Path) -> str:
     return f"sqlite:///{folder / 'optuna.db'}"
 
 
-def mirrored(url: str, *trials: Shown, identity: str = "one", goal: Goal = GOAL) -> list[Any]:
+def mirrored(url: str, *trials: TrialSnapshot, identity: str = "one", goal: Goal = GOAL) -> list[Any]:
     with OptunaMirror(url, "mine", identity, SPACE, goal) as mirror:
         mirror.show(trials)
     storage = optuna.storages.RDBStorage(url)
@@ -42,9 +42,9 @@ def mirrored(url: str, *trials: Shown, identity: str = "one", goal: Goal = GOAL)
     return found
 
 
-def shown(number: int, state: Any, *values: float, error: str = "") -> Shown:
+def shown(number: int, state: Any, *values: float, error: str = "") -> TrialSnapshot:
     curve = {epoch: {"accuracy": value, "loss": 1 - value} for epoch, value in enumerate(values, start=1)}
-    return Shown(number, CONFIG, state, curve, error)
+    return TrialSnapshot(number, CONFIG, state, curve, error)
 
 
 # --- parameters -------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_distributions_are_those_of_the_space() -> None:
 
 
 def test_what_is_not_in_the_space_is_left_out_and_told_as_text(tmp_path: Path) -> None:
-    added = Shown(0, {"lr": 7.0, "width": 16, "batch_size": 32}, "running", {})
+    added = TrialSnapshot(0, {"lr": 7.0, "width": 16, "batch_size": 32}, "running", {})
     (trial,) = mirrored(url_of(tmp_path), added)
     assert trial.params == {"width": 16}
     assert trial.user_attrs == {"config": "lr=7.0, width=16, batch_size=32"}

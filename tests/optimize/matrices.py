@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from hoptree.optimize.bounds import load_bound
-from hoptree.optimize.lists import longest_path
+from hoptree.optimize.list_schedule import longest_path
 from hoptree.optimize.schedule import Times, makespan_of
 
 METHODS = ("cp-sat", "milp", "vector", "longest-path", "random")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from hoptree.optimize.bounds import load_bound, worker_loads
-from hoptree.optimize.lists import longest_path, random_order, rotation
+from hoptree.optimize.list_schedule import longest_path, random_order, rotation
 from hoptree.optimize.schedule import check, makespan_of
 from hoptree.optimize.settings import paper_setting
 from tests.optimize.matrices import matrices

@@ -13,7 +13,7 @@ from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.drive import drive
 from hoptree.estimate import Estimator
-from hoptree.progress import Remaining, Scenes, Tally, TimeLeft
+from hoptree.progress import RunStats, RunViews, TimeLeft, TimeLeftEstimator
 from hoptree.progress.plain import PlainDisplay
 from hoptree.search.fixed import Fixed
 from hoptree.search.protocol import Goal
@@ -31,15 +31,15 @@ class Run:
         landscape = workload.landscape()
         self.now = 0.0
         self.engine = Engine(Settings(workload.partitions, retries=retries), landscape.seconds)
-        self.tally = Tally(self.engine, {"": GOAL}, lambda: self.now)
+        self.tally = RunStats(self.engine, {"": GOAL}, lambda: self.now)
         self.estimator = Estimator()
-        self.scenes = Scenes(self.tally, cluster.workers, self.estimator)
+        self.scenes = RunViews(self.tally, cluster.workers, self.estimator)
         self.backend = SimulatedBackend(cluster, workload.partitions, landscape, state_bytes=0.0)
         self.tuner = Tuner(Fixed(workload.config_list(), workload.epochs, every=1), root="r")
         self.left: list[tuple[float, TimeLeft]] = []
 
     def drive(self, display: PlainDisplay) -> float:
-        remaining = Remaining(self.tally, self.estimator)
+        remaining = TimeLeftEstimator(self.tally, self.estimator)
 
         def watch(step: Step) -> None:
             self.now = now = step.now

@@ -14,14 +14,14 @@ from rich.text import Text
 
 from hoptree.progress.drawing import draw, draw_end
 from hoptree.progress.remaining import TimeLeft
-from hoptree.progress.scene import Hand, Leader, Row, Scene
+from hoptree.progress.run_view import BestTrialView, RunView, TrialView, WorkerView
 from hoptree.report.tables import NOTHING
 
 names = st.text(min_size=1, max_size=60)
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 seconds = st.floats(0, 1e7)
 rows = st.builds(
-    Row,
+    TrialView,
     number=st.integers(0, 100_000),
     study=names,
     epochs=st.integers(0, 10_000),
@@ -31,15 +31,17 @@ rows = st.builds(
     by=st.lists(st.sampled_from(["w0", "w1", "w15"]), max_size=3).map(tuple),
 )
 scenes = st.builds(
-    Scene,
+    RunView,
     studies=st.lists(names, min_size=1, max_size=3).map(tuple),
     metrics=st.lists(names, min_size=1, max_size=2).map(tuple),
     elapsed=seconds,
     fraction=st.none() | st.floats(0, 1),
     left=st.none() | st.builds(TimeLeft, seconds, seconds, seconds),
     counts=st.dictionaries(st.sampled_from(["complete", "failed", "waiting"]), st.integers(0, 10_000)),
-    leaders=st.lists(st.builds(Leader, st.integers(0, 999), names, names, numbers, names), max_size=3).map(tuple),
-    hands=st.lists(st.builds(Hand, names, names), max_size=40).map(tuple),
+    leaders=st.lists(st.builds(BestTrialView, st.integers(0, 999), names, names, numbers, names), max_size=3).map(
+        tuple
+    ),
+    hands=st.lists(st.builds(WorkerView, names, names), max_size=40).map(tuple),
     rows=st.lists(rows, max_size=30).map(tuple),
     hidden=st.integers(0, 1000),
     epochs_asked=st.floats(0, 1e6),
@@ -58,7 +60,7 @@ def lines(picture: list[Text], width: int) -> list[str]:
 
 @settings(max_examples=80, deadline=None)
 @given(scene=scenes, width=st.integers(1, 220), height=st.integers(1, 60))
-def test_a_picture_fits(scene: Scene, width: int, height: int) -> None:
+def test_a_picture_fits(scene: RunView, width: int, height: int) -> None:
     drawn = draw(scene, width, height)
     assert len(drawn) <= height
     assert len(lines(drawn, width)) == len(drawn)  # no line was folded
@@ -66,19 +68,19 @@ def test_a_picture_fits(scene: Scene, width: int, height: int) -> None:
     assert len(lines(draw_end(scene, width), width)) == len(draw_end(scene, width))
 
 
-def digits(**other: Any) -> Scene:
-    scene = Scene(
+def digits(**other: Any) -> RunView:
+    scene = RunView(
         studies=("digits",),
         metrics=("accuracy",),
         elapsed=63.0,
         fraction=0.62,
         left=TimeLeft(30.0, 40.0, 55.0),
         counts={"complete": 3, "stopped": 0, "failed": 1, "running": 1, "waiting": 2},
-        leaders=(Leader(3, "digits", "accuracy", 0.98125, "lr=0.003, width=128"),),
-        hands=(Hand("w0", "trial 3 +1: epoch 4, 2 of 4"), Hand("w1", "idle")),
+        leaders=(BestTrialView(3, "digits", "accuracy", 0.98125, "lr=0.003, width=128"),),
+        hands=(WorkerView("w0", "trial 3 +1: epoch 4, 2 of 4"), WorkerView("w1", "idle")),
         rows=(
-            Row(3, "digits", 3, 6, (0.5, 0.75, 0.98125), "lr=0.003, width=128", ("w0",)),
-            Row(4, "digits", 0, 6, (), "lr=0.003, width=32"),
+            TrialView(3, "digits", 3, 6, (0.5, 0.75, 0.98125), "lr=0.003, width=128", ("w0",)),
+            TrialView(4, "digits", 0, 6, (), "lr=0.003, width=32"),
         ),
         hidden=0,
         epochs_asked=48,
@@ -116,6 +118,6 @@ def test_without_an_outlook_only_the_least_is_told() -> None:
 
 def test_while_workers_start_it_says_so() -> None:
     starting = digits(
-        counts={"complete": 0}, leaders=(), rows=(), hands=(Hand("w0", "starts"), Hand("w1", "starts"))
+        counts={"complete": 0}, leaders=(), rows=(), hands=(WorkerView("w0", "starts"), WorkerView("w1", "starts"))
     )
     assert lines(draw(starting, 80, 24), 80)[1].rstrip() == "trials   none yet, workers are starting"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hoptree.progress.pace import Pace
+from hoptree.progress.rate_limit import RateLimit
 
 
 class Made:
@@ -10,7 +10,7 @@ class Made:
 
     def __init__(self, share: float, shortest: float = 0.0) -> None:
         self.now = self.spent = 0.0
-        self.pace = Pace(share, lambda: self.now, lambda: self.spent, shortest)
+        self.pace = RateLimit(share, lambda: self.now, lambda: self.spent, shortest)
 
     def do(self, processor: float, clock: float) -> None:
         with self.pace:

@@ -19,11 +19,11 @@ from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.drive import drive
 from hoptree.estimate import Estimator
-from hoptree.progress import Asking, Remaining, Scenes, Tally, TimeLeft
+from hoptree.progress import BudgetTracker, RunStats, RunViews, TimeLeft, TimeLeftEstimator
+from hoptree.search.budget_estimate import BudgetEstimate, outlook_of
 from hoptree.search.fixed import Fixed
-from hoptree.search.numbers import TrialNumbers
-from hoptree.search.outlook import Outlook, outlook_of
 from hoptree.search.protocol import Goal
+from hoptree.search.trial_numbers import TrialNumbers
 from hoptree.search.tuner import Tuner, Tuners
 from hoptree.simulator import Cluster, WorkerSpec
 from hoptree.simulator.workload import Landscape
@@ -72,13 +72,15 @@ class Telling:
 class Followed:
     """A run in whose every moment the time left is asked for."""
 
-    def __init__(self, tuners: Tuners, cluster: Cluster, asking: Asking | None = None, says: float = 1.0) -> None:
+    def __init__(
+        self, tuners: Tuners, cluster: Cluster, asking: BudgetTracker | None = None, says: float = 1.0
+    ) -> None:
         self.now = 0.0
         self.estimator = Estimator()
         self.engine = Engine(Settings(PARTITIONS))
-        self.tally = Tally(self.engine, GOALS, lambda: self.now)
-        self.scenes = Scenes(self.tally, 1, self.estimator, asking, cpu=lambda: 0.0)
-        self.remaining = Remaining(self.tally, self.estimator, asking, cpu=lambda: 0.0)
+        self.tally = RunStats(self.engine, GOALS, lambda: self.now)
+        self.scenes = RunViews(self.tally, 1, self.estimator, asking, cpu=lambda: 0.0)
+        self.remaining = TimeLeftEstimator(self.tally, self.estimator, asking, cpu=lambda: 0.0)
         self.said: list[tuple[float, TimeLeft]] = []
         self.fractions: list[float | None] = []
         self.end = drive(self.engine, Telling(cluster, self.estimator, says), tuners, [self.watch])
@@ -219,7 +221,7 @@ def test_what_a_search_will_ask_for_is_in_it(procedure: Any) -> None:
     """The share that is done never falls, and the range of the time left holds before all has been asked for."""
     space = {"lr": ht.log(1e-4, 1e-1), "width": ht.choice(16, 32)}
     tuner = Tuner(procedure.search(space, GOALS[""], 1), root="r")
-    asking = Asking({"": outlook_of(procedure)})
+    asking = BudgetTracker({"": outlook_of(procedure)})
     run = Followed(Tuners([tuner], tuner.numbers), Cluster(workers=2, replicas=2), asking)
     fractions = [fraction for fraction in run.fractions if fraction is not None]
     assert len(fractions) == len(run.fractions)
@@ -242,14 +244,14 @@ def test_a_search_that_cannot_say_what_it_will_ask_for_gets_no_percent() -> None
     procedure = OneByOne()
     assert outlook_of([ht.Grid(epochs=2), procedure]) is None
     tuner = Tuner(procedure.search({"lr": ht.log(1e-4, 1e-1), "width": 8}, GOALS[""], 1), root="r")
-    run = Followed(Tuners([tuner], tuner.numbers), Cluster(workers=1), Asking({"": outlook_of(procedure)}))
+    run = Followed(Tuners([tuner], tuner.numbers), Cluster(workers=1), BudgetTracker({"": outlook_of(procedure)}))
     assert set(run.fractions) == {None}
     assert run.scenes.scene(over=True).fraction == 1.0
 
 
 def test_trials_that_users_added_are_not_taken_for_those_of_the_search() -> None:
     run = Stopped()
-    asking = Asking({"": Outlook(6.0, 6.0, 6.0)})
+    asking = BudgetTracker({"": BudgetEstimate(6.0, 6.0, 6.0)})
     assert asking.unasked(run.tally).expected == pytest.approx(1.0)  # three of six epochs are asked for
     run.step(TrialAsked(100, config_items(widths(8, 16)[1]), 3, root="r", asked_by=(USER, 1)))
     assert asking.unasked(run.tally).expected == pytest.approx(0.5)
@@ -258,9 +260,15 @@ def test_trials_that_users_added_are_not_taken_for_those_of_the_search() -> None
 
 def test_a_search_that_asks_for_more_than_it_said_is_open_ended() -> None:
     run = Stopped()
-    scenes = Scenes(run.tally, 1, run.estimator, Asking({"": Outlook(1.0, 2.0, 2.0)}), cpu=lambda: 0.0)
+    scenes = RunViews(
+        run.tally, 1, run.estimator, BudgetTracker({"": BudgetEstimate(1.0, 2.0, 2.0)}), cpu=lambda: 0.0
+    )
     assert scenes.scene().open_ended
-    assert not Scenes(run.tally, 1, run.estimator, Asking({"": Outlook(1.0, 2.0, 3.0)})).scene().open_ended
+    assert (
+        not RunViews(run.tally, 1, run.estimator, BudgetTracker({"": BudgetEstimate(1.0, 2.0, 3.0)}))
+        .scene()
+        .open_ended
+    )
 
 
 class Stopped:
@@ -270,9 +278,9 @@ class Stopped:
         self.now = self.tick = 0.0
         self.estimator = Estimator()
         self.engine = Engine(Settings(PARTITIONS))
-        self.tally = Tally(self.engine, GOALS, lambda: self.now)
+        self.tally = RunStats(self.engine, GOALS, lambda: self.now)
         self.spent = 0.0
-        self.remaining = Remaining(self.tally, self.estimator, cpu=self.cpu)
+        self.remaining = TimeLeftEstimator(self.tally, self.estimator, cpu=self.cpu)
         self.given: list[RunUnit] = []
         self.units = 0
         self.step(TrialAsked(0, config_items(widths(8)[0]), 3, root="r"))

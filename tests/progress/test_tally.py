@@ -15,7 +15,7 @@ from hoptree.core.schedules import multistep
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.estimate import Estimator
-from hoptree.progress import Scenes, Tally
+from hoptree.progress import RunStats, RunViews
 from hoptree.search.protocol import Goal
 from tests.histories import History
 
@@ -40,8 +40,8 @@ class Tallied(History):
         self.take_up()
 
     def take_up(self) -> None:
-        self.tally = Tally(self.engine, {"": GOAL})
-        self.scenes = Scenes(self.tally, len(self.workers), Estimator())
+        self.tally = RunStats(self.engine, {"": GOAL})
+        self.scenes = RunViews(self.tally, len(self.workers), Estimator())
 
     def record(self, step: Step) -> None:
         super().record(step)
@@ -83,8 +83,8 @@ class TalliedLate(History):
     def __init__(self, random: Random, cut: int) -> None:
         super().__init__(random, steps=40)
         self.cut = cut
-        self.whole = Tally(self.engine, {"": GOAL})
-        self.late: Tally | None = None
+        self.whole = RunStats(self.engine, {"": GOAL})
+        self.late: RunStats | None = None
 
     def restart(self) -> None:
         """Both follow one engine to the end."""
@@ -95,7 +95,7 @@ class TalliedLate(History):
             if tally is not None:
                 tally.see(step)
         if len(self.journal) == self.cut:
-            self.late = Tally(self.engine, {"": GOAL})
+            self.late = RunStats(self.engine, {"": GOAL})
 
 
 @settings(max_examples=25, deadline=None)
@@ -116,8 +116,8 @@ def test_a_tally_that_begins_in_the_middle_knows_what_was_before(seed: int, cut:
 def test_what_tells_trials_apart_comes_first_and_numbers_are_short() -> None:
     """Configs are cut at the edge of a terminal: what is the same in many trials would be all that is seen."""
     engine = Engine(Settings(partitions=1))
-    tally = Tally(engine, {"": GOAL})
-    scenes = Scenes(tally, 1, Estimator())
+    tally = RunStats(engine, {"": GOAL})
+    scenes = RunViews(tally, 1, Estimator())
     for number in range(6):
         rate = multistep(0.0123456789 + number, at=[3], gamma=0.1)
         items = config_items({"batch": 32 << number % 2, "depth": 2, "lr": rate})
@@ -130,8 +130,8 @@ def test_what_tells_trials_apart_comes_first_and_numbers_are_short() -> None:
 
 def test_the_end_is_counted_anew_and_names_the_best_that_results_name() -> None:
     engine = Engine(Settings(1))
-    tally = Tally(engine, {"": GOAL})
-    scenes = Scenes(tally, 1, Estimator(), cpu=iter(range(10_000)).__next__)  # every count takes too long
+    tally = RunStats(engine, {"": GOAL})
+    scenes = RunViews(tally, 1, Estimator(), cpu=iter(range(10_000)).__next__)  # every count takes too long
     for number in (0, 1):
         event = TrialAsked(number, config_items({"lr": float(number)}), 2, every=1)
         tally.see(engine.state.note(event, 0.0, False, engine.step(event, 0.0)))

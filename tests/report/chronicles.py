@@ -11,9 +11,9 @@ from hoptree.core.engine import Engine
 from hoptree.core.keys import fraction
 from hoptree.core.lineage import Values
 from hoptree.core.settings import Settings
-from hoptree.drive import Watch, drive
-from hoptree.report.chronicle import Chronicle
-from hoptree.report.chronicler import Chronicler
+from hoptree.drive import Observer, drive
+from hoptree.report.study_timeline import StudyTimeline
+from hoptree.report.timeline_builder import TimelineBuilder
 from hoptree.search.protocol import Goal
 from hoptree.search.tuner import Tuner
 from hoptree.simulator.workload import Landscape
@@ -62,22 +62,22 @@ def run(
     maximize: bool = True,
     workers: int = 4,
     partitions: int = 4,
-    watches: tuple[Watch, ...] = (),
+    watches: tuple[Observer, ...] = (),
     faults: Any = (),
     seed: int = 1,
-) -> Chronicler:
+) -> TimelineBuilder:
     """Run a study, and return who has listened."""
     goal = Goal("accuracy", True) if maximize else Goal("loss", False)
     engine = Engine(Settings(partitions))
     cluster = ht.Cluster(workers=workers, bandwidth=1e9, noise=0.1, faults=faults)
     backend = SimulatedBackend(cluster, partitions, landscape(), state_bytes=1e8, evaluation_seconds=0.4)
-    chronicler = Chronicler(engine.state)
+    chronicler = TimelineBuilder(engine.state)
     tuner = Tuner(procedure.search(space, goal, seed), study="made-up", root="root")
     drive(engine, backend, tuner, [*watches, chronicler.see])
     return chronicler
 
 
-def chronicle(procedure: Any, space: Any, *, maximize: bool = True, **options: Any) -> Chronicle:
+def chronicle(procedure: Any, space: Any, *, maximize: bool = True, **options: Any) -> StudyTimeline:
     """Return what happened in a study."""
     told = run(procedure, space, maximize=maximize, **options)
     return told.chronicle("made-up", "accuracy" if maximize else "loss", maximize)

@@ -18,9 +18,9 @@ from hoptree.core.lineage import config_items
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.drive import drive
-from hoptree.progress import Tally
+from hoptree.progress import RunStats
 from hoptree.record.record import Record
-from hoptree.report.chronicler import Chronicler
+from hoptree.report.timeline_builder import TimelineBuilder
 from hoptree.search.protocol import Goal
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.workload import Landscape
@@ -76,7 +76,7 @@ class Late:
 
 def test_what_is_told_late_or_twice_is_told_once_and_in_its_place() -> None:
     record = Record(Settings(partitions=2))
-    engine, chronicler = Engine(record.settings, state=record.state), Chronicler(record.state)
+    engine, chronicler = Engine(record.settings, state=record.state), TimelineBuilder(record.state)
     landscape = Landscape(lambda _: 1.0, lambda _, epoch, __: {"loss": 1 / epoch})
     backend = SimulatedBackend(Cluster(workers=1), 2, landscape)
     drive(engine, backend, Late(), [record.note, chronicler.see])
@@ -100,7 +100,7 @@ def test_spans_agree_with_the_simulator() -> None:
 def test_workers_are_called_as_in_the_live_view() -> None:
     """By the first place that is free: one that takes the place of a lost one is called as that was."""
     engine = Engine(Settings(1))
-    chronicler, tally = Chronicler(engine.state), Tally(engine, {"": Goal("loss", False)})
+    chronicler, tally = TimelineBuilder(engine.state), RunStats(engine, {"": Goal("loss", False)})
     events = [WorkerJoined("f15475bc-0", (0,)), WorkerJoined("f15475bc-1", (0,)), WorkerLost("f15475bc-0")]
     for event in [*events, WorkerJoined("f15475bc-2", (0,))]:
         step = engine.state.note(event, 0.0, False, engine.step(event, 0.0))

@@ -18,12 +18,12 @@ from tests.report.chronicles import CONDITIONAL, MIXED, STEPPED, WIDE, chronicle
 import hoptree as ht
 from hoptree.core.errors import MissingExtraError
 from hoptree.report import ReportError, Timeline
-from hoptree.report.chronicle import Chronicle, Course
 from hoptree.report.columns import columns
 from hoptree.report.importance import importance
 from hoptree.report.page import apart, value_limits
+from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
 
-STUDIES: dict[str, Callable[[], Chronicle]] = {
+STUDIES: dict[str, Callable[[], StudyTimeline]] = {
     "grid": lambda: chronicle(ht.Grid(epochs=12), STEPPED),
     "minimize": lambda: chronicle(ht.Grid(epochs=3), STEPPED, maximize=False),
     "few": lambda: chronicle(ht.Random(3, epochs=4), WIDE),
@@ -41,10 +41,10 @@ HALVING = ("halving", "500", "pbt")  # who grants more to some, or in parts
 
 
 @pytest.fixture(scope="session")
-def studies() -> Callable[[str], Chronicle]:
-    known: dict[str, Chronicle] = {}
+def studies() -> Callable[[str], StudyTimeline]:
+    known: dict[str, StudyTimeline] = {}
 
-    def get(name: str) -> Chronicle:
+    def get(name: str) -> StudyTimeline:
         if name not in known:
             known[name] = STUDIES[name]()
         return known[name]
@@ -55,7 +55,7 @@ def studies() -> Callable[[str], Chronicle]:
 @pytest.mark.parametrize("kind", ht.plot.KINDS)
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_plot_of_every_study(
-    studies: Callable[[str], Chronicle], name: str, kind: str, tmp_path: Path
+    studies: Callable[[str], StudyTimeline], name: str, kind: str, tmp_path: Path
 ) -> None:
     told = studies(name)
     draw = ht.plot.KINDS[kind]
@@ -80,19 +80,19 @@ def _texts(figure: Figure) -> list[str]:
     return [text.get_text() for axes in figure.axes for text in axes.texts]
 
 
-def test_light_and_dark_have_other_pages(studies: Callable[[str], Chronicle]) -> None:
+def test_light_and_dark_have_other_pages(studies: Callable[[str], StudyTimeline]) -> None:
     light, dark = (ht.plot.curves(studies("few"), dark=dark).get_facecolor() for dark in (False, True))
     assert sum(light[:3]) > 2.9
     assert sum(dark[:3]) < 0.5
 
 
-def test_equal_studies_give_equal_files(studies: Callable[[str], Chronicle], tmp_path: Path) -> None:
+def test_equal_studies_give_equal_files(studies: Callable[[str], StudyTimeline], tmp_path: Path) -> None:
     for name in ("a", "b"):
         ht.plot.save(ht.plot.tree(studies("grid")), tmp_path / f"{name}.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
-def test_curves_have_a_line_per_trial(studies: Callable[[str], Chronicle]) -> None:
+def test_curves_have_a_line_per_trial(studies: Callable[[str], StudyTimeline]) -> None:
     few = ht.plot.curves(studies("few"), metric="loss").axes[0]
     assert [line.get_xdata().tolist() for line in few.lines] == [[1, 2, 3, 4]] * 3
     assert few.get_ylabel() == "loss"
@@ -102,7 +102,7 @@ def test_curves_have_a_line_per_trial(studies: Callable[[str], Chronicle]) -> No
         ht.plot.curves(studies("few"), metric="speed")
 
 
-def test_the_best_is_a_staircase_that_ends_at_the_best(studies: Callable[[str], Chronicle]) -> None:
+def test_the_best_is_a_staircase_that_ends_at_the_best(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("halving")
     values = [told.value(report) for course in told.courses for report in course.reports]
     left, right = ht.plot.best(told).axes
@@ -112,7 +112,7 @@ def test_the_best_is_a_staircase_that_ends_at_the_best(studies: Callable[[str], 
         assert stairs[-1] == max(values)
 
 
-def test_a_tree_says_what_is_shared_and_who_ends_where(studies: Callable[[str], Chronicle]) -> None:
+def test_a_tree_says_what_is_shared_and_who_ends_where(studies: Callable[[str], StudyTimeline]) -> None:
     figure = ht.plot.tree(studies("grid"))
     assert "12 trials ask for 144 epochs; 96 are left after sharing (33 % less)" in _title(figure)
     words = " ".join(_texts(figure))
@@ -121,27 +121,27 @@ def test_a_tree_says_what_is_shared_and_who_ends_where(studies: Callable[[str], 
     assert "lr=0.001" in words
 
 
-def test_savings_name_both_lines(studies: Callable[[str], Chronicle]) -> None:
+def test_savings_name_both_lines(studies: Callable[[str], StudyTimeline]) -> None:
     figure = ht.plot.savings(studies("grid"))
     assert "33 % of 144 epochs did not have to be trained" in _title(figure)
     assert {"144 got", "96 trained"} <= set(_texts(figure))
 
 
-def test_rungs_have_as_many_dots_as_trials(studies: Callable[[str], Chronicle]) -> None:
+def test_rungs_have_as_many_dots_as_trials(studies: Callable[[str], StudyTimeline]) -> None:
     axes = ht.plot.rungs(studies("halving")).axes[0]
     dots = [len(each.get_offsets()) for each in axes.collections if hasattr(each, "get_sizes")]
     assert sum(dots) == 27 + 9 + 3
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1\n27 trials", "3\n9 trials", "9\n3 trials"]
 
 
-def test_a_grid_with_trials_that_users_added_has_no_rungs(studies: Callable[[str], Chronicle]) -> None:
+def test_a_grid_with_trials_that_users_added_has_no_rungs(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("grid")
     added = msgspec.structs.replace(told.courses[0], number=len(told.courses), grants=((0.0, 3),))
     with pytest.raises(ReportError, match="granted their epochs at once; expected a search"):
         ht.plot.rungs(msgspec.structs.replace(told, courses=(*told.courses, added)))
 
 
-def test_curves_say_what_is_off_the_page_and_what_a_mark_means(studies: Callable[[str], Chronicle]) -> None:
+def test_curves_say_what_is_off_the_page_and_what_a_mark_means(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("halving")
     course = told.courses[0]
     far = [msgspec.structs.replace(report, metrics={"accuracy": -1e9}) for report in course.reports]
@@ -152,7 +152,7 @@ def test_curves_say_what_is_off_the_page_and_what_a_mark_means(studies: Callable
     assert "A red x marks where a trial failed." in said
 
 
-def test_a_tree_counts_what_it_draws_and_says_what_it_does_not(studies: Callable[[str], Chronicle]) -> None:
+def test_a_tree_counts_what_it_draws_and_says_what_it_does_not(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("grid")
     lost = msgspec.structs.replace(told.courses[0], number=len(told.courses), state="failed", reports=())
     figure = ht.plot.tree(msgspec.structs.replace(told, courses=(*told.courses, lost)))
@@ -161,13 +161,13 @@ def test_a_tree_counts_what_it_draws_and_says_what_it_does_not(studies: Callable
     assert any("Not drawn: 1 that failed before the first report." in text for text in said)
 
 
-def test_nodes_of_the_same_trials_have_one_name_and_one_colour(studies: Callable[[str], Chronicle]) -> None:
+def test_nodes_of_the_same_trials_have_one_name_and_one_colour(studies: Callable[[str], StudyTimeline]) -> None:
     labels = list(studies("grid").timeline.lanes().values())
     assert len(set(labels)) == len(labels)
     assert any(label.startswith("trials ") for label in labels)
 
 
-def test_hops_are_lines_while_they_can_be_told_apart(studies: Callable[[str], Chronicle]) -> None:
+def test_hops_are_lines_while_they_can_be_told_apart(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("few")
     assert 0 < len(told.hops) <= 400
     axes = ht.plot.gantt(told).axes[0]
@@ -176,21 +176,23 @@ def test_hops_are_lines_while_they_can_be_told_apart(studies: Callable[[str], Ch
 
 
 @pytest.mark.parametrize("evaluator", ["ped-anova", "fanova", "mean-decrease"])
-def test_importance_by_optuna(studies: Callable[[str], Chronicle], evaluator: str) -> None:
+def test_importance_by_optuna(studies: Callable[[str], StudyTimeline], evaluator: str) -> None:
     found = importance(studies("halving"), evaluator)
     assert (found.trials, found.epoch) == (27, 1)
     assert sum(found.shares.values()) == pytest.approx(1)
     assert next(iter(found.shares)) == "lr"
 
 
-def test_importance_of_what_only_some_trials_have(studies: Callable[[str], Chronicle]) -> None:
+def test_importance_of_what_only_some_trials_have(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("conditional")
     (conditional,) = (name for name in told.searched if "momentum" in name)
     assert conditional in importance(told).shares
     assert importance(told, "fanova").left_out == {conditional: "not in all of them"}
 
 
-def test_a_choice_of_numbers_and_schedules_is_told_by_start_and_form(studies: Callable[[str], Chronicle]) -> None:
+def test_a_choice_of_numbers_and_schedules_is_told_by_start_and_form(
+    studies: Callable[[str], StudyTimeline],
+) -> None:
     told = studies("mixed")
     found = importance(told)
     start, form = columns("lr", told.courses)
@@ -209,13 +211,13 @@ def test_a_choice_of_numbers_and_schedules_is_told_by_start_and_form(studies: Ca
 
 def test_options_stand_in_their_order() -> None:
     configs = [{"act": value} for value in (0.1, "tanh", True, 0.01, "gelu", 2)]
-    courses = [Course(i, config, "complete", "", 0.0, 1.0, (), (), ()) for i, config in enumerate(configs)]
+    courses = [TrialTimeline(i, config, "complete", "", 0.0, 1.0, (), (), ()) for i, config in enumerate(configs)]
     assert columns("act", courses)[0].labels == ("True", "0.01", "0.1", "2", "gelu", "tanh")
 
 
 def test_a_warm_up_is_told_by_what_it_leads_to() -> None:
     rates = [ht.warmup(0.0, 2, ht.constant(0.01)), ht.warmup(0.0, 2, ht.cosine(0.02, period=4)), 0.03]
-    courses = [Course(i, {"lr": rate}, "complete", "", 0.0, 1.0, (), (), ()) for i, rate in enumerate(rates)]
+    courses = [TrialTimeline(i, {"lr": rate}, "complete", "", 0.0, 1.0, (), (), ()) for i, rate in enumerate(rates)]
     start, form = columns("lr", courses, longest=40)
     assert start.labels == ("0.01", "0.02", "0.03")
     assert form.labels == ("constant", "warmup(2), constant", "warmup(2), cosine(0.0, 4, 1.0)")
@@ -248,7 +250,7 @@ def test_fanova_that_would_take_minutes_is_refused() -> None:
         importance(told, "magic")
 
 
-def test_names_choose_hyper_parameters(studies: Callable[[str], Chronicle]) -> None:
+def test_names_choose_hyper_parameters(studies: Callable[[str], StudyTimeline]) -> None:
     axes = ht.plot.parallel(studies("halving"), names=["width", "lr"]).axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["width", "lr", "accuracy"]
     assert len([axes for axes in ht.plot.slices(studies("halving"), names=["drop"]).axes if axes.collections]) >= 1
@@ -257,7 +259,7 @@ def test_names_choose_hyper_parameters(studies: Callable[[str], Chronicle]) -> N
 
 
 def test_nothing_reported_is_said() -> None:
-    empty = Chronicle("quiet", "loss", False, 2, (), Timeline((), 0.0, ()))
+    empty = StudyTimeline("quiet", "loss", False, 2, (), Timeline((), 0.0, ()))
     for kind, draw in ht.plot.KINDS.items():
         with pytest.raises(ReportError, match="run the study first|expected"):
             draw(empty)
@@ -270,14 +272,14 @@ def test_the_axis_of_a_single_epoch_has_that_epoch_alone() -> None:
     assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1.0]
 
 
-def test_that_all_failed_is_said(studies: Callable[[str], Chronicle]) -> None:
+def test_that_all_failed_is_said(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("few")
     failed = tuple(msgspec.structs.replace(course, state="failed", reports=()) for course in told.courses)
     with pytest.raises(ReportError, match="all of them failed, and `hoptree trials` says of what"):
         ht.plot.curves(msgspec.structs.replace(told, courses=failed))
 
 
-def test_values_that_are_no_numbers_are_left_out(studies: Callable[[str], Chronicle], tmp_path: Path) -> None:
+def test_values_that_are_no_numbers_are_left_out(studies: Callable[[str], StudyTimeline], tmp_path: Path) -> None:
     told = studies("few")
     course = told.courses[0]
     lost = [msgspec.structs.replace(r, metrics={"accuracy": math.nan, "loss": math.inf}) for r in course.reports]
@@ -314,7 +316,7 @@ def test_names_of_users_are_text_not_markup(tmp_path: Path) -> None:
         ET.parse(tmp_path / f"{kind}.svg")
 
 
-def test_an_unknown_suffix_is_refused(studies: Callable[[str], Chronicle], tmp_path: Path) -> None:
+def test_an_unknown_suffix_is_refused(studies: Callable[[str], StudyTimeline], tmp_path: Path) -> None:
     figure = ht.plot.curves(studies("few"))
     with pytest.raises(ReportError, match=r"plot\.jpg: suffix is '\.jpg'; expected \.svg or \.png or \.pdf"):
         ht.plot.save(figure, tmp_path / "plot.jpg")
@@ -323,19 +325,19 @@ def test_an_unknown_suffix_is_refused(studies: Callable[[str], Chronicle], tmp_p
 
 
 def test_without_optuna_the_message_names_the_extra(
-    studies: Callable[[str], Chronicle], monkeypatch: pytest.MonkeyPatch
+    studies: Callable[[str], StudyTimeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'hoptree\[optuna\]'"):
         ht.plot.importance(studies("halving"))
 
 
-def test_no_figure_is_registered_with_pyplot(studies: Callable[[str], Chronicle]) -> None:
+def test_no_figure_is_registered_with_pyplot(studies: Callable[[str], StudyTimeline]) -> None:
     ht.plot.slices(studies("few"))
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
 
 
-def test_columns_choose_their_scale(studies: Callable[[str], Chronicle]) -> None:
+def test_columns_choose_their_scale(studies: Callable[[str], StudyTimeline]) -> None:
     courses = studies("500").courses
     kinds: dict[str, Any] = {name: columns(name, courses)[0].kind for name in WIDE}
     assert kinds == {"lr": "log", "width": "options", "act": "options", "drop": "linear", "depth": "linear"}
@@ -350,7 +352,7 @@ def test_limits_leave_odd_ones_out_but_never_what_must_be_seen() -> None:
     assert apart([3.0, 3.0, 3.0], 1.0, 0.0, 4.0) == [2.0, 3.0, 4.0]
 
 
-def test_what_is_written_on_a_page_fits(studies: Callable[[str], Chronicle]) -> None:
+def test_what_is_written_on_a_page_fits(studies: Callable[[str], StudyTimeline]) -> None:
     """Long names and notes are wrapped, and cut at no edge."""
     told = msgspec.structs.replace(studies("halving"), name="a study whose name goes on and on " * 4)
     for kind, draw in ht.plot.KINDS.items():

@@ -14,11 +14,11 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from hoptree.core import keys
 from hoptree.core.schedules import Config
 from hoptree.search import optuna_methods
-from hoptree.search.fresh import Fresh
-from hoptree.search.optuna_terms import asked, terms
+from hoptree.search.optuna_distributions import asked, terms
+from hoptree.search.parse_space import Space, read
 from hoptree.search.points import RandomPoints
-from hoptree.search.reading import Space, read
 from hoptree.search.tree import Decisions, decide, parameters
+from hoptree.search.unique_configs import UniqueConfigs
 
 
 class Rebuilt:
@@ -27,7 +27,7 @@ class Rebuilt:
     def __init__(self, space: Space, seed: int, method: str, options: Mapping[str, Any]) -> None:
         self.root = read(space)
         self.parameters = {parameter.path: parameter for parameter in parameters(self.root)}
-        self.fresh, self.points, self.seed = Fresh(self.root, seed), RandomPoints(seed), seed
+        self.fresh, self.points, self.seed = UniqueConfigs(self.root, seed), RandomPoints(seed), seed
         self.method, self.options = method, dict(options)
         self.startup = self.options["n_startup_trials"]
         self.given: list[tuple[Decisions, dict[str, Any]]] = []

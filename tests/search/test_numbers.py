@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hoptree.core.events import USER, Asker
 from hoptree.core.lineage import Phase, config_items
 from hoptree.core.plan import Trial
-from hoptree.search.numbers import TrialNumbers
+from hoptree.search.trial_numbers import TrialNumbers
 
 STUDIES = ("a", "b", "c")
 ASKERS = st.tuples(st.integers(USER, 2), st.integers(0, 5))

@@ -14,8 +14,8 @@ from optuna.trial import TrialState
 
 import hoptree as ht
 from hoptree.search.fidelity import Comparison
-from hoptree.search.optuna_past import Past, frozen
 from hoptree.search.optuna_sampler import OptunaSampler
+from hoptree.search.optuna_storage import EditableStorage, frozen
 from tests.search.rebuilt import Rebuilt, comparable
 from tests.search.test_optuna_sampler import BOWL, CONDITIONAL
 
@@ -91,7 +91,7 @@ def test_losses_stay_comparable_while_they_are_told(enough: int, steps: list[Any
 
 def test_the_past_is_an_optuna_storage() -> None:
     """What samplers and studies of Optuna's ask of a storage, besides what ours use."""
-    past = Past()
+    past = EditableStorage()
     past.put(frozen(0, TrialState.COMPLETE, 3.0, params={"n": 4}, distributions={"n": IntDistribution(1, 9)}))
     study = optuna.create_study(storage=past, sampler=optuna.samplers.RandomSampler(seed=0))
     for value in (2.0, 1.0, 5.0):

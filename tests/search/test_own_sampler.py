@@ -17,7 +17,7 @@ import hoptree as ht
 from hoptree.core.errors import WorkloadError
 from hoptree.core.schedules import Config
 from hoptree.search import Goal, Optuna, Random, Train, make_sampler
-from hoptree.search.naming import lasting_text
+from hoptree.search.stable_repr import lasting_text
 from hoptree.testing import SamplerContract, check
 from tests.system.plain import study
 

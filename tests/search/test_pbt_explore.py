@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.schedules import Schedule
-from hoptree.search.decisions import decisions_of
 from hoptree.search.explore import Explorer
-from hoptree.search.reading import read
+from hoptree.search.match_config import decisions_of
+from hoptree.search.parse_space import read
 from hoptree.search.sampling import make_sampler
 from hoptree.search.schedules import multistep, piecewise, warmup
 from hoptree.search.space import where

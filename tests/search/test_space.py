@@ -15,8 +15,8 @@ import hoptree as ht
 from hoptree.core import schedules
 from hoptree.core.lineage import config_items
 from hoptree.core.schedules import Schedule
+from hoptree.search.parse_space import read
 from hoptree.search.protocol import Goal
-from hoptree.search.reading import read
 from hoptree.search.space import SpaceError, grid
 from hoptree.search.tree import size
 from tests.search.spaces import FINITE_NUMBERS, SAMPLERS, asked, marks, meaning, spaces

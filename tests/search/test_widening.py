@@ -15,16 +15,16 @@ from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import RunUnit
 from hoptree.core.engine import Engine
 from hoptree.core.events import DriverStarted, TrialAsked, TrialBranched, TrialExtended, TrialStopped
-from hoptree.core.facts import At, Entry, FactWriter, RunFailedFact, TrialEnded
+from hoptree.core.facts import Entry, FactPlace, FactWriter, RunFailedFact, TrialEnded
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.drive import drive
 from hoptree.record.record import Record
 from hoptree.search.errors import NoExtensionError
-from hoptree.search.numbers import TrialNumbers
 from hoptree.search.plain_data import rebuild_setting, rebuild_space, setting_data, space_data
 from hoptree.search.protocol import Goal, Search
 from hoptree.search.streams import share
+from hoptree.search.trial_numbers import TrialNumbers
 from hoptree.search.tuner import Tuner, Tuners
 from hoptree.search.widening import SearchVersion, is_wider, searches
 from hoptree.simulator.cluster import Cluster
@@ -193,7 +193,7 @@ def test_failed_trials_are_no_obstacle() -> None:
     run_ = next(run_ for run_ in record.state.runs.under_way() if isinstance(run_, RunUnit))
     (trial,) = (t for t in record.trials if engine.plan.way(t, run_.unit + 1)[-1][0].id == run_.node)
     failed = RunFailedFact(
-        run_.run, run_.worker, At(run_.key, run_.unit, run_.tree), "it broke", "user", run_.partition
+        run_.run, run_.worker, FactPlace(run_.key, run_.unit, run_.tree), "it broke", "user", run_.partition
     )
     ended = TrialEnded(trial.number, "failed", "it broke")
     begun.journal.append(Recorded(len(begun.journal) + 1, record.now, Entry(failed, (ended,))))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hoptree.store import Holder, Store
-from hoptree.store.claims import Claim, Claims, Want
+from hoptree.store.claims import Claim, Claims, WantedState
 from tests.store.programs import line, running
 
 LINEAGE = "ab" * 16
@@ -47,10 +47,10 @@ def test_what_is_claimed_is_refused_and_what_lies_before_is_granted(open_store: 
 def test_a_driver_learns_what_others_want(open_store: Callable[..., Store]) -> None:
     a, b = driver(open_store, "a"), driver(open_store, "b")
     b.want({LINEAGE: ({4: True, 8: False}, True), "cd": ({2: True}, False)})
-    assert a.claim(LINEAGE, 0, 0, 4).wants == (Want("b", {4: True, 8: False}, True),)
+    assert a.claim(LINEAGE, 0, 0, 4).wants == (WantedState("b", {4: True, 8: False}, True),)
     assert b.claim("cd", 0, 0, 4).wants == ()  # its own
     b.want({LINEAGE: ({8: True}, False)}, gone=["cd"])
-    assert a.wanted([LINEAGE, "cd"]) == {LINEAGE: [Want("b", {8: True}, False)]}
+    assert a.wanted([LINEAGE, "cd"]) == {LINEAGE: [WantedState("b", {8: True}, False)]}
     assert a.wanted([]) == {}
 
 

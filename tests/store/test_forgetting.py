@@ -8,9 +8,9 @@ from sqlalchemy import func, select
 
 from hoptree.core.events import TrialStopped
 from hoptree.core.facts import Entry
-from hoptree.store import Forgotten, Store, StudyHeldError, StudyMissingError
+from hoptree.store import RemovedStudy, Store, StudyHeldError, StudyMissingError
+from hoptree.store.requests import StopTrial
 from hoptree.store.tables import METADATA
-from hoptree.store.wishes import GiveUp
 from tests.system.plain import study
 
 
@@ -31,7 +31,7 @@ def fill(store: Store, name: str, keys: list[str]) -> None:
         claims = store.claims(lease)
         claims.claim(f"lineage of {name}", 0, 0, 4)
         claims.want({f"lineage of {name}": ({1: True}, False)})
-        store.wishes.make(name, GiveUp(1))
+        store.wishes.make(name, StopTrial(1))
 
 
 def counts(store: Store) -> dict[str, int]:
@@ -47,7 +47,7 @@ def counts(store: Store) -> dict[str, int]:
 def test_nothing_is_left_of_a_study_that_nobody_else_needs(store):
     fill(store, "digits", ["00aa", "00bb"])
     size = sum(store.states.sizes().values())
-    assert store.forget("digits") == Forgotten("digits", entries=2, reports=2, states=2, freed=size)
+    assert store.forget("digits") == RemovedStudy("digits", entries=2, reports=2, states=2, freed=size)
     assert store.states.keys() == []
     assert {name: count for name, count in counts(store).items() if count} == {
         "store": 1,

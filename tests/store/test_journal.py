@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from hoptree.core.events import TrialAsked, TrialExtended, TrialStopped
-from hoptree.core.facts import At, Entry, StateEvaluatedFact
+from hoptree.core.facts import Entry, FactPlace, StateEvaluatedFact
 from hoptree.core.schedules import multistep
 from hoptree.store import (
     EventError,
@@ -150,7 +150,7 @@ def test_an_entry_that_is_missing_is_named(store):
 
 def test_a_flipped_digit_of_a_metric_is_found_wherever_it_is(store):
     evaluated = Entry(
-        StateEvaluatedFact(7, "worker-0", At("a1", 4), {"loss": 1.2996, "accuracy": 0.5}, seconds=2.25)
+        StateEvaluatedFact(7, "worker-0", FactPlace("a1", 4), {"loss": 1.2996, "accuracy": 0.5}, seconds=2.25)
     )
     store.journal.writer("digits", store.lease("digits").token).append([(0.5, evaluated)] * 5)
     chosen = select(ENTRIES.c.record).where(ENTRIES.c.seq == 3)

@@ -15,7 +15,7 @@ import pytest
 from hoptree.core.events import TrialStopped
 from hoptree.core.facts import Entry
 from hoptree.store import Holder, JournalConflictError, LeaseLostError, Store, StoreAwayError
-from hoptree.store.wishes import GiveUp
+from hoptree.store.requests import StopTrial
 from tests.store.postgres import Server
 from tests.store.programs import line, running, tell
 from tests.system.plain import study
@@ -236,11 +236,11 @@ def test_a_study_goes_on_when_its_database_was_killed(killed_server, url, tmp_pa
 def test_a_wish_is_made_once(killed_server, opened):
     """What must not be done twice is not waited for: whoever made it is told, and may look."""
     store = opened()
-    store.wishes.make("digits", GiveUp(1))
+    store.wishes.make("digits", StopTrial(1))
     killed_server.kill()
     try:
         with pytest.raises(StoreAwayError):
-            store.wishes.make("digits", GiveUp(2))
+            store.wishes.make("digits", StopTrial(2))
     finally:
         killed_server.start()
     assert [number for number, _ in store.wishes.after("digits", 0)] == [1]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hoptree.store import Store
-from hoptree.store.origins import Origin, OriginConflictError
+from hoptree.store.origins import OriginConflictError, VariantOrigin
 
 HERE = {"architecture": "x86_64"}
 
@@ -17,11 +17,11 @@ Open = Callable[..., Store]
 
 def test_what_is_entered_is_found_by_root_and_platform(open_store: Open) -> None:
     store = open_store()
-    first = Origin("v1", "root", HERE, observations={"file:/a": "1"}, probes={'{"lr": 0.1}': "2"})
+    first = VariantOrigin("v1", "root", HERE, observations={"file:/a": "1"}, probes={'{"lr": 0.1}': "2"})
     assert store.origins.add(first)
-    assert store.origins.add(Origin("v2", "root", {"architecture": "arm64"}))
-    assert store.origins.add(Origin("v3", "other", HERE))
-    assert store.origins.add(Origin("v4", "root", HERE, 7, study="own"))
+    assert store.origins.add(VariantOrigin("v2", "root", {"architecture": "arm64"}))
+    assert store.origins.add(VariantOrigin("v3", "other", HERE))
+    assert store.origins.add(VariantOrigin("v4", "root", HERE, 7, study="own"))
     assert [origin.variant for origin in store.origins.find("root")] == ["v1", "v2"]
     (found,) = store.origins.find("root", HERE)
     assert (found.observations, found.probes) == (first.observations, first.probes)
@@ -34,15 +34,15 @@ def test_what_is_entered_is_found_by_root_and_platform(open_store: Open) -> None
 
 def test_a_number_is_given_once(open_store: Open) -> None:
     store = open_store()
-    assert store.origins.add(Origin("v1", "root", HERE, 0))
-    assert not store.origins.add(Origin("v1", "root", HERE, 1))
-    assert not store.origins.add(Origin("v2", "root", HERE, 0))
-    assert store.origins.add(Origin("v2", "root", HERE, 1))
+    assert store.origins.add(VariantOrigin("v1", "root", HERE, 0))
+    assert not store.origins.add(VariantOrigin("v1", "root", HERE, 1))
+    assert not store.origins.add(VariantOrigin("v2", "root", HERE, 0))
+    assert store.origins.add(VariantOrigin("v2", "root", HERE, 1))
 
 
 def test_what_contradicts_is_not_added(open_store: Open) -> None:
     store = open_store()
-    origin = Origin("v1", "root", HERE, observations={"file:/a": "1"})
+    origin = VariantOrigin("v1", "root", HERE, observations={"file:/a": "1"})
     store.origins.add(origin)
     assert store.origins.extend(origin, {"file:/b": "2"}, {"p": "3"}).observations == {
         "file:/a": "1",
@@ -55,7 +55,7 @@ def test_what_contradicts_is_not_added(open_store: Open) -> None:
 
 
 def test_what_several_drivers_add_is_all_there(open_store: Open) -> None:
-    origin = Origin("v1", "root", HERE)
+    origin = VariantOrigin("v1", "root", HERE)
     open_store().origins.add(origin)
 
     def extend(number: int) -> None:
@@ -77,6 +77,6 @@ def test_forgetting_a_study_removes_the_origins_that_no_other_one_has(open_store
     for name, variants in (("a", ["v1", "v2"]), ("b", ["v2"])):
         store.catalog.register(name, {"variants": variants})
     for number, variant in enumerate(("v1", "v2")):
-        store.origins.add(Origin(variant, "root", HERE, number))
+        store.origins.add(VariantOrigin(variant, "root", HERE, number))
     store.forget("a")
     assert [origin.variant for origin in store.origins.find("root")] == ["v2"]

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoptree.core.costs import CostFormula, Feature
-from hoptree.core.events import Known, TrialAsked, TrialBranched, TrialStopped, WorkerJoined
+from hoptree.core.events import KnownResults, TrialAsked, TrialBranched, TrialStopped, WorkerJoined
 from hoptree.core.facts import (
-    At,
     Decided,
     Entry,
     EventFact,
+    FactPlace,
     RunFailedFact,
     SaveDecided,
     StateEvaluatedFact,
@@ -43,14 +43,14 @@ FEATURES = st.builds(
 TERMS = st.lists(st.tuples(FINITE, st.lists(COUNTS, max_size=2).map(tuple)), max_size=3).map(tuple)
 
 SPECIAL = {
-    "at": st.builds(At, TEXTS, COUNTS, TEXTS),
+    "at": st.builds(FactPlace, TEXTS, COUNTS, TEXTS),
     "formula": st.builds(CostFormula, FINITE, st.lists(FEATURES, max_size=3).map(tuple), TERMS, FINITE, FINITE),
     "config": CONFIGS,
     "metrics": SPELLED,
     "partitions": st.lists(COUNTS, max_size=4).map(tuple),
     "fault": st.sampled_from(["user", "system"]),
     "ending": st.sampled_from(["complete", "stopped", "failed"]),
-    "known": st.none() | st.builds(Known, states=st.lists(COUNTS).map(tuple), reports=KNOWN_REPORTS),
+    "known": st.none() | st.builds(KnownResults, states=st.lists(COUNTS).map(tuple), reports=KNOWN_REPORTS),
     "asked_by": st.none() | st.tuples(st.integers(-1, 9), COUNTS),
 }
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {int: COUNTS, str: TEXTS, bool: st.booleans(), float: FINITE}
@@ -108,8 +108,8 @@ def test_every_fact_has_a_tag_of_its_own_that_is_no_name_of_a_class() -> None:
 
 
 def test_an_entry_is_short_and_says_what_it_is_about() -> None:
-    finished = UnitFinishedFact(3, "w0", At("ab12", 5), 1, seconds=0.25)
-    save = SaveDecided(At("ab12", 6), keep=True)
+    finished = UnitFinishedFact(3, "w0", FactPlace("ab12", 5), 1, seconds=0.25)
+    save = SaveDecided(FactPlace("ab12", 6), keep=True)
     assert encode(Entry(finished, (save,))) == (
         b'{"event":{"fact":"unit-finished","run":3,"worker":"w0","at":["ab12",5,""],"partition":1,"seconds":0.25},'
         b'"decided":[{"fact":"save-decided","at":["ab12",6,""],"keep":true}]}'
@@ -118,14 +118,14 @@ def test_an_entry_is_short_and_says_what_it_is_about() -> None:
 
 @given(st.dictionaries(TEXTS, st.floats() | st.just(1.5), max_size=4))
 def test_metrics_of_any_model_are_spelled_and_come_back(metrics: dict[str, float]) -> None:
-    back = decode(encode(Entry(StateEvaluatedFact(1, "w", At("ab12", 2), spelled(metrics)))))
+    back = decode(encode(Entry(StateEvaluatedFact(1, "w", FactPlace("ab12", 2), spelled(metrics)))))
     assert isinstance(back.event, StateEvaluatedFact)
     assert repr(unspelled(back.event.metrics)) == repr(metrics)
 
 
 def test_metrics_of_a_model_that_diverged_come_back() -> None:
     metrics = {"loss": math.nan, "up": math.inf, "down": -math.inf, "ok": 1.5}
-    back = decode(encode(Entry(StateEvaluatedFact(1, "w", At("ab12", 2), spelled(metrics)))))
+    back = decode(encode(Entry(StateEvaluatedFact(1, "w", FactPlace("ab12", 2), spelled(metrics)))))
     assert isinstance(back.event, StateEvaluatedFact)
     assert repr(unspelled(back.event.metrics)) == "{'loss': nan, 'up': inf, 'down': -inf, 'ok': 1.5}"
 
@@ -136,8 +136,8 @@ def test_metrics_of_a_model_that_diverged_come_back() -> None:
         WorkerJoined("w", (0,), math.inf),
         TrialAsked(1, (("lr", math.nan), ("x", None)), 3),
         TrialBranched(1, 0, 2, (("lr", -math.inf),), 3),
-        RunFailedFact(1, "w", At("ab12", 2), "\ud800", "user"),
-        UnitFinishedFact(1, "w", At("ab12", 2), 0, seconds=math.nan),
+        RunFailedFact(1, "w", FactPlace("ab12", 2), "\ud800", "user"),
+        UnitFinishedFact(1, "w", FactPlace("ab12", 2), 0, seconds=math.nan),
         TrialAsked(1, (("lr", object()),), 3),  # type: ignore[arg-type]
     ],
 )
@@ -148,7 +148,7 @@ def test_an_entry_that_would_not_come_back_is_refused(event: Any) -> None:
 
 def test_a_decision_that_would_not_come_back_is_refused() -> None:
     with pytest.raises(EventError, match="expected"):
-        encode(Entry(TrialStopped(0), (SaveDecided(At("ab12", 2), math.inf),)))
+        encode(Entry(TrialStopped(0), (SaveDecided(FactPlace("ab12", 2), math.inf),)))
 
 
 @pytest.mark.parametrize(

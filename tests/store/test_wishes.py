@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from hoptree.store import Store
-from hoptree.store.wishes import GiveUp
+from hoptree.store.requests import StopTrial
 
 
 def test_wishes_that_are_made_at_the_same_moment_are_all_heard(open_store: Callable[..., Store]) -> None:
@@ -17,7 +17,7 @@ def test_wishes_that_are_made_at_the_same_moment_are_all_heard(open_store: Calla
     def wish(name: str) -> None:
         for trial in range(10):
             begin.wait()
-            numbers.append(users[name].wishes.make("study", GiveUp(trial)))
+            numbers.append(users[name].wishes.make("study", StopTrial(trial)))
 
     threads = [threading.Thread(target=wish, args=name) for name in users]
     for thread in threads:

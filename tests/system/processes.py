@@ -11,7 +11,7 @@ from hoptree.core.actions import RunUnit
 from hoptree.core.engine import Engine
 from hoptree.core.events import StateLost, UnitFinished
 from hoptree.core.facts import UnitFinishedFact
-from hoptree.core.invariants import Witness
+from hoptree.core.invariants import InvariantChecker
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec
 from hoptree.store import Store
@@ -56,7 +56,7 @@ def units_done_twice(folder: Path, study: str) -> int:
         known = store.catalog.find(study)
         assert known is not None
         record = Record(StudySpec.read(known.spec).settings)
-        witness, last = Witness(Engine(record.settings, state=record.state), progress=False), 0.0
+        witness, last = InvariantChecker(Engine(record.settings, state=record.state), progress=False), 0.0
         done: Counter[tuple[int, int]] = Counter()
         for step in record.replay(store.journal.read(study)):
             witness.see(step)

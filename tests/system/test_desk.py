@@ -11,7 +11,7 @@ from hoptree.core.engine import Engine
 from hoptree.core.events import (
     USER,
     Event,
-    Known,
+    KnownResults,
     TrialAsked,
     TrialBranched,
     TrialExtended,
@@ -22,10 +22,10 @@ from hoptree.core.events import (
 )
 from hoptree.core.lineage import config_items
 from hoptree.core.settings import Settings
-from hoptree.driver.desk import Desk
-from hoptree.driver.wishing import addition, clone, extension, giving_up, retrials
+from hoptree.driver.request_queue import RequestQueue
+from hoptree.driver.request_validation import addition, clone, extension, giving_up, retrials
 from hoptree.record.record import Record
-from hoptree.search.numbers import TrialNumbers
+from hoptree.search.trial_numbers import TrialNumbers
 from hoptree.store import Store
 
 CONFIG = {"lr": 0.1, "width": 8}
@@ -40,7 +40,7 @@ class Office:
         self.record = Record(Settings(partitions=1, retries=0))
         self.engine = Engine(self.record.settings, state=self.record.state)
         self.warnings: list[str] = []
-        self.desk = Desk(
+        self.desk = RequestQueue(
             store, self.record, [(name, True) for name in ("a", *others)], "", self.numbers, self.warnings.append
         )
 
@@ -50,7 +50,9 @@ class Office:
 
     def ask(self, trial: int, lr: float = 0.1, until: int = 2, *, done: bool = False) -> None:
         """Have the search ask for a trial; what is done was in the store."""
-        known = Known((until,), tuple((epoch, {"loss": 1.0}) for epoch in range(1, until + 1))) if done else None
+        known = (
+            KnownResults((until,), tuple((epoch, {"loss": 1.0}) for epoch in range(1, until + 1))) if done else None
+        )
         config = config_items(CONFIG | {"lr": lr})
         self.step(TrialAsked(trial, config, until, every=1, study="a", known=known))
         self.numbers.recall(self.record.trials)
@@ -185,7 +187,7 @@ def test_a_retry_is_carried_out_once_by_whichever_driver(store: Store) -> None:
     fail(office, max(office.engine.runs))
     assert office.record.by_number[0].ending == "failed"
     assert office.go_on() == office.desk.again() == []
-    next_driver = Desk(store, office.record, [("a", True)], "", office.numbers, office.warnings.append)
+    next_driver = RequestQueue(store, office.record, [("a", True)], "", office.numbers, office.warnings.append)
     assert next_driver.take() == []
     store.wishes.make("a", *retrials(office.record, "a", 0))
     assert next_driver.take() == [TrialRetried(0)]

@@ -16,7 +16,7 @@ import hoptree as ht
 from hoptree.driver.driver import Driver
 from hoptree.driver.options import RunOptions
 from hoptree.driver.study_group import StudyGroup
-from hoptree.progress.scene import Scenes
+from hoptree.progress.run_view import RunViews
 from hoptree.store import StudyIdleError
 from hoptree.store.logs import Logs
 from hoptree.ui.cli import cli
@@ -35,15 +35,15 @@ class Remembering:
         self.trained = threading.Event()
         self.looked: list[float] = []
 
-    def begin(self, scenes: Scenes, logs: Logs) -> None:
+    def begin(self, scenes: RunViews, logs: Logs) -> None:
         self.begun += 1
 
-    def look(self, scenes: Scenes) -> None:
+    def look(self, scenes: RunViews) -> None:
         self.looked.append(scenes.scene().epochs_trained)
         if self.looked[-1] > 0:
             self.trained.set()
 
-    def end(self, scenes: Scenes) -> None:
+    def end(self, scenes: RunViews) -> None:
         self.ended += 1
 
 
@@ -100,7 +100,7 @@ def test_an_embedding_program_is_left_as_it_was(tmp_path: Path) -> None:
     seen: list[bool] = []
 
     class Looking(Remembering):
-        def look(self, scenes: Scenes) -> None:
+        def look(self, scenes: RunViews) -> None:
             super().look(scenes)
             seen.append(gc.isenabled())
 

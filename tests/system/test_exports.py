@@ -383,10 +383,10 @@ def test_another_build_is_named_though_bits_agree(bundle: Path, tmp_path: Path) 
 
 
 def test_what_explains_other_bits(bundle: Path, folder: Path) -> None:
-    from hoptree.bundle.check import Compared, Difference
+    from hoptree.bundle.check import Difference, TrialComparison
 
-    same = Compared(0, "aa", "aa", {}, {})
-    other = Compared(1, "aa", "bb", {"loss": 1.0}, {"loss": 1.1})
+    same = TrialComparison(0, "aa", "aa", {}, {})
+    other = TrialComparison(1, "aa", "bb", {"loss": 1.0}, {"loss": 1.1})
     build = Difference("torch build", "a", "b", "another build of torch rounds differently")
     assert export_commands.verdict([], [same]) == "1 of 1 trials: same bits. Reproduced."
     assert "Nothing that is recorded differs" in export_commands.verdict([], [same, other])

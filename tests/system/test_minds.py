@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hoptree as ht
-from hoptree.record.holdings import holdings
+from hoptree.record.disk_usage import holdings
 from hoptree.store import Store
 from tests.system.company import await_that
 from tests.system.plain import study

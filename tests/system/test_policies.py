@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import hoptree as ht
-from hoptree.core.plan import Cursor
+from hoptree.core.plan import ActiveLineage
 from hoptree.core.policies import POLICIES
 from hoptree.store import Store
 from tests.system.plain import dataset, study
@@ -21,7 +21,7 @@ RATES = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[1], gamma=0.5)), "nap":
 class Deepest(ht.Policy):
     """The most trained goes first."""
 
-    def rank(self, cursor: Cursor, partition: int) -> float:
+    def rank(self, cursor: ActiveLineage, partition: int) -> float:
         return -cursor.unit
 
 
@@ -31,7 +31,7 @@ class Answers(ht.Policy):
     def __init__(self, answer: Callable[[], Any]) -> None:
         self._answer = answer
 
-    def rank(self, cursor: Cursor, partition: int) -> float:
+    def rank(self, cursor: ActiveLineage, partition: int) -> float:
         return self._answer()
 
 
@@ -78,7 +78,7 @@ def test_a_policy_that_answers_nonsense_is_refused_before_a_worker_starts(
 
 def test_nonsense_on_the_way_ends_the_run_and_the_study_goes_on(tmp_path: Path) -> None:
     class Turns(ht.Policy):
-        def rank(self, cursor: Cursor, partition: int) -> float:
+        def rank(self, cursor: ActiveLineage, partition: int) -> float:
             return float("nan") if cursor.unit >= PARTITIONS else 0.0  # where two trials part
 
     mine = study(tmp_path, space=RATES, epochs=3)

@@ -15,7 +15,7 @@ from examples.own_backend import InProcess
 import hoptree as ht
 from hoptree.backends import Backend, TrainingJob
 from hoptree.backends.simulated import SimulatedBackend
-from hoptree.driver.recorder import Recorder
+from hoptree.driver.recorder import JournalRecorder
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 from tests.system.plain import Plain, dataset
@@ -59,16 +59,16 @@ def run(folder: Path, backend: Any) -> list[tuple[Any, ...]]:
 
 def killed(folder: Path, backend: Any, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a study whose driver dies right after the n-th entry is in the journal."""
-    append, count = Recorder.append, [0]
+    append, count = JournalRecorder.append, [0]
 
-    def dying(self: Recorder, step: Any) -> None:
+    def dying(self: JournalRecorder, step: Any) -> None:
         append(self, step)
         count[0] += 1
         if count[0] >= after:
             raise KilledError
 
     with monkeypatch.context() as patched:
-        patched.setattr(Recorder, "append", dying)
+        patched.setattr(JournalRecorder, "append", dying)
         with pytest.raises(KilledError):
             run(folder, backend)
 

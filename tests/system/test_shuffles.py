@@ -55,7 +55,7 @@ def test_what_a_worker_trains_has_the_order_that_training_it_alone_has(tmp_path:
 def test_a_backend_whose_shuffles_ignore_the_epoch_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hoptree.backends.pool.shuffle_seed", ignores_the_epoch)
+    monkeypatch.setattr("hoptree.backends.pool_backend.shuffle_seed", ignores_the_epoch)
     assert run_and_verify(tmp_path) == [False]
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 
 import hoptree as ht
 from hoptree.store import Store
-from hoptree.store.wishes import GiveUp
+from hoptree.store.requests import StopTrial
 from tests.system.plain import dataset, study
 
 CONFIG = {"lr": 0.3, "act": "fine", "nap": 0.0, "where": ""}
@@ -143,8 +143,8 @@ def test_the_last_word_counts_and_a_stop_may_come_too_late(tmp_path: Path) -> No
     mine = study(tmp_path, "a", "b", epochs=2)
     mine.run(workers=1)
     with Store(tmp_path / "store") as store:
-        store.wishes.make("plain", GiveUp(0))  # said while it ran
-        store.wishes.make("plain", GiveUp(1))
+        store.wishes.make("plain", StopTrial(0))  # said while it ran
+        store.wishes.make("plain", StopTrial(1))
     results = mine.run(workers=1)
     assert epochs(results) == [(2, "complete")] * 2
     assert results.best.state == "complete"

@@ -11,7 +11,7 @@ from examples.own_backend import InProcess, InProcessBackend
 
 from hoptree.backends import Backend, BackendSettings, SimulatedBackend, TrainingJob
 from hoptree.backends.local import LocalPool, slots_of
-from hoptree.backends.pool import PoolBackend
+from hoptree.backends.pool_backend import PoolBackend
 from hoptree.core.actions import CancelUnit, RunUnit, SaveState
 from hoptree.core.events import Event, StateLost, StateSaved, UnitFailed, UnitFinished, WorkerJoined
 from hoptree.simulator import Cluster

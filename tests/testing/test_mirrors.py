@@ -12,7 +12,7 @@ import optuna
 import pytest
 
 import hoptree as ht
-from hoptree.mirror import Mirror, OptunaMirror, Shown, WandB, WandbMirror
+from hoptree.mirror import Mirror, OptunaMirror, TrialSnapshot, WandB, WandbMirror
 from hoptree.search import Goal
 from hoptree.testing import MirrorCase, MirrorContract, MirroredTrial
 
@@ -82,7 +82,7 @@ class Faulty:
         self.there = there
         self.fault = fault
 
-    def show(self, trials: Sequence[Shown]) -> None:
+    def show(self, trials: Sequence[TrialSnapshot]) -> None:
         if self.fault == "only the last":
             self.there.clear()
         for trial in trials:

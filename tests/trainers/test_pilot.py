@@ -14,7 +14,7 @@ import hoptree as ht
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged
-from hoptree.trainers.pilot import pilot, pilots
+from hoptree.trainers.timing_run import pilot, pilots
 
 
 class Clockwork(Trainer):

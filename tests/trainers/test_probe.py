@@ -13,7 +13,7 @@ import pytest
 from torch import nn
 
 import hoptree as ht
-from hoptree.trainers.probe import Steps, probe, reference
+from hoptree.trainers.probe import ProbeSteps, probe, reference
 from tests.trainers import digits
 from tests.trainers.digits import partition
 
@@ -96,7 +96,9 @@ def test_a_loss_that_is_no_number_has_a_probe_too() -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 7, 16, 30, 33, 64, 65, 1000])
 def test_units_have_whole_batches_and_some_steps(size: int) -> None:
-    rows = Steps(ht.Torch(digits.mlp, loss=nn.functional.cross_entropy), {}, None).examples({"batch_size": size})
+    rows = ProbeSteps(ht.Torch(digits.mlp, loss=nn.functional.cross_entropy), {}, None).examples(
+        {"batch_size": size}
+    )
     assert 8 <= rows <= 64
     assert size > 64 or rows % size == 0
 
@@ -105,7 +107,7 @@ def test_large_models_take_few_examples() -> None:
     trainer = ht.Torch(
         lambda hp: nn.Sequential(nn.Linear(64, 40_000), nn.Linear(40_000, 60)), loss=nn.functional.cross_entropy
     )
-    steps = Steps(trainer, partition(0), None)
+    steps = ProbeSteps(trainer, partition(0), None)
     assert steps.examples({}) == 64
     reference(trainer, steps, {"lr": 0.1})
     assert steps.examples({}) == 8

@@ -18,7 +18,7 @@ from hoptree.store import Store
 RUNNER = """
 import contextlib, io, json, sys
 from hoptree.ui.cli import cli
-from hoptree.ui.endings import guarded
+from hoptree.ui.exit_codes import guarded
 
 ended = []
 for line in json.loads(sys.argv[1]):

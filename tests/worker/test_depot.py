@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from hoptree.worker.depot import Depot
+from hoptree.worker.partition_cache import PartitionCache
 from tests.system.plain import dataset
 
 
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Depot]]:
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., PartitionCache]]:
     data = dataset(tmp_path, partitions=3)
     (tmp_path / "disk").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "disk"))
-    made: list[Depot] = []
+    made: list[PartitionCache] = []
 
-    def make(*partitions: int) -> Depot:
-        depot = Depot(str(data.path), data.fingerprint, "node", copy=True)
+    def make(*partitions: int) -> PartitionCache:
+        depot = PartitionCache(str(data.path), data.fingerprint, "node", copy=True)
         depot.hold(partitions)
         made.append(depot)
         return depot
@@ -29,11 +29,11 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         depot.close()
 
 
-def files(depot: Depot) -> list[str]:
+def files(depot: PartitionCache) -> list[str]:
     return sorted(path.name for path in depot.folder.glob("train-*.arrow"))
 
 
-def test_a_partition_stays_while_a_sibling_may_still_need_it(worker: Callable[..., Depot]) -> None:
+def test_a_partition_stays_while_a_sibling_may_still_need_it(worker: Callable[..., PartitionCache]) -> None:
     first, second = worker(0, 1), worker(0, 1)
     first.hold([0])
     assert "x" in second.dataset().partition(1)  # never read before: a unit on it was in the queue
@@ -44,7 +44,7 @@ def test_a_partition_stays_while_a_sibling_may_still_need_it(worker: Callable[..
     assert files(first) == ["train-00000.arrow", "train-00002.arrow"]
 
 
-def test_the_last_worker_takes_the_depot_with_it(worker: Callable[..., Depot]) -> None:
+def test_the_last_worker_takes_the_depot_with_it(worker: Callable[..., PartitionCache]) -> None:
     first, second = worker(0), worker(0, 1)
     first.close()
     assert files(second) == ["train-00000.arrow", "train-00001.arrow"]

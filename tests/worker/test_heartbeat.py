@@ -11,18 +11,18 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from hoptree.backends.processes import Process, make_setup, time_had
-from hoptree.worker.messages import Hello
+from hoptree.backends.processes import WorkerProcess, make_setup, time_had
+from hoptree.worker.messages import WorkerReady
 from tests.system.plain import Plain, dataset
 from tests.worker.test_loop import answer, train
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> Iterator[Process]:
+def worker(tmp_path: Path) -> Iterator[WorkerProcess]:
     states, slots = str(tmp_path / "states"), [tmp_path / "slots"]
     setup = make_setup("w", 1, cloudpickle.dumps(Plain()), dataset(tmp_path).path, states, slots, heartbeat=0.05)
-    process = Process("w", setup)
-    assert isinstance(process.receive(), Hello)
+    process = WorkerProcess("w", setup)
+    assert isinstance(process.receive(), WorkerReady)
     yield process
     process.kill()
     process.end()
@@ -35,16 +35,16 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def pid_of(worker: Process) -> int:
+def pid_of(worker: WorkerProcess) -> int:
     return worker._process.pid
 
 
-def test_a_worker_without_work_beats(worker: Process) -> None:
+def test_a_worker_without_work_beats(worker: WorkerProcess) -> None:
     for _ in range(3):
         until(worker.heard)
 
 
-def test_a_worker_that_is_stopped_does_not(worker: Process) -> None:
+def test_a_worker_that_is_stopped_does_not(worker: WorkerProcess) -> None:
     os.kill(pid_of(worker), signal.SIGSTOP)
     until(lambda: not worker.heard() and not worker.heard())
     assert not worker.heard()
@@ -56,7 +56,7 @@ def test_a_worker_that_is_stopped_does_not(worker: Process) -> None:
     assert worker.ended
 
 
-def test_a_worker_whose_code_lets_no_thread_run_is_alive(worker: Process, tmp_path: Path) -> None:
+def test_a_worker_whose_code_lets_no_thread_run_is_alive(worker: WorkerProcess, tmp_path: Path) -> None:
     held = tmp_path / "held"
     held.write_bytes(b"\0")
     worker.send(train(0, act="held", where=str(held)))

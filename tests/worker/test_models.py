@@ -9,8 +9,8 @@ import pytest
 
 from hoptree.core.actions import Origin
 from hoptree.store import FolderStates
-from hoptree.worker.messages import Source
-from hoptree.worker.models import Models, Resident, StateGoneError
+from hoptree.worker.messages import StateSource
+from hoptree.worker.model_cache import CachedModel, LostStateError, ModelCache
 from tests.system.plain import Plain
 
 ORIGIN = Origin({"lr": 0.1}, 5)
@@ -25,10 +25,10 @@ def states(tmp_path: Path) -> FolderStates:
 
 
 def check_that_the_state_asked_for_is_in_it(states: FolderStates) -> None:
-    models = Models(Plain(), states)
+    models = ModelCache(Plain(), states)
     untrained = models.restore(ORIGIN, None).model["w"].copy()
     for name, value in (("one", 1.0), ("two", 2.0), ("two", 2.0), ("one", 1.0)):
-        resident = models.restore(ORIGIN, Source(name))
+        resident = models.restore(ORIGIN, StateSource(name))
         assert resident.key == name
         assert np.array_equal(resident.model["w"], np.full(16, value)), f"asked for {name}"
     assert np.array_equal(models.restore(ORIGIN, None).model["w"], untrained)
@@ -39,24 +39,24 @@ def test_the_state_asked_for_is_in_it(states: FolderStates) -> None:
 
 
 def test_a_stale_model_is_noticed(states: FolderStates, monkeypatch: pytest.MonkeyPatch) -> None:
-    restore = Models.restore
+    restore = ModelCache.restore
 
-    def stale(models: Models, origin: Origin, source: Source | None) -> Resident:
+    def stale(models: ModelCache, origin: Origin, source: StateSource | None) -> CachedModel:
         resident = next((r for r in models._resident.values() if r.key), None)
         if resident is None or source is None:
             return restore(models, origin, source)
         resident.key = source.key  # and what is in it stays
         return resident
 
-    monkeypatch.setattr(Models, "restore", stale)
+    monkeypatch.setattr(ModelCache, "restore", stale)
     with pytest.raises(AssertionError, match="asked for two"):
         check_that_the_state_asked_for_is_in_it(states)
 
 
 def test_a_model_into_which_nothing_could_be_loaded_holds_nothing(states: FolderStates) -> None:
-    models = Models(Plain(), states)
-    resident = models.restore(ORIGIN, Source("one"))
-    with pytest.raises(StateGoneError):
-        models.restore(ORIGIN, Source("nowhere"))
+    models = ModelCache(Plain(), states)
+    resident = models.restore(ORIGIN, StateSource("one"))
+    with pytest.raises(LostStateError):
+        models.restore(ORIGIN, StateSource("nowhere"))
     assert resident.key == ""
-    assert np.array_equal(models.restore(ORIGIN, Source("one")).model["w"], np.full(16, 1.0))
+    assert np.array_equal(models.restore(ORIGIN, StateSource("one")).model["w"], np.full(16, 1.0))

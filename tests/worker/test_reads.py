@@ -9,15 +9,25 @@ from pathlib import Path
 import pytest
 
 from hoptree.backends.local import LocalPool
-from hoptree.backends.pool import PoolBackend
-from hoptree.backends.processes import Process, make_setup
+from hoptree.backends.pool_backend import PoolBackend
+from hoptree.backends.processes import WorkerProcess, make_setup
 from hoptree.backends.rehearsals import RehearsalConfig
-from hoptree.backends.sending import send_off
+from hoptree.backends.trainer_pickle import send_off
 from hoptree.core.errors import HoptreeError
 from hoptree.core.events import WorkerJoined
 from hoptree.identity.observation import Observations, present
 from hoptree.store import FolderStates
-from hoptree.worker.messages import Failed, Hello, Judged, News, Observed, Rehearse, Rehearsed, Started, Trained
+from hoptree.worker.messages import (
+    FirstUnitStarted,
+    InputsObserved,
+    RehearsalResult,
+    Rehearse,
+    RunFailed,
+    StateMetrics,
+    UnitTrained,
+    WorkerMessage,
+    WorkerReady,
+)
 from tests.system.plain import dataset
 from tests.testing.test_backends import NoBooks
 from tests.worker.readers import SUBJECTS, Reads, fill
@@ -34,68 +44,68 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def worker(folder: Path) -> Iterator[Process]:
+def worker(folder: Path) -> Iterator[WorkerProcess]:
     (folder / "slots").mkdir()
     data, states = dataset(folder), str(folder / "states")
-    process = Process("w", make_setup("w", 1, send_off(Reads()), data.path, states, [folder / "slots"]))
-    assert isinstance(process.receive(), Hello)
+    process = WorkerProcess("w", make_setup("w", 1, send_off(Reads()), data.path, states, [folder / "slots"]))
+    assert isinstance(process.receive(), WorkerReady)
     yield process
     process.ask_to_end(at_once=True)
     process.end()
 
 
-def heard(worker: Process, last: type[News]) -> tuple[Observations, News]:  # type: ignore[valid-type]
+def heard(worker: WorkerProcess, last: type[WorkerMessage]) -> tuple[Observations, WorkerMessage]:  # type: ignore[valid-type]
     """Return what a worker says it has read until it says something else."""
     found: Observations = {}
-    while isinstance(news := worker.receive(), Observed | Started):
-        if isinstance(news, Observed):
+    while isinstance(news := worker.receive(), InputsObserved | FirstUnitStarted):
+        if isinstance(news, InputsObserved):
             found.update(news.observations)
     assert isinstance(news, last), news
     return found, news
 
 
-def test_every_reader_is_seen_in_a_real_process(worker: Process, folder: Path) -> None:
+def test_every_reader_is_seen_in_a_real_process(worker: WorkerProcess, folder: Path) -> None:
     for reader, subject in SUBJECTS.items():
         if reader == "memory_map":  # the same file as another
             continue
         worker.send(Rehearse([{"lr": 0.1, "build": reader}]))
-        found, _ = heard(worker, Rehearsed)
+        found, _ = heard(worker, RehearsalResult)
         assert set(found) == {subject.format(folder)}, reader
         assert all(found.values())
         assert present(found) == found  # this process finds the same
 
 
 @pytest.mark.parametrize("reader", ["memory_map"])
-def test_a_named_file_is_seen(worker: Process, folder: Path, reader: str) -> None:
+def test_a_named_file_is_seen(worker: WorkerProcess, folder: Path, reader: str) -> None:
     worker.send(Rehearse([{"lr": 0.1, "build": reader}]))
-    assert set(heard(worker, Rehearsed)[0]) == {SUBJECTS[reader].format(folder)}
+    assert set(heard(worker, RehearsalResult)[0]) == {SUBJECTS[reader].format(folder)}
 
 
-def test_reads_come_before_the_outcome_of_what_read_them(worker: Process, folder: Path) -> None:
+def test_reads_come_before_the_outcome_of_what_read_them(worker: WorkerProcess, folder: Path) -> None:
     worker.send(train(0, evaluate=True, build="json", train="numpy", evaluate_reads=""))
-    assert set(heard(worker, Trained)[0]) == {f"file:{folder}/rates.json", f"file:{folder}/weights.npy"}
-    assert heard(worker, Judged)[0] == {}
+    assert set(heard(worker, UnitTrained)[0]) == {f"file:{folder}/rates.json", f"file:{folder}/weights.npy"}
+    assert heard(worker, StateMetrics)[0] == {}
     worker.send(train(1, build="json", train="variable", act="raise"))
-    assert set(heard(worker, Failed)[0]) == {"environment:READERS_MODE"}  # the file is known
+    assert set(heard(worker, RunFailed)[0]) == {"environment:READERS_MODE"}  # the file is known
 
 
-def test_a_file_that_changes_between_two_units_is_told_again(worker: Process, folder: Path) -> None:
+def test_a_file_that_changes_between_two_units_is_told_again(worker: WorkerProcess, folder: Path) -> None:
     worker.send(train(0, train="json"))
-    before, _ = heard(worker, Trained)
+    before, _ = heard(worker, UnitTrained)
     worker.send(train(1, train="json"))
-    assert heard(worker, Trained)[0] == {}
+    assert heard(worker, UnitTrained)[0] == {}
     (folder / "rates.json").write_text("[2.0]")
     worker.send(train(2, train="json"))
-    after, _ = heard(worker, Trained)
+    after, _ = heard(worker, UnitTrained)
     assert set(after) == set(before) == {f"file:{folder}/rates.json"}
     assert after != before
 
 
-def test_states_slots_and_data_are_not_what_the_user_reads(worker: Process) -> None:
+def test_states_slots_and_data_are_not_what_the_user_reads(worker: WorkerProcess) -> None:
     for run in range(3):
         worker.send(train(run, evaluate=True))
-        assert heard(worker, Trained)[0] == {}
-        assert heard(worker, Judged)[0] == {}
+        assert heard(worker, UnitTrained)[0] == {}
+        assert heard(worker, StateMetrics)[0] == {}
 
 
 def test_the_driver_is_told_before_the_rehearsal_ends(folder: Path) -> None:

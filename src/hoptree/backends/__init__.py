@@ -1,15 +1,15 @@
 """Backends: where units run."""
 
 from hoptree.backends.job import BackendSettings, TrainingJob
-from hoptree.backends.protocol import Accounts, Backend, FindsStates, Wakes
+from hoptree.backends.protocol import Backend, FindsStates, ReportsTraffic, Wakeable
 from hoptree.backends.simulated import SimulatedBackend
 
 __all__ = [
-    "Accounts",
     "Backend",
     "BackendSettings",
     "FindsStates",
+    "ReportsTraffic",
     "SimulatedBackend",
     "TrainingJob",
-    "Wakes",
+    "Wakeable",
 ]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from hoptree.backends.heartbeats import LIMIT, beat_interval
 from hoptree.backends.job import BackendSettings
 from hoptree.backends.local import LocalPool, slots_of
-from hoptree.backends.member import Pool
 from hoptree.backends.ray_settings import Ray, check_count
+from hoptree.backends.worker_handle import WorkerPool
 from hoptree.core.errors import WorkloadError
 from hoptree.registry import find_plugin, plugins
 
@@ -68,7 +68,7 @@ def make_pool(
     study: str,
     token: int,
     heartbeat_limit: float = LIMIT,
-) -> Pool:
+) -> WorkerPool:
     """Return the pool in which a study is trained; its workers start when they are recruited.
 
     ``token`` is that of the driver's lease.

@@ -17,7 +17,7 @@ _BEATS = 6  # in the time of the limit
 _LOOKS = 4  # at which a worker must have been silent, at least
 
 
-class Beating(Protocol):
+class HasHeartbeat(Protocol):
     """A worker that gives signs of life; ``silence`` are the seconds since the last one."""
 
     silence: float
@@ -27,7 +27,7 @@ class Beating(Protocol):
         ...
 
 
-_Worker = TypeVar("_Worker", bound=Beating)
+_Worker = TypeVar("_Worker", bound=HasHeartbeat)
 
 
 @final

@@ -12,13 +12,13 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, final
 
 from hoptree.backends.heartbeats import LIMIT, beat_interval
-from hoptree.backends.member import Member, Tidings
-from hoptree.backends.processes import Process, make_setup
-from hoptree.backends.sending import send_off
-from hoptree.backends.shelf import Stored
+from hoptree.backends.processes import WorkerProcess, make_setup
+from hoptree.backends.state_tracker import StateLocation
+from hoptree.backends.trainer_pickle import send_off
+from hoptree.backends.worker_handle import WorkerHandle, WorkerMessages
 from hoptree.core.keys import identity
 from hoptree.worker.messages import FreeSlot
-from hoptree.worker.models import StateGoneError
+from hoptree.worker.model_cache import LostStateError
 from hoptree.worker.slots import SlotDamagedError, SlotReader, find_states
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class LocalPool:
         self._session = secrets.token_hex(4)
         self._spawned = 0
         self._pickled = b""
-        self._processes: dict[str, Process] = {}
-        self._given_up: list[Process] = []  # which may not have ended yet
+        self._processes: dict[str, WorkerProcess] = {}
+        self._given_up: list[WorkerProcess] = []  # which may not have ended yet
         self._reader = SlotReader()
         if token == 1:  # nobody has driven this study before: what is there was a study's that is gone
             remove_slots(self._slots)
@@ -69,7 +69,7 @@ class LocalPool:
 
     # --- workers ----------------------------------------------------------------------------------------
 
-    def recruit(self, members: Mapping[str, Member], lineages: int) -> Sequence[Member]:
+    def recruit(self, members: Mapping[str, WorkerHandle], lineages: int) -> Sequence[WorkerHandle]:
         """Start a process for each worker that is missing."""
         self._pickled = self._pickled or send_off(self._trainer)
         self._given_up += [process for name, process in self._processes.items() if name not in members]
@@ -81,11 +81,11 @@ class LocalPool:
         """Return the channels."""
         return [process.channel for process in self._processes.values()]
 
-    def news(self, ready: Sequence[Any]) -> Tidings:
+    def news(self, ready: Sequence[Any]) -> WorkerMessages:
         """Return one message from each channel that has some; no message is the end."""
         return [(process, process.receive()) for process in self._processes.values() if process.channel in ready]
 
-    def close(self, members: Sequence[Member], *, at_once: bool, failed: bool) -> None:
+    def close(self, members: Sequence[WorkerHandle], *, at_once: bool, failed: bool) -> None:
         """End all processes; after a failure the slots stay, for the next driver."""
         processes = [self._processes[member.name] for member in members] + self._given_up
         try:
@@ -103,7 +103,7 @@ class LocalPool:
         else:
             remove_slots(self._slots, self._token)
 
-    def _spawn(self) -> Process:
+    def _spawn(self) -> WorkerProcess:
         name = f"{self._session}-{self._spawned}"
         self._spawned += 1
         setup = make_setup(
@@ -115,7 +115,7 @@ class LocalPool:
             self._own,
             self._heartbeat,
         )
-        self._processes[name] = process = Process(name, setup)
+        self._processes[name] = process = WorkerProcess(name, setup)
         return process
 
     # --- states -----------------------------------------------------------------------------------------
@@ -124,17 +124,17 @@ class LocalPool:
         """Return the slots that hold a whole state, ours and those of earlier drivers."""
         return find_states(slot_folders(self._slots, self._token))
 
-    def write(self, stored: Stored) -> None:
+    def write(self, stored: StateLocation) -> None:
         """Copy a state from its slot to the store; a slot that is gone or damaged is a lost state."""
         try:
             header, arrays = self._reader.read(stored.slot)
         except (OSError, ValueError, SlotDamagedError) as error:
-            raise StateGoneError(f"the state {stored.key} is lost: {error}") from error
+            raise LostStateError(f"the state {stored.key} is lost: {error}") from error
         if header.key != stored.key:
-            raise StateGoneError(f"the state {stored.key} is lost: {stored.slot} holds {header.key}")
+            raise LostStateError(f"the state {stored.key} is lost: {stored.slot} holds {header.key}")
         self._states.put(stored.key, arrays, header.meta, durable=stored.durable)
 
-    def free(self, stored: Stored) -> None:
+    def free(self, stored: StateLocation) -> None:
         """Give a slot back to its owner; that of a dead one is removed."""
         if stored.owner in self._processes:
             self._processes[stored.owner].send(FreeSlot(stored.slot))

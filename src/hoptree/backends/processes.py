@@ -18,16 +18,16 @@ from typing import Any, final
 import msgspec
 
 from hoptree.backends.heartbeats import LIMIT, beat_interval
-from hoptree.backends.member import Death, Member
-from hoptree.worker.__main__ import SetUp
-from hoptree.worker.messages import Command, News, Quit, decode_news, encode
+from hoptree.backends.worker_handle import WorkerExit, WorkerHandle
+from hoptree.worker.__main__ import WorkerSetup
+from hoptree.worker.messages import Quit, WorkerCommand, WorkerMessage, decode_news, encode
 
 
 @final
-class Process(Member):
+class WorkerProcess(WorkerHandle):
     """One worker process of this machine."""
 
-    def __init__(self, name: str, setup: SetUp) -> None:
+    def __init__(self, name: str, setup: WorkerSetup) -> None:
         super().__init__(name)
         self._kills = _oom_kills()
         self._worked = 0.0  # seconds of processor time, when its heart was listened to last
@@ -49,15 +49,15 @@ class Process(Member):
         with suppress(OSError):  # it is gone already
             self.channel.send_bytes(encode(setup))
 
-    def send(self, command: Command) -> None:
+    def send(self, command: WorkerCommand) -> None:
         """Say something; a worker that is gone is noticed when its channel is read."""
         with suppress(OSError):
             self.channel.send_bytes(encode(command))
 
-    def receive(self) -> News | None:
+    def receive(self) -> WorkerMessage | None:
         """Return its next message; None when it is gone."""
         try:
-            news: News = decode_news(self.channel.recv_bytes())
+            news: WorkerMessage = decode_news(self.channel.recv_bytes())
         except (EOFError, OSError):
             return None
         except msgspec.DecodeError:  # the user's code has written to a descriptor that is not its own
@@ -108,16 +108,16 @@ class Process(Member):
             self._reap()
         return self._process.returncode is not None
 
-    def bury(self) -> Death:
+    def reap(self) -> WorkerExit:
         """Return how a worker ended whose channel is closed."""
         if not self._await_end(5.0):  # the user's code has closed the channel
             self.kill()
         code = self._reap()
         if code == -signal.SIGKILL and _oom_kills() > self._kills:
-            return Death("ran out of memory and was ended by the system", "user")
+            return WorkerExit("ran out of memory and was ended by the system", "user")
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         outside = -code in (signal.SIGKILL, signal.SIGTERM)  # somebody's doing: the system's, or its own code's
-        return Death(f"died with {how}", "system" if outside else "user", known=not outside)
+        return WorkerExit(f"died with {how}", "system" if outside else "user", known=not outside)
 
     def _await_end(self, patience: float) -> bool:
         """Wait until it has ended, and leave it so: the number of its group is not given to another before."""
@@ -179,9 +179,9 @@ def make_setup(
     states: str,
     slots: list[Path],
     heartbeat: float = beat_interval(LIMIT),
-) -> SetUp:
+) -> WorkerSetup:
     """Return what a worker is told before anything else."""
-    return SetUp(
+    return WorkerSetup(
         name,
         os.getpid(),
         sys.path,

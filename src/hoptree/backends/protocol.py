@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 from hoptree.core.actions import Task
 from hoptree.core.events import Event
 
-__all__ = ["Accounts", "Backend", "FindsStates", "Task", "Wakes"]
+__all__ = ["Backend", "FindsStates", "ReportsTraffic", "Task", "Wakeable"]
 
 
 @runtime_checkable
@@ -47,7 +47,7 @@ class FindsStates(Protocol):
 
 
 @runtime_checkable
-class Wakes(Protocol):
+class Wakeable(Protocol):
     """A backend whose ``wait`` another thread, or a signal handler, can end early."""
 
     def wake(self) -> None:
@@ -56,7 +56,7 @@ class Wakes(Protocol):
 
 
 @runtime_checkable
-class Accounts(Protocol):
+class ReportsTraffic(Protocol):
     """A backend that counts what it has trained and moved."""
 
     units: int

@@ -22,18 +22,18 @@ import ray
 from hoptree.worker.children import end_copy
 from hoptree.worker.memory import keep_memory
 from hoptree.worker.messages import (
-    Forgotten,
-    Hello,
-    Here,
-    Hold,
-    Holding,
-    Judge,
-    News,
-    Observed,
-    Refused,
+    EvaluateState,
+    HoldPartitions,
+    InputsObserved,
+    PartitionsHeld,
     Rehearse,
-    Train,
-    Trained,
+    RunCancelled,
+    SetupRefused,
+    Stack,
+    TrainUnit,
+    UnitTrained,
+    WorkerMessage,
+    WorkerReady,
     decode_command,
     encode,
 )
@@ -45,7 +45,7 @@ State: TypeAlias = tuple[dict[str, Any], dict[str, Any]]  # arrays, and the JSON
 Line: TypeAlias = tuple[str, str]  # the stream that it was written to, "stdout" or "stderr", and what it says
 
 
-class ActorSetUp(msgspec.Struct, frozen=True):
+class ActorSetup(msgspec.Struct, frozen=True):
     """What an actor is told before anything else."""
 
     node: str
@@ -76,14 +76,14 @@ class RayWorker:
     def begin(self, setup: bytes, trainer: bytes) -> bytes:
         """Get ready, or say why that cannot be."""
         try:
-            self._set_up(msgspec.msgpack.decode(setup, type=ActorSetUp), trainer)
+            self._set_up(msgspec.msgpack.decode(setup, type=ActorSetup), trainer)
         except Exception as error:
             name = f"node {ray.util.get_node_ip_address()}"
             missing = isinstance(error, ModuleNotFoundError)
             fix = "; install it there, or name a runtime_env in ht.Ray(…)" if missing else ""
             reason = str(error) if _is_ours(error) or missing else user_traceback(error)
-            return encode(Refused(f"{name}: {reason}{fix}"))
-        return encode(Hello(os.getpid(), self._depot.partitions, self._runner.platform()))
+            return encode(SetupRefused(f"{name}: {reason}{fix}"))
+        return encode(WorkerReady(os.getpid(), self._depot.partitions, self._runner.platform()))
 
     def rehearse(self, command: bytes) -> bytes:
         """Try configs on a few examples."""
@@ -97,9 +97,9 @@ class RayWorker:
     def hold(self, command: bytes) -> bytes:
         """Have other partitions."""
         wanted = decode_command(command)
-        assert isinstance(wanted, Hold)
+        assert isinstance(wanted, HoldPartitions)
         self._depot.hold(wanted.partitions)
-        return encode(Holding(self._depot.partitions))
+        return encode(PartitionsHeld(self._depot.partitions))
 
     @ray.method(num_returns=2)
     def train(self, command: bytes, state: State | None) -> tuple[bytes, State | None]:
@@ -107,13 +107,13 @@ class RayWorker:
         from hoptree.worker.runner import failure
 
         wanted = decode_command(command)
-        assert isinstance(wanted, Train)
+        assert isinstance(wanted, TrainUnit)
         run = wanted.action.run
         self._resident = None
         self._thread = threading.get_ident()
         try:
             if run in self._forgotten:
-                return encode(Forgotten(run)), None
+                return encode(RunCancelled(run)), None
             if state is not None and wanted.source is not None:
                 self._models.give(wanted.source.key, state)
             made = self._runner.train(wanted, self._starts)
@@ -124,14 +124,14 @@ class RayWorker:
             end_copy(self._pid)
             self._forgotten.discard(run)
         self._resident = made.resident
-        return self._answer(Trained(run, "", made.size, seconds)), (made.state.arrays, made.state.meta)
+        return self._answer(UnitTrained(run, "", made.size, seconds)), (made.state.arrays, made.state.meta)
 
     def evaluate(self, command: bytes) -> bytes:
         """Return the metrics of what the call before this one trained; nothing if it did not."""
         from hoptree.worker.runner import failure
 
         wanted = decode_command(command)
-        assert isinstance(wanted, Train)
+        assert isinstance(wanted, TrainUnit)
         if self._resident is None or self._resident.key != wanted.target:
             return b""
         try:
@@ -146,11 +146,11 @@ class RayWorker:
         from hoptree.worker.runner import failure
 
         wanted = decode_command(command)
-        assert isinstance(wanted, Judge)
+        assert isinstance(wanted, EvaluateState)
         run = wanted.action.run
         try:
             if run in self._forgotten:
-                return encode(Forgotten(run))
+                return encode(RunCancelled(run))
             if state is not None:
                 self._models.give(wanted.source.key, state)
             return self._answer(self._runner.judge(wanted))
@@ -195,18 +195,18 @@ class RayWorker:
     def where(self) -> bytes:
         """Say where in the user's code the unit under way is."""
         frame = sys._current_frames().get(self._thread)
-        return encode(Here(user_stack(frame) if frame is not None else ""))
+        return encode(Stack(user_stack(frame) if frame is not None else ""))
 
     @ray.method(concurrency_group="save")
     def save(self, key: str, state: State, durable: bool) -> None:
         """Write a state to the store."""
         self._states.put(key, *state, durable=durable)
 
-    def _answer(self, news: News) -> bytes:
+    def _answer(self, news: WorkerMessage) -> bytes:
         """Return news as the answer to a call, within what the user's code has read."""
         answer = encode(news)
         for observations in reversed(self._runner.observed()):
-            answer = encode(Observed(observations, answer))
+            answer = encode(InputsObserved(observations, answer))
         return answer
 
     @contextmanager
@@ -215,7 +215,7 @@ class RayWorker:
         self._started = True
         yield
 
-    def _set_up(self, setup: ActorSetUp, trainer: bytes) -> None:
+    def _set_up(self, setup: ActorSetup, trainer: bytes) -> None:
         for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[variable] = str(setup.threads)
         keep_memory()
@@ -226,9 +226,9 @@ class RayWorker:
         import cloudpickle
 
         from hoptree.store.states import open_states
-        from hoptree.worker.depot import Depot
-        from hoptree.worker.models import Models
-        from hoptree.worker.runner import Runner
+        from hoptree.worker.model_cache import ModelCache
+        from hoptree.worker.partition_cache import PartitionCache
+        from hoptree.worker.runner import CommandRunner
 
         self._states = open_states(setup.states)
         if not self._states.signed(setup.sign):
@@ -239,12 +239,12 @@ class RayWorker:
                 "under one name, for example Study(…, store='/shared/hoptree'), or the states at a URL that all "
                 "reach, for example Study(…, states='s3://bucket/hoptree')"
             )
-        self._depot = Depot(setup.dataset, setup.fingerprint, setup.node, copy=setup.copy)
+        self._depot = PartitionCache(setup.dataset, setup.fingerprint, setup.node, copy=setup.copy)
         self._depot.hold(setup.partitions)
         loaded = cloudpickle.loads(trainer)
-        self._models = Models(loaded, self._states)
+        self._models = ModelCache(loaded, self._states)
         ignored = [setup.states, setup.dataset]
-        self._runner = Runner(loaded, self._depot.dataset(), self._models, ignored, setup.folder)
+        self._runner = CommandRunner(loaded, self._depot.dataset(), self._models, ignored, setup.folder)
 
 
 class _Output:

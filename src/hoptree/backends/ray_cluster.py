@@ -15,7 +15,7 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from hoptree.backends.ray_door import knock, look_at_door, no_entry, nobody
+from hoptree.backends.ray_auth import knock, look_at_door, no_entry, nobody
 from hoptree.core.errors import MissingExtraError, RefusedError
 from hoptree.report.tables import size
 

@@ -24,20 +24,28 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hoptree.backends.heartbeats import LIMIT, beat_interval
-from hoptree.backends.member import Member, Tidings
 from hoptree.backends.placement import pack, place, share
-from hoptree.backends.ray_actor import GROUPS, ActorSetUp, RayWorker
-from hoptree.backends.ray_attendance import Attendance
+from hoptree.backends.ray_actor import GROUPS, ActorSetup, RayWorker
 from hoptree.backends.ray_cluster import RayCluster, RayNode, amount_of
-from hoptree.backends.ray_member import RayMember, is_lost
-from hoptree.backends.sending import send_off
-from hoptree.backends.shelf import Stored
+from hoptree.backends.ray_handle import RayWorkerHandle, is_lost
+from hoptree.backends.ray_startup import StartupMonitor
+from hoptree.backends.state_tracker import StateLocation
+from hoptree.backends.trainer_pickle import send_off
+from hoptree.backends.worker_handle import WorkerHandle, WorkerMessages
 from hoptree.core.errors import RefusedError
 from hoptree.core.keys import identity
 from hoptree.report.tables import size
 from hoptree.store.errors import StoreError
-from hoptree.worker.messages import Hello, Hold, Holding, Leaving, News, Quit, Refused
-from hoptree.worker.models import StateGoneError
+from hoptree.worker.messages import (
+    HoldPartitions,
+    PartitionsHeld,
+    Quit,
+    SetupRefused,
+    WorkerLeaving,
+    WorkerMessage,
+    WorkerReady,
+)
+from hoptree.worker.model_cache import LostStateError
 
 if TYPE_CHECKING:
     from hoptree.backends.ray_settings import Ray
@@ -79,17 +87,19 @@ class RayPool:
         self._sign = f"{self._signs}{secrets.token_hex(8)}"
         self._session = self._sign[-4:]
         self._spawned = 0
-        self._members: dict[str, RayMember] = {}
+        self._members: dict[str, RayWorkerHandle] = {}
         self._unfit: set[str] = set()  # nodes that cannot work with what they were given
         self._held: dict[str, tuple[int, ...]] = {}  # by node: what its workers have, or were told to have
         self._giving_up: set[str] = set()  # nodes whose workers know that they hold less, but have not let go yet
         self._references: dict[str, Any] = {}
         self._second: dict[str, Any] | None = {} if settings.replicas > 1 else None  # copies of states, on our node
-        self._early: list[tuple[Member, News | None]] = []  # news from before everybody has said hello
+        self._early: list[
+            tuple[WorkerHandle, WorkerMessage | None]
+        ] = []  # news from before everybody has said hello
         self._silent: set[str] = set()
         self._deadline = 0.0
         self._requested = 0
-        self._attendance = Attendance()
+        self._attendance = StartupMonitor()
         self._rung: deque[str] = deque()
         self._doorbell, self._button = socket.socketpair()
         self._doorbell.setblocking(False)
@@ -116,7 +126,7 @@ class RayPool:
 
     # --- workers ----------------------------------------------------------------------------------------
 
-    def recruit(self, members: Mapping[str, Member], lineages: int) -> Sequence[Member]:
+    def recruit(self, members: Mapping[str, WorkerHandle], lineages: int) -> Sequence[WorkerHandle]:
         """Start workers where there is room, and see to it that their nodes hold the right partitions.
 
         With ``autoscale`` there are no more workers than lineages: Ray's autoscaler is told, and those that are too
@@ -162,7 +172,7 @@ class RayPool:
         for node in here:
             staying = found.get(node, 0)
             extra = [m for m in self._members.values() if m.node == node and not m.leaving][staying:]
-            self._early += [(member, Leaving()) for member in extra]
+            self._early += [(member, WorkerLeaving()) for member in extra]
             for member in extra:
                 self._rings(member.name)
         return found
@@ -171,9 +181,9 @@ class RayPool:
         """Return the doorbell that Ray's threads ring."""
         return [self._doorbell]
 
-    def news(self, ready: Sequence[Any]) -> Tidings:
+    def news(self, ready: Sequence[Any]) -> WorkerMessages:
         """Return what finished calls have brought."""
-        found: list[tuple[Member, News | None]] = []
+        found: list[tuple[WorkerHandle, WorkerMessage | None]] = []
         if self._doorbell in ready:
             with suppress(BlockingIOError):
                 while self._doorbell.recv(4096):  # what comes after this rings again
@@ -184,9 +194,9 @@ class RayPool:
                     found += [(member, news) for news in member.news()]
         return self._roll_call(found)
 
-    def close(self, members: Sequence[Member], *, at_once: bool, failed: bool) -> None:
+    def close(self, members: Sequence[WorkerHandle], *, at_once: bool, failed: bool) -> None:
         """End all actors, let all references go, and leave the cluster as it was."""
-        actors = [member for member in members if isinstance(member, RayMember)]
+        actors = [member for member in members if isinstance(member, RayWorkerHandle)]
         try:
             self._part(actors, at_once)
         finally:
@@ -199,7 +209,7 @@ class RayPool:
         """Return nothing: states in the object store end with the driver that owned them."""
         return {}
 
-    def write(self, stored: Stored) -> None:
+    def write(self, stored: StateLocation) -> None:
         """Have a state written to the store by a worker that has it near, else by another, else by ourselves."""
         reference = self._references[stored.slot]
         members = [member for member in list(self._members.values()) if member.ready]
@@ -209,16 +219,16 @@ class RayPool:
                 ray.get(member.actor.save.remote(stored.key, reference, stored.durable), timeout=_SAVING)
             except RayError as error:  # what really keeps a state from being saved, the driver meets as well
                 if is_lost(error):
-                    raise StateGoneError(f"the state {stored.key} is gone with its node") from error
+                    raise LostStateError(f"the state {stored.key} is gone with its node") from error
             else:
                 return
         try:
             arrays, meta = ray.get(reference)
         except RayError as error:
-            raise StateGoneError(f"the state {stored.key} is gone with its node") from error
+            raise LostStateError(f"the state {stored.key} is gone with its node") from error
         self._states.put(stored.key, arrays, meta, durable=stored.durable)
 
-    def free(self, stored: Stored) -> None:
+    def free(self, stored: StateLocation) -> None:
         """Let a reference go; the object store frees its memory when the last one is gone."""
         self._references.pop(stored.slot, None)
         if self._second is not None:
@@ -281,11 +291,11 @@ class RayPool:
         lacking = [amount_of(name, amount) for name, amount in self._worker.items() if most[name] < amount]
         return f"no node has {' or '.join(lacking)}" if lacking else "no node has all of it"
 
-    def _spawn(self, node: str) -> RayMember:
+    def _spawn(self, node: str) -> RayWorkerHandle:
         name = f"{self._session}-{node[:6]}-{self._spawned}"
         self._spawned += 1
         actor = self._actor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote()
-        member = RayMember(
+        member = RayWorkerHandle(
             name,
             node,
             actor,
@@ -295,7 +305,7 @@ class RayPool:
             copies=self._second,
             heartbeat=self._heartbeat,
         )
-        setup = ActorSetUp(
+        setup = ActorSetup(
             node=node,
             threads=self._trainer.threads,
             paths=[path for path in sys.path if path],
@@ -326,7 +336,7 @@ class RayPool:
             if member.node in target
         )
         for node in self._giving_up:  # by now nothing is on its way there that needs what it gives up
-            self._tell(node, Hold(self._held[node]))
+            self._tell(node, HoldPartitions(self._held[node]))
         self._giving_up.clear()
         for node, partitions in target.items():
             before = set(self._held.get(node, ()))
@@ -336,14 +346,14 @@ class RayPool:
             self._held[node] = tuple(sorted(after))
             log.info("node %s holds partitions %s, %s", node[:6], self._held[node], size(self._bytes(node)))
             if after - before:
-                self._tell(node, Hold(self._held[node]))
+                self._tell(node, HoldPartitions(self._held[node]))
             else:
                 self._giving_up.add(node)
                 mine = [member for member in self._members.values() if member.node == node]
-                self._early += [(member, Holding(self._held[node])) for member in mine]
+                self._early += [(member, PartitionsHeld(self._held[node])) for member in mine]
                 self._rings("")
 
-    def _tell(self, node: str, command: Hold) -> None:
+    def _tell(self, node: str, command: HoldPartitions) -> None:
         for member in self._members.values():
             if member.node == node:
                 member.send(command)
@@ -356,11 +366,11 @@ class RayPool:
         with suppress(BlockingIOError, OSError):  # full of rings that nobody has heard yet, or closed
             self._button.send(b"!")
 
-    def _roll_call(self, found: list[tuple[Member, News | None]]) -> Tidings:
+    def _roll_call(self, found: list[tuple[WorkerHandle, WorkerMessage | None]]) -> WorkerMessages:
         """Hold the first news back until everybody has said hello: who cannot work is refused before training."""
         passed = self._passed
         for member, news in found:
-            assert isinstance(member, RayMember)
+            assert isinstance(member, RayWorkerHandle)
             if news is None and member.creation_error:
                 reason = (
                     f"node {member.node[:6]}: a worker cannot start there; Hoptree and what the trainer needs must "
@@ -369,9 +379,9 @@ class RayPool:
                 if not passed:
                     raise RefusedError(reason)
                 self._give_up(member, reason)
-            if isinstance(news, Hello | Refused) or news is None:
+            if isinstance(news, WorkerReady | SetupRefused) or news is None:
                 self._silent.discard(member.name)
-            if isinstance(news, Refused) and passed:
+            if isinstance(news, SetupRefused) and passed:
                 self._give_up(member, news.reason)
             else:
                 self._early.append((member, news))
@@ -380,7 +390,7 @@ class RayPool:
         early, self._early = self._early, []
         return early
 
-    def _give_up(self, member: RayMember, reason: str) -> None:
+    def _give_up(self, member: RayWorkerHandle, reason: str) -> None:
         """Do without a node that came later and cannot work; without any node, there is no point in waiting."""
         member.dismiss()
         if member.node in self._unfit:
@@ -396,7 +406,7 @@ class RayPool:
         silent = [member for member in self._members.values() if member.name in self._silent]
         return now > self._deadline or len(self._attendance.late(silent, now)) == len(silent)
 
-    def _part(self, actors: Sequence[RayMember], at_once: bool) -> None:
+    def _part(self, actors: Sequence[RayWorkerHandle], at_once: bool) -> None:
         if not at_once:
             for member in actors:
                 member.send(Quit())

@@ -12,7 +12,7 @@ import msgspec
 
 from hoptree.core.errors import RefusedError
 from hoptree.core.schedules import Config, Scalar
-from hoptree.worker.messages import Rehearse, Rehearsed
+from hoptree.worker.messages import RehearsalResult, Rehearse
 
 Probed: TypeAlias = Callable[[Mapping[str, Scalar], str], None]
 
@@ -61,7 +61,7 @@ class Rehearsals:
         values, later = [each.values for each in self._configs], [each.later for each in self._configs]
         return Rehearse(values, later, changing=[dict(config) for config in self._changing])
 
-    def other_kinds(self, passed: Rehearsed) -> Rehearse | None:
+    def other_kinds(self, passed: RehearsalResult) -> Rehearse | None:
         """Return one config of each kind that has not been tried when some have passed; None without any."""
         tried = {RehearsalConfig(values).kind for values, _ in passed.probes}
         found: dict[str, RehearsalConfig] = {}
@@ -73,7 +73,7 @@ class Rehearsals:
             return None
         return Rehearse([each.values for each in chosen], [each.later for each in chosen], all_kinds=True)
 
-    def check(self, found: Rehearsed) -> None:
+    def check(self, found: RehearsalResult) -> None:
         """Refuse what cannot be trained, or what would not be reported."""
         check_rehearsal(self._goals, found)
 
@@ -81,7 +81,7 @@ class Rehearsals:
         """Return whether one process of a node has passed, and none has shown yet that it gives the same bits."""
         return self._answered[node] == 1
 
-    def compare(self, node: str, found: Rehearsed) -> None:
+    def compare(self, node: str, found: RehearsalResult) -> None:
         """Tell what was probed, and refuse what comes out otherwise in another process of the same machine."""
         refuse_not_reproducible(found)
         self._answered[node] += bool(found.parts)
@@ -97,7 +97,7 @@ class Rehearsals:
                     raise RefusedError(_other_process(values, differ))
 
 
-def check_rehearsal(goals: Sequence[str], found: Rehearsed) -> None:
+def check_rehearsal(goals: Sequence[str], found: RehearsalResult) -> None:
     """Refuse what no config can be trained with, or what would not be reported; warn of what is varied in vain."""
     refuse_not_reproducible(found)
     metrics, reasons = found.metrics, found.reasons
@@ -128,7 +128,7 @@ def check_rehearsal(goals: Sequence[str], found: Rehearsed) -> None:
             )
 
 
-def refuse_not_reproducible(found: Rehearsed) -> None:
+def refuse_not_reproducible(found: RehearsalResult) -> None:
     """Refuse what the hop test has found."""
     if found.refused:
         raise RefusedError(f"nothing was trained, since results would not be reproducible: {found.refused}")

@@ -29,7 +29,7 @@ from hoptree.simulator.workload import Landscape
 Kind: TypeAlias = Literal["unit", "evaluation", "failed", "down"]
 
 
-class Did(NamedTuple):
+class SimulatedSpan(NamedTuple):
     """What a worker did, for charts."""
 
     worker: str
@@ -41,7 +41,7 @@ class Did(NamedTuple):
     epoch: int
 
 
-class Due(NamedTuple):
+class ScheduledEnd(NamedTuple):
     """The end of a unit or of an evaluation; void if the worker's turn has changed since."""
 
     worker: _Worker
@@ -50,7 +50,7 @@ class Due(NamedTuple):
     evaluated: bool
 
 
-Happening: TypeAlias = Callable[[], list[Event]] | Due
+Happening: TypeAlias = Callable[[], list[Event]] | ScheduledEnd
 
 
 @final
@@ -99,7 +99,7 @@ class SimulatedBackend:
         self._volatile = any(isinstance(f, Crash) and f.volatile for f in cluster.faults)
         self._homes: dict[tuple[int, int], str] = {}
         self._record = record
-        self.did: list[Did] = []
+        self.did: list[SimulatedSpan] = []
         self.hops = 0
         self.units = 0
         self.busy_seconds = 0.0
@@ -167,7 +167,7 @@ class SimulatedBackend:
         heappush(self._clock, (time, self._count, happening))
 
     def _happen(self, happening: Happening) -> list[Event]:
-        if type(happening) is not Due:
+        if type(happening) is not ScheduledEnd:
             return happening()  # type: ignore[operator]
         worker, action, turn, evaluated = happening
         if turn != worker.turn:
@@ -201,7 +201,7 @@ class SimulatedBackend:
                 first = worker.spec.joins + self._cluster.provisioning
                 self._at(max(fault.back, first), self._join(worker))
             if self._record and fault.back is not None:
-                self.did.append(Did(name, fault.at, fault.back, "down", -1, -1, -1))
+                self.did.append(SimulatedSpan(name, fault.at, fault.back, "down", -1, -1, -1))
             events: list[Event] = [WorkerLost(name)]
             if fault.volatile:
                 gone = [place for place, home in self._homes.items() if home == name]
@@ -223,9 +223,9 @@ class SimulatedBackend:
             seconds /= worker.spec.speed
             if self._cluster.noise or self._cluster.stragglers:
                 seconds *= self._unlucky()
-            self._at(start + seconds, Due(worker, action, worker.turn, False))
+            self._at(start + seconds, ScheduledEnd(worker, action, worker.turn, False))
         else:
-            self._at(start + self._judging(worker, action), Due(worker, action, worker.turn, True))
+            self._at(start + self._judging(worker, action), ScheduledEnd(worker, action, worker.turn, True))
 
     def _unlucky(self) -> float:
         factor = 1.0
@@ -254,7 +254,7 @@ class SimulatedBackend:
             self._next(worker)
             return events
         worker.begun = self._now
-        self._at(self._now + self._judging(worker, action), Due(worker, action, worker.turn, True))
+        self._at(self._now + self._judging(worker, action), ScheduledEnd(worker, action, worker.turn, True))
         return events
 
     def _judging(self, worker: _Worker, action: RunUnit | Evaluate) -> float:
@@ -302,4 +302,6 @@ class SimulatedBackend:
             self.busy_seconds += self._now - worker.begun
         if self._record:
             partition, epoch = (action.partition, action.epoch) if isinstance(action, RunUnit) else (-1, -1)
-            self.did.append(Did(worker.spec.name, worker.begun, self._now, kind, action.node, partition, epoch))
+            self.did.append(
+                SimulatedSpan(worker.spec.name, worker.begun, self._now, kind, action.node, partition, epoch)
+            )

@@ -17,9 +17,9 @@ import msgspec
 from hoptree.core.errors import HoptreeError
 from hoptree.core.metrics import spelled
 from hoptree.core.plan import Trial
+from hoptree.record.load_timeline import find
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec
-from hoptree.record.telling import find
 
 if TYPE_CHECKING:
     from hoptree.store import Store

@@ -11,7 +11,7 @@ from hoptree.bundle.bundle import Bundle, BundledTrial
 from hoptree.core.errors import WorkloadError
 from hoptree.core.metrics import spelled
 from hoptree.record.fresh_processes import train_in_fresh_processes
-from hoptree.record.solo import Soloist
+from hoptree.record.retrain import Retrainer
 
 if TYPE_CHECKING:
     from hoptree.study import Study
@@ -48,7 +48,7 @@ class Difference(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Compared(msgspec.Struct, frozen=True):
+class TrialComparison(msgspec.Struct, frozen=True):
     """A trial trained again: fingerprints and metrics, there and here."""
 
     trial: int
@@ -121,7 +121,7 @@ def to_compare(bundle: Bundle, trial: int | None) -> list[BundledTrial]:
     return [trials[trial]]
 
 
-def compare(bundle: Bundle, study: Study, trial: int | None = None) -> Iterator[Compared]:
+def compare(bundle: Bundle, study: Study, trial: int | None = None) -> Iterator[TrialComparison]:
     """Train trials of a bundle again, each alone in a fresh process, with the study's code and data."""
     spec = bundle.about.spec
     chosen = to_compare(bundle, trial)
@@ -131,9 +131,11 @@ def compare(bundle: Bundle, study: Study, trial: int | None = None) -> Iterator[
             "expected the same data, cut the same way"
         )
     study.data.check()
-    soloist = Soloist(bundle.record, study.trainer, study.data, spec.seed)
+    soloist = Retrainer(bundle.record, study.trainer, study.data, spec.seed)
     trials = {each.number: bundle.trial(each.number) for each in chosen}
     by_number = {each.number: each for each in chosen}
     for number, result in train_in_fresh_processes(soloist, trials):
         each = by_number[number]
-        yield Compared(number, each.fingerprint, result.fingerprint, each.metrics, {**spelled(result.metrics)})
+        yield TrialComparison(
+            number, each.fingerprint, result.fingerprint, each.metrics, {**spelled(result.metrics)}
+        )

@@ -11,13 +11,13 @@ from heapq import heapify, heappop, heappush
 from typing import final
 
 from hoptree.core.actions import Action, Evaluate, RunUnit
-from hoptree.core.demand import Demand
-from hoptree.core.gates import Gates
-from hoptree.core.plan import Cursor, Node, Run, State
+from hoptree.core.barriers import Barriers
+from hoptree.core.open_work import OpenWork
+from hoptree.core.plan import ActiveLineage, Node, Run, State
 from hoptree.core.policies import Policy
-from hoptree.core.ready import Ready
+from hoptree.core.ready import ReadyQueue
 from hoptree.core.settings import Settings
-from hoptree.core.states import States
+from hoptree.core.states import StateBooks
 from hoptree.core.workers import Worker, Workers
 
 
@@ -29,10 +29,10 @@ class Dispatcher:
         self,
         settings: Settings,
         policy: Policy,
-        demand: Demand,
+        demand: OpenWork,
         workers: Workers,
-        gates: Gates,
-        states: States,
+        gates: Barriers,
+        states: StateBooks,
         actions: list[Action],
     ) -> None:
         self._settings = settings
@@ -44,10 +44,10 @@ class Dispatcher:
         self._gates = gates
         self._states = states
         self._actions = actions
-        self.ready = Ready(settings.partitions, policy, free=self._free)
+        self.ready = ReadyQueue(settings.partitions, policy, free=self._free)
         self.runs: dict[int, Run] = {}
         self.issued = 0
-        self.fresh: list[Cursor] = []
+        self.fresh: list[ActiveLineage] = []
         self.freed: list[Worker] = []
         self._offered: dict[int, None] = {}  # partitions for which something has come
 
@@ -148,7 +148,7 @@ class Dispatcher:
             elif (offer := self._offer(worker)) is not None:
                 heappush(offers, offer)
 
-    def _offer(self, worker: Worker) -> tuple[float, float, int, int, str, Worker, Cursor, int] | None:
+    def _offer(self, worker: Worker) -> tuple[float, float, int, int, str, Worker, ActiveLineage, int] | None:
         best = self.ready.best(worker.partitions)
         if best is None:
             return None
@@ -182,7 +182,7 @@ class Dispatcher:
             return True
         return False
 
-    def _next_here(self, cursor: Cursor, worker: Worker) -> int:
+    def _next_here(self, cursor: ActiveLineage, worker: Worker) -> int:
         """Return the partition after the one under way, if the lineage surely goes on and it is here; else -1."""
         unit = cursor.unit + 1
         node = cursor.node
@@ -194,13 +194,13 @@ class Dispatcher:
         partition = ((node.rotation if ends_epoch else cursor.order) + unit) % self._partitions
         return partition if partition in worker.held else -1
 
-    def _here(self, cursor: Cursor, worker: Worker) -> int:
+    def _here(self, cursor: ActiveLineage, worker: Worker) -> int:
         """Return a partition that a ready cursor could go on with on this worker, or -1."""
         if not self._free:
             return cursor.partition if cursor.partition in worker.held else -1
         return next((p for p in worker.partitions if not cursor.order >> p & 1), -1)
 
-    def _may_stay(self, cursor: Cursor, other: Cursor) -> bool:
+    def _may_stay(self, cursor: ActiveLineage, other: ActiveLineage) -> bool:
         """Return whether going on with one lineage delays no longer path."""
         if not self._settings.affinity or self._policy.selective:
             return False
@@ -208,14 +208,14 @@ class Dispatcher:
             return True
         return self._can_wait(other, cursor.node.cost)
 
-    def _can_wait(self, cursor: Cursor, time: float) -> bool:
+    def _can_wait(self, cursor: ActiveLineage, time: float) -> bool:
         """Return whether a path ends in time although it waits: the backlog, shared by all workers, outlasts it."""
         path = cursor.peak - cursor.unit * cursor.node.cost
         return path + time <= self._demand.backlog / len(self._workers.by_name)
 
     # --- starting -----------------------------------------------------------------------------------------
 
-    def _start(self, worker: Worker, cursor: Cursor, partition: int) -> None:
+    def _start(self, worker: Worker, cursor: ActiveLineage, partition: int) -> None:
         self.ready.take(cursor)
         node = cursor.node
         chained = len(cursor.runs)

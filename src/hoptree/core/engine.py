@@ -13,9 +13,8 @@ from collections import deque
 from typing import assert_never, final
 
 from hoptree.core.actions import Action, CancelUnit
-from hoptree.core.demand import Demand
+from hoptree.core.barriers import Barriers
 from hoptree.core.dispatch import Dispatcher
-from hoptree.core.elsewhere import Elsewhere
 from hoptree.core.errors import ProtocolError, WorkloadError
 from hoptree.core.events import (
     CostsLearned,
@@ -42,13 +41,14 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.fold import count_attempt
-from hoptree.core.gates import Gates
-from hoptree.core.plan import Cost, Cursor, Node, Place, Run, State, Trial
+from hoptree.core.open_work import OpenWork
+from hoptree.core.other_drivers import OtherDrivers
+from hoptree.core.plan import ActiveLineage, Cost, Node, Place, Run, State, Trial
 from hoptree.core.policies import Policy, checked, make_policy
 from hoptree.core.repricing import Repricing
 from hoptree.core.saving import SavePolicy, Saving
 from hoptree.core.settings import Settings
-from hoptree.core.states import States
+from hoptree.core.states import StateBooks
 from hoptree.core.study_state import StudyState
 from hoptree.core.trials import Trials
 from hoptree.core.workers import Worker, Workers
@@ -73,13 +73,13 @@ class Engine:
         self.plan = self.state.plan
         if cost is not None:
             self.plan.price_by(cost)
-        self.demand = Demand(settings.partitions)
+        self.demand = OpenWork(settings.partitions)
         self.workers = Workers(settings.partitions)
         self._policy = checked(policy) if policy else make_policy(settings, self.demand, self.workers)
         self._actions: list[Action] = []
-        self._gates = Gates(settings.partitions, self.demand)
+        self._gates = Barriers(settings.partitions, self.demand)
         self._repricing = Repricing(self.plan, self.demand)
-        self.states = States(self._actions, Saving(settings.partitions, saving, self._actions))
+        self.states = StateBooks(self._actions, Saving(settings.partitions, saving, self._actions))
         self._dispatcher = Dispatcher(
             settings, self._policy, self.demand, self.workers, self._gates, self.states, self._actions
         )
@@ -93,7 +93,7 @@ class Engine:
             self._actions,
             self.state.trials,
         )
-        self._elsewhere = Elsewhere(
+        self._elsewhere = OtherDrivers(
             settings.partitions, self.demand, self._gates, self._dispatcher, self.states, self._trials
         )
         self._folded = bool(self.state.trials)  # trials that were not begun here have to be taken up
@@ -197,7 +197,7 @@ class Engine:
         worker.last = cursor
         self._advance(cursor, run, worker, event.seconds, event.size)
 
-    def _advance(self, cursor: Cursor, run: Run, worker: Worker, seconds: float, size: int) -> None:
+    def _advance(self, cursor: ActiveLineage, run: Run, worker: Worker, seconds: float, size: int) -> None:
         """Move a cursor over the unit that it has finished, and see what begins or ends there."""
         demand, node = self.demand, cursor.node
         unit = run.unit + 1
@@ -308,7 +308,7 @@ class Engine:
         worker.queue.remove(run)
         self._dispatcher.freed.append(worker)
 
-    def _drop_runs(self, cursor: Cursor, failed: Run) -> None:
+    def _drop_runs(self, cursor: ActiveLineage, failed: Run) -> None:
         """Forget a run that did not succeed, and those queued behind it: without its state they never begin."""
         index = cursor.runs.index(failed)
         for run in cursor.runs[index + 1 :]:
@@ -316,14 +316,14 @@ class Engine:
             self._actions.append(CancelUnit(run.number, run.worker, silent=True))
         del cursor.runs[index:]
 
-    def _cancel_runs(self, cursor: Cursor) -> None:
+    def _cancel_runs(self, cursor: ActiveLineage) -> None:
         """Tell the worker to give up a cursor's runs; it stays busy until it says that it has."""
         for run in cursor.runs:
             if not run.cancelled:
                 run.cancelled = True
                 self._actions.append(CancelUnit(run.number, run.worker))
 
-    def _resume(self, cursor: Cursor) -> None:
+    def _resume(self, cursor: ActiveLineage) -> None:
         """Give a cursor whose run came to nothing its chance again, from a state that is there."""
         if cursor.stale or cursor.runs:
             return
@@ -386,7 +386,7 @@ class Engine:
             return
         for run in worker.queue:
             del self._dispatcher.runs[run.number]
-        cursors: list[Cursor] = []
+        cursors: list[ActiveLineage] = []
         for run in worker.queue:
             if run.evaluating:
                 assert run.state is not None
@@ -446,16 +446,16 @@ class Engine:
 
     # --- cursors ----------------------------------------------------------------------------------------
 
-    def _aim(self, cursor: Cursor, hint: int) -> None:
+    def _aim(self, cursor: ActiveLineage, hint: int) -> None:
         """Set a cursor's next partition: fixed by its lineage in strict order, a wish in free order."""
         cursor.partition = (hint if self._free else cursor.order + cursor.unit) % self.settings.partitions
 
-    def _offer(self, cursor: Cursor) -> None:
+    def _offer(self, cursor: ActiveLineage) -> None:
         cursor.held = self._gates.bars(cursor)
         if not cursor.held:
             self._dispatcher.fresh.append(cursor)
 
-    def _withdraw(self, cursor: Cursor) -> None:
+    def _withdraw(self, cursor: ActiveLineage) -> None:
         self._dispatcher.ready.take(cursor)
         self.demand.remove(cursor)
         if cursor.state is not None:

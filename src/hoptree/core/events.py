@@ -28,7 +28,7 @@ class _Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
     pass
 
 
-class Known(msgspec.Struct, frozen=True, gc=False):
+class KnownResults(msgspec.Struct, frozen=True, gc=False):
     """What the store holds of a trial's lineage already: epochs with a state, and reports by epoch.
 
     Metrics that are no finite numbers are spelled ("nan", "inf"), so that any journal can hold them.
@@ -56,7 +56,7 @@ class TrialAsked(_Event, frozen=True, tag="trial-asked"):
     root: str = ""
     barrier: bool = False
     alone: bool = False
-    known: Known | None = None
+    known: KnownResults | None = None
     asked_by: Asker | None = None
     variant: str = ""
 
@@ -70,7 +70,7 @@ class TrialBranched(_Event, frozen=True, tag="trial-branched"):
     config: ConfigItems
     until: int
     every: int = 0
-    known: Known | None = None
+    known: KnownResults | None = None
     asked_by: Asker | None = None
 
 
@@ -79,7 +79,7 @@ class TrialExtended(_Event, frozen=True, tag="trial-extended"):
 
     trial: int
     until: int
-    known: Known | None = None
+    known: KnownResults | None = None
 
 
 class TrialStopped(_Event, frozen=True, tag="trial-stopped"):
@@ -96,7 +96,7 @@ class TrialRetried(_Event, frozen=True, tag="trial-retried"):
     """A user asked for a failed trial to be trained again: it owes what it owed when it failed."""
 
     trial: int
-    known: Known | None = None
+    known: KnownResults | None = None
 
 
 class TrialRebased(_Event, frozen=True, tag="trial-rebased"):
@@ -109,7 +109,7 @@ class TrialRebased(_Event, frozen=True, tag="trial-rebased"):
     trial: int
     root: str
     variant: str = ""
-    known: Known | None = None
+    known: KnownResults | None = None
 
 
 class DriverStarted(_Event, frozen=True, tag="driver-started"):
@@ -209,7 +209,7 @@ class StateFound(_Event, frozen=True):
 
 
 class ReportFound(_Event, frozen=True):
-    """The metrics of a state are known: another driver has evaluated it. Spelled as in ``Known``."""
+    """The metrics of a state are known: another driver has evaluated it. Spelled as in ``KnownResults``."""
 
     node: int
     unit: int

@@ -60,7 +60,7 @@ from hoptree.core.study_state import StudyState
 RECORD_VERSION = 1
 
 
-class At(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class FactPlace(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A place: the key of a lineage, a unit, and the tree: the variant, and whose, if a trial shares nothing."""
 
     lineage: str
@@ -80,7 +80,7 @@ class UnitFinishedFact(_Fact, frozen=True, tag="unit-finished"):
 
     run: int
     worker: str
-    at: At
+    at: FactPlace
     partition: int
     evaluates: bool = False
     seconds: float = 0.0
@@ -92,7 +92,7 @@ class RunFailedFact(_Fact, frozen=True, tag="run-failed"):
 
     run: int
     worker: str
-    at: At
+    at: FactPlace
     reason: str
     fault: Fault
     partition: int = -1
@@ -104,7 +104,7 @@ class RunCancelledFact(_Fact, frozen=True, tag="run-cancelled"):
 
     run: int
     worker: str
-    at: At
+    at: FactPlace
     partition: int = -1
     evaluation: bool = False
 
@@ -114,7 +114,7 @@ class StateEvaluatedFact(_Fact, frozen=True, tag="state-evaluated"):
 
     run: int
     worker: str
-    at: At
+    at: FactPlace
     metrics: Spelled
     seconds: float = 0.0
 
@@ -129,38 +129,38 @@ class LateMessageFact(_Fact, frozen=True, tag="late-message"):
 class StateLostFact(_Fact, frozen=True, tag="state-lost"):
     """A state is no longer there."""
 
-    at: At
+    at: FactPlace
 
 
 class StateSavedFact(_Fact, frozen=True, tag="state-saved"):
     """A state is in the store."""
 
-    at: At
+    at: FactPlace
 
 
 class StateFoundFact(_Fact, frozen=True, tag="state-found"):
     """Another driver has left a state in the store."""
 
-    at: At
+    at: FactPlace
 
 
 class ReportFoundFact(_Fact, frozen=True, tag="report-found"):
     """Another driver has evaluated a state."""
 
-    at: At
+    at: FactPlace
     metrics: dict[str, float | str]
 
 
 class LineageTakenFact(_Fact, frozen=True, tag="lineage-taken"):
     """Another driver trains a lineage on from here."""
 
-    at: At
+    at: FactPlace
 
 
 class LineageFreedFact(_Fact, frozen=True, tag="lineage-freed"):
     """No other driver trains a lineage on from here any more."""
 
-    at: At
+    at: FactPlace
 
 
 EventFact: TypeAlias = (
@@ -197,7 +197,7 @@ class UnitGiven(_Fact, frozen=True, tag="unit-given"):
 
     run: int
     worker: str
-    at: At
+    at: FactPlace
     partition: int
     source: str = ""
     home: str = ""
@@ -209,7 +209,7 @@ class EvaluationGiven(_Fact, frozen=True, tag="evaluation-given"):
 
     run: int
     worker: str
-    at: At
+    at: FactPlace
 
 
 class RunWithdrawn(_Fact, frozen=True, tag="run-withdrawn"):
@@ -223,7 +223,7 @@ class RunWithdrawn(_Fact, frozen=True, tag="run-withdrawn"):
 class SaveDecided(_Fact, frozen=True, tag="save-decided"):
     """A state is to be saved, and kept to go on from if ``keep``."""
 
-    at: At
+    at: FactPlace
     seconds: float = 0.0
     keep: bool = False
     durable: bool = True
@@ -232,14 +232,14 @@ class SaveDecided(_Fact, frozen=True, tag="save-decided"):
 class StateAdopted(_Fact, frozen=True, tag="state-adopted"):
     """A state that the store holds counts as the one at this place."""
 
-    at: At
+    at: FactPlace
     keep: bool = True
 
 
 class StateDropped(_Fact, frozen=True, tag="state-dropped"):
     """A state was let go: nothing needed it."""
 
-    at: At
+    at: FactPlace
 
 
 class TrialReported(_Fact, frozen=True, tag="trial-reported"):
@@ -334,7 +334,7 @@ class FactWriter:
         """Return an action as it is recorded."""
         match action:
             case RunUnit():
-                at = At(action.key, action.unit, action.tree)
+                at = FactPlace(action.key, action.unit, action.tree)
                 source = "" if action.source_key == action.key else action.source_key
                 return UnitGiven(
                     action.run, action.worker, at, action.partition, source, action.home, action.evaluate
@@ -356,9 +356,9 @@ class FactWriter:
             case _:
                 assert_never(action)
 
-    def _at(self, number: int, unit: int) -> At:
+    def _at(self, number: int, unit: int) -> FactPlace:
         node = self._nodes[number]
-        return At(node.key, unit, node.lane)
+        return FactPlace(node.key, unit, node.lane)
 
 
 # --- from facts to steps ----------------------------------------------------------------------------------
@@ -455,7 +455,7 @@ class FactReader:
             case _:
                 assert_never(fact)
 
-    def _node(self, at: At) -> Node:
+    def _node(self, at: FactPlace) -> Node:
         node = self._state.plan.find(at.lineage, at.tree)
         if node is None:
             raise ProtocolError(f"lineage {at.lineage} at unit {at.unit}: no trial before this entry passes there")
@@ -488,7 +488,7 @@ class FactReader:
         self,
         number: int,
         worker: str,
-        at: At,
+        at: FactPlace,
         partition: int | None = None,
         *,
         trained: bool = False,

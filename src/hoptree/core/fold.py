@@ -16,7 +16,7 @@ from hoptree.core.events import (
     CostsLearned,
     DriverStarted,
     Event,
-    Known,
+    KnownResults,
     LineageFreed,
     LineageTaken,
     ReportFound,
@@ -153,18 +153,18 @@ class Fold:
         trial.asked_by, trial.variant = event.asked_by, variant
         return trial
 
-    def _begin(self, trial: Trial, until: int, known: Known | None) -> None:
+    def _begin(self, trial: Trial, until: int, known: KnownResults | None) -> None:
         self._state.trials[trial.number] = trial
         self._grant(trial, until, known)
 
-    def _grant(self, trial: Trial, until: int, known: Known | None) -> None:
+    def _grant(self, trial: Trial, until: int, known: KnownResults | None) -> None:
         """Note the reports that a trial owes up to an epoch, and those that the store had already."""
         self._enter(trial, until, known)
         due = due_epochs(trial, until)
         trial.until = max(trial.until, until)
         self._open(trial, due)
 
-    def _retry(self, trial: Trial, known: Known | None) -> None:
+    def _retry(self, trial: Trial, known: KnownResults | None) -> None:
         due = trial.retry()
         for node, _ in self._plan.way(trial, trial.until * self._partitions):
             node.attempts.clear()
@@ -203,7 +203,7 @@ class Fold:
         for epoch, place in zip(due, self._plan.places(trial.history, root, due), strict=True):
             trial.open[epoch] = place
 
-    def _enter(self, trial: Trial, until: int, known: Known | None) -> None:
+    def _enter(self, trial: Trial, until: int, known: KnownResults | None) -> None:
         """Note the reports that the store had already."""
         root = self._plan.root(trial.root, trial.lane)
         reports = {} if known is None else {epoch: each for epoch, each in known.reports if 0 < epoch <= until}

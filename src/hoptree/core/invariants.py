@@ -61,7 +61,7 @@ Spot: TypeAlias = tuple[int, int]  # node and unit of a state
 
 
 @final
-class Witness:
+class InvariantChecker:
     """Books of one run of an engine; ``see`` raises InvariantError with the story so far."""
 
     def __init__(self, engine: Engine, *, progress: bool = True) -> None:

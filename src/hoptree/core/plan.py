@@ -91,7 +91,7 @@ class Node:
         self.waiting = False
         self.todo = 0
         self.trained: dict[int, int] = {}  # by partition, the units that were trained
-        self.cursors: list[Cursor] = []
+        self.cursors: list[ActiveLineage] = []
 
     @property
     def origin(self) -> Node:
@@ -126,7 +126,7 @@ class Node:
 
 
 @final
-class Cursor:
+class ActiveLineage:
     """A lineage being trained: the state it stands at, and the run that takes it on, if one is under way."""
 
     __slots__ = ("held", "node", "order", "partition", "peak", "runs", "sequence", "stale", "state", "unit")
@@ -169,7 +169,7 @@ class Run:
         "worker",
     )
 
-    def __init__(self, number: int, worker: str, node: Node, unit: int, cursor: Cursor | None) -> None:
+    def __init__(self, number: int, worker: str, node: Node, unit: int, cursor: ActiveLineage | None) -> None:
         self.number = number
         self.worker = worker
         self.node = node
@@ -198,7 +198,7 @@ class Trial:
         self.root = root
         self.variant = ""
         self.onward: tuple[str, str] | None = None  # root and variant under which it would go on; None: its own
-        self.earlier: tuple[Earlier, ...] = ()  # the trees that it was in before, oldest first
+        self.earlier: tuple[EarlierHistory, ...] = ()  # the trees that it was in before, oldest first
         self.study = study
         self.every = every
         self.asked_by: Asker | None = None
@@ -291,7 +291,7 @@ class Trial:
 
     def move(self, root: str, variant: str) -> None:
         """Begin again under another root; what it was told under the one before is no part of its curve."""
-        self.earlier += (Earlier(self.root, self.variant, self.until),)
+        self.earlier += (EarlierHistory(self.root, self.variant, self.until),)
         self.root, self.variant, self.onward = root, variant, None
         self.curve = {}
         self.reached = 0
@@ -300,7 +300,7 @@ class Trial:
         return f"trial {self.number}"
 
 
-class Earlier(NamedTuple):
+class EarlierHistory(NamedTuple):
     """A tree that a trial was in before it was trained under another root, and up to which epoch."""
 
     root: str

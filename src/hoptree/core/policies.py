@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import final
 
-from hoptree.core.demand import Demand
 from hoptree.core.errors import WorkloadError
-from hoptree.core.plan import Cursor
+from hoptree.core.open_work import OpenWork
+from hoptree.core.plan import ActiveLineage
 from hoptree.core.settings import Settings
 from hoptree.core.workers import Workers
 
@@ -21,22 +21,22 @@ class Policy(ABC):
     two_orders = False  # whether ``urgency`` and ``is_urgent`` are asked
 
     @abstractmethod
-    def rank(self, cursor: Cursor, partition: int) -> float:
+    def rank(self, cursor: ActiveLineage, partition: int) -> float:
         """Return the rank of a cursor's next unit on a partition, at the moment it becomes ready."""
 
-    def urgency(self, cursor: Cursor, partition: int) -> float:
+    def urgency(self, cursor: ActiveLineage, partition: int) -> float:
         """Return the rank in the second order, in time: minus what is left behind the unit."""
         return self.rank(cursor, partition)
 
-    def is_urgent(self, cursor: Cursor, other: Cursor) -> bool:
+    def is_urgent(self, cursor: ActiveLineage, other: ActiveLineage) -> bool:
         """Return whether the first of the second order must not wait for the first by rank."""
         return False
 
-    def admits(self, cursor: Cursor, partition: int) -> bool:
+    def admits(self, cursor: ActiveLineage, partition: int) -> bool:
         """Return whether the unit may start now; a worker waits rather than take one that may not."""
         return True
 
-    def took(self, cursor: Cursor, partition: int) -> None:  # noqa: B027 most policies need not know
+    def took(self, cursor: ActiveLineage, partition: int) -> None:  # noqa: B027 most policies need not know
         """Note that the unit was given to a worker."""
 
     def memory(self) -> object:
@@ -56,7 +56,7 @@ class LongestPath(Policy):
         self._pace = pace
         self._free = free
 
-    def rank(self, cursor: Cursor, partition: int) -> float:
+    def rank(self, cursor: ActiveLineage, partition: int) -> float:
         """Return minus the expected time to the furthest place that is reached through the cursor."""
         node = cursor.node
         if not self._free:
@@ -77,21 +77,21 @@ class FirstCome(Policy):
 
     two_orders = True
 
-    def __init__(self, demand: Demand, workers: Workers, *, free: bool) -> None:
+    def __init__(self, demand: OpenWork, workers: Workers, *, free: bool) -> None:
         self._demand = demand
         self._workers = workers.by_name
         self._longest = LongestPath(workers.pace, free=free)
         self._room = 3.0 if free else 2.0
 
-    def rank(self, cursor: Cursor, partition: int) -> float:
+    def rank(self, cursor: ActiveLineage, partition: int) -> float:
         """Return the number of the trial that asked first for what the cursor trains."""
         return cursor.node.first
 
-    def urgency(self, cursor: Cursor, partition: int) -> float:
+    def urgency(self, cursor: ActiveLineage, partition: int) -> float:
         """Return minus the expected time to the furthest place that is reached through the cursor."""
         return self._longest.rank(cursor, partition)
 
-    def is_urgent(self, cursor: Cursor, other: Cursor) -> bool:
+    def is_urgent(self, cursor: ActiveLineage, other: ActiveLineage) -> bool:
         """Return whether the path behind a cursor may end last if a unit of another one goes first."""
         node = cursor.node
         path = cursor.peak - cursor.unit * node.cost
@@ -102,7 +102,7 @@ class FirstCome(Policy):
 class BreadthFirst(Policy):
     """The least trained lineage goes first (the BFS baseline of the stage-tree paper)."""
 
-    def rank(self, cursor: Cursor, partition: int) -> float:
+    def rank(self, cursor: ActiveLineage, partition: int) -> float:
         """Return the number of units trained so far."""
         return cursor.unit
 
@@ -111,10 +111,10 @@ class BreadthFirst(Policy):
 class MostChildren(Policy):
     """The stage with the most stages right behind it goes first (the THR baseline of the stage-tree paper)."""
 
-    def __init__(self, demand: Demand) -> None:
+    def __init__(self, demand: OpenWork) -> None:
         self._demand = demand
 
-    def rank(self, cursor: Cursor, partition: int) -> float:
+    def rank(self, cursor: ActiveLineage, partition: int) -> float:
         """Return minus the number of stages that begin where the current one ends."""
         stop = self._demand.next_stop(cursor)
         if stop is None:
@@ -124,13 +124,13 @@ class MostChildren(Policy):
 
 
 @final
-class Random(Policy):
+class RandomOrder(Policy):
     """Any ready unit (algorithms 1 and 2 of the model-hopper paper): a rank drawn when it becomes ready."""
 
     def __init__(self, seed: int) -> None:
         self._state = seed & _MASK
 
-    def rank(self, cursor: Cursor, partition: int) -> float:
+    def rank(self, cursor: ActiveLineage, partition: int) -> float:
         """Return the next number of a SplitMix64 stream."""
         self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
         mixed = self._state
@@ -144,7 +144,7 @@ class Random(Policy):
 
 
 @final
-class Planned(Policy):
+class PlannedOrder(Policy):
     """Follows a solved schedule, again in every epoch: ``starts`` holds, by lineage, when it visits each partition.
 
     A unit begins when all that the schedule has before it, on its partition and in its lineage, is done. What is
@@ -158,9 +158,9 @@ class Planned(Policy):
         self._starts = starts
         self._places = {key: place for place, key in enumerate(starts)}
         self._length = 1 + max((start for row in starts.values() for start in row), default=0.0)
-        self._cursors: list[Cursor] = []
+        self._cursors: list[ActiveLineage] = []
 
-    def rank(self, cursor: Cursor, partition: int) -> float:
+    def rank(self, cursor: ActiveLineage, partition: int) -> float:
         """Return when the schedule has the unit begin, epoch after epoch."""
         if cursor not in self._cursors:
             self._cursors = [c for c in self._cursors if not c.stale] + [cursor]
@@ -169,7 +169,7 @@ class Planned(Policy):
             return float("inf")
         return cursor.unit // len(starts) * self._length + starts[partition]
 
-    def admits(self, cursor: Cursor, partition: int) -> bool:
+    def admits(self, cursor: ActiveLineage, partition: int) -> bool:
         """Return whether the unit is the next of its lineage, and no other has to visit the partition before it."""
         starts = self._starts.get(cursor.node.origin.key)
         if starts is None:
@@ -180,7 +180,7 @@ class Planned(Policy):
         turn = self._turn(cursor, partition)
         return not any(self._turn(c, partition) < turn for c in self._cursors if not c.stale)
 
-    def _turn(self, cursor: Cursor, partition: int) -> tuple[float, float, int]:
+    def _turn(self, cursor: ActiveLineage, partition: int) -> tuple[float, float, int]:
         """Return the epoch, the start and the place at which a lineage visits the partition next."""
         key = cursor.node.origin.key
         starts = self._starts.get(key)
@@ -191,7 +191,7 @@ class Planned(Policy):
 
 
 @final
-class Checked(Policy):
+class CheckedPolicy(Policy):
     """A policy of a user's: what it answers is looked at before anything follows from it."""
 
     def __init__(self, policy: Policy) -> None:
@@ -199,23 +199,23 @@ class Checked(Policy):
         self.selective = bool(policy.selective)
         self.two_orders = bool(policy.two_orders)
 
-    def rank(self, cursor: Cursor, partition: int) -> float:
+    def rank(self, cursor: ActiveLineage, partition: int) -> float:
         """Return its rank, if that is a number."""
         return self._number("rank", cursor, partition)
 
-    def urgency(self, cursor: Cursor, partition: int) -> float:
+    def urgency(self, cursor: ActiveLineage, partition: int) -> float:
         """Return its rank in the second order, if that is a number."""
         return self._number("urgency", cursor, partition)
 
-    def is_urgent(self, cursor: Cursor, other: Cursor) -> bool:
+    def is_urgent(self, cursor: ActiveLineage, other: ActiveLineage) -> bool:
         """Return its answer, if that is True or False."""
         return self._truth("is_urgent", cursor, other)
 
-    def admits(self, cursor: Cursor, partition: int) -> bool:
+    def admits(self, cursor: ActiveLineage, partition: int) -> bool:
         """Return its answer, if that is True or False."""
         return self._truth("admits", cursor, partition)
 
-    def took(self, cursor: Cursor, partition: int) -> None:
+    def took(self, cursor: ActiveLineage, partition: int) -> None:
         """Pass it on."""
         self._ask("took", cursor, partition)
 
@@ -223,7 +223,7 @@ class Checked(Policy):
         """Return its own."""
         return self._ask("memory")
 
-    def _number(self, method: str, cursor: Cursor, partition: int) -> float:
+    def _number(self, method: str, cursor: ActiveLineage, partition: int) -> float:
         answer = self._ask(method, cursor, partition)
         if isinstance(answer, bool) or not isinstance(answer, Real) or answer != answer:
             raise self._wrong(
@@ -251,10 +251,10 @@ class Checked(Policy):
 
 def checked(policy: Policy) -> Policy:
     """Return a policy whose answers can be relied on: one of ours, or one that is looked at."""
-    return policy if type(policy).__module__ == __name__ else Checked(policy)
+    return policy if type(policy).__module__ == __name__ else CheckedPolicy(policy)
 
 
-def make_policy(settings: Settings, demand: Demand, workers: Workers) -> Policy:
+def make_policy(settings: Settings, demand: OpenWork, workers: Workers) -> Policy:
     """Return the policy that the settings name."""
     free = settings.order == "free"
     match settings.policy:
@@ -263,7 +263,7 @@ def make_policy(settings: Settings, demand: Demand, workers: Workers) -> Policy:
         case "longest-path":
             return LongestPath(workers.pace, free=free)
         case "random":
-            return Random(settings.seed)
+            return RandomOrder(settings.seed)
         case "breadth-first":
             return BreadthFirst()
         case "most-children":

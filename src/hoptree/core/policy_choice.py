@@ -13,7 +13,7 @@ from hoptree.core.errors import WorkloadError
 from hoptree.core.events import TrialAsked, WorkerJoined
 from hoptree.core.lineage import History
 from hoptree.core.plan import Plan
-from hoptree.core.policies import POLICIES, Planned, Policy, unknown_policy
+from hoptree.core.policies import POLICIES, PlannedOrder, Policy, unknown_policy
 from hoptree.core.settings import Settings
 
 PolicyChoice: TypeAlias = str | Policy | Sequence[Sequence[float]]
@@ -28,7 +28,9 @@ def check_policy(given: object) -> None:
         raise unknown_policy(given)
 
 
-def planned(starts: Sequence[Sequence[float]], histories: Sequence[History], root: str, partitions: int) -> Planned:
+def planned(
+    starts: Sequence[Sequence[float]], histories: Sequence[History], root: str, partitions: int
+) -> PlannedOrder:
     """Name the rows of a solved schedule by the lineages that begin so."""
     try:
         fits = len(starts) == len(histories) and all(len(row) == partitions for row in starts)
@@ -42,7 +44,7 @@ def planned(starts: Sequence[Sequence[float]], histories: Sequence[History], roo
     plan = Plan(partitions, order="free")  # in strict order nobody chooses
     begin = plan.root(root)
     keys = [plan.path(phases, begin, 1)[0].key for phases in histories]
-    return Planned(dict(zip(keys, rows, strict=True)))
+    return PlannedOrder(dict(zip(keys, rows, strict=True)))
 
 
 def try_out(policy: Policy, settings: Settings, asked: Iterable[TrialAsked]) -> None:

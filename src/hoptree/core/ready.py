@@ -6,21 +6,21 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, final
 
-from hoptree.core.plan import Cursor
+from hoptree.core.plan import ActiveLineage
 from hoptree.core.policies import Policy
 
 
-class Entry(NamedTuple):
+class ReadyEntry(NamedTuple):
     """A cursor's place in one partition's heap; valid while the cursor still has that sequence number."""
 
     rank: float
     distance: int
     sequence: int
-    cursor: Cursor
+    cursor: ActiveLineage
 
 
 @final
-class Ready:
+class ReadyQueue:
     """Cursors whose next unit could start now, by partition.
 
     In strict order a cursor stands in one heap; in free order in one for each partition its epoch still has to
@@ -32,13 +32,13 @@ class Ready:
         self._partitions = partitions
         self._policy = policy
         self._free = free
-        self._heaps: list[list[Entry]] = [[] for _ in range(partitions)]
-        self._urgent: list[list[Entry]] | None = [[] for _ in range(partitions)] if policy.two_orders else None
+        self._heaps: list[list[ReadyEntry]] = [[] for _ in range(partitions)]
+        self._urgent: list[list[ReadyEntry]] | None = [[] for _ in range(partitions)] if policy.two_orders else None
         self._entries = 0
         self._sequence = 0
         self.count = 0
 
-    def push(self, cursor: Cursor) -> Iterable[int]:
+    def push(self, cursor: ActiveLineage) -> Iterable[int]:
         """Make a cursor available; return the partitions it could go to."""
         if cursor.sequence < 0:
             self.count += 1
@@ -53,21 +53,21 @@ class Ready:
         for partition in wanted:
             distance = (partition - begin) % self._partitions
             rank = policy.rank(cursor, partition)
-            heappush(self._heaps[partition], Entry(rank, distance, self._sequence, cursor))
+            heappush(self._heaps[partition], ReadyEntry(rank, distance, self._sequence, cursor))
             self._entries += 1
             if urgent is not None:
                 rank = policy.urgency(cursor, partition)
-                heappush(urgent[partition], Entry(rank, distance, self._sequence, cursor))
+                heappush(urgent[partition], ReadyEntry(rank, distance, self._sequence, cursor))
                 self._entries += 1
         return wanted
 
-    def take(self, cursor: Cursor) -> None:
+    def take(self, cursor: ActiveLineage) -> None:
         """Make a cursor unavailable."""
         if cursor.sequence >= 0:
             cursor.sequence = -1
             self.count -= 1
 
-    def best(self, partitions: Iterable[int]) -> tuple[Entry, int] | None:
+    def best(self, partitions: Iterable[int]) -> tuple[ReadyEntry, int] | None:
         """Return the first entry among some partitions, and its partition; it stays in the queue.
 
         In free order its rank is in time, also if the policy has two orders.
@@ -84,8 +84,8 @@ class Ready:
             found = found[0]._replace(rank=self._policy.urgency(cursor, found[1])), found[1]
         return found
 
-    def _first(self, heaps: list[list[Entry]], partitions: Iterable[int]) -> tuple[Entry, int] | None:
-        found: Entry | None = None
+    def _first(self, heaps: list[list[ReadyEntry]], partitions: Iterable[int]) -> tuple[ReadyEntry, int] | None:
+        found: ReadyEntry | None = None
         where = -1
         for partition in partitions:
             heap = heaps[partition]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from hoptree.core.costs import CostFormula
-from hoptree.core.demand import Demand
+from hoptree.core.open_work import OpenWork
 from hoptree.core.plan import Plan
 
 AT_ONCE = 150  # nodes in one step: some 2 ms
@@ -21,7 +21,7 @@ class Repricing:
     decisions their sense and none its correctness.
     """
 
-    def __init__(self, plan: Plan, demand: Demand) -> None:
+    def __init__(self, plan: Plan, demand: OpenWork) -> None:
         self._plan = plan
         self._demand = demand
         self._unpriced = 0  # nodes before this one have old prices

@@ -13,7 +13,7 @@ from hoptree.core.errors import ProtocolError
 from hoptree.core.events import Asker, Metrics
 from hoptree.core.facts import EvaluationGiven, FactReader, FactWriter, UnitGiven
 from hoptree.core.lineage import History
-from hoptree.core.plan import Earlier, Node, Place, State, Trial
+from hoptree.core.plan import EarlierHistory, Node, Place, State, Trial
 from hoptree.core.settings import Settings
 from hoptree.core.study_state import Request, StudyState
 
@@ -72,7 +72,7 @@ class TrialRow(_Row, frozen=True):
     asked_by: Asker | None = None
     variant: str = ""
     onward: tuple[str, str] | None = None
-    earlier: tuple[Earlier, ...] = ()
+    earlier: tuple[EarlierHistory, ...] = ()
 
 
 class ToldRow(_Row, frozen=True):

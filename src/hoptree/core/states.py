@@ -12,7 +12,7 @@ from hoptree.core.saving import Saving
 
 
 @final
-class States:
+class StateBooks:
     """Counts the users of every state: cursors, evaluations, trials that ended with it, and the store."""
 
     def __init__(self, actions: list[Action], saving: Saving) -> None:

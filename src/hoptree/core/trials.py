@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import final
 
 from hoptree.core.actions import Action, Ending, EndTrial, Report
-from hoptree.core.demand import Demand
+from hoptree.core.barriers import Barriers
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.errors import ProtocolError, WorkloadError
 from hoptree.core.events import (
-    Known,
+    KnownResults,
     TrialAsked,
     TrialBranched,
     TrialExtended,
@@ -18,11 +18,11 @@ from hoptree.core.events import (
     TrialRetried,
     TrialStopped,
 )
-from hoptree.core.gates import Gates
 from hoptree.core.lineage import Phase, branched
 from hoptree.core.metrics import unspelled
+from hoptree.core.open_work import OpenWork
 from hoptree.core.plan import Node, Place, Plan, State, Trial, due_epochs
-from hoptree.core.states import States
+from hoptree.core.states import StateBooks
 
 
 @final
@@ -32,10 +32,10 @@ class Trials:
     def __init__(
         self,
         plan: Plan,
-        demand: Demand,
-        gates: Gates,
+        demand: OpenWork,
+        gates: Barriers,
         dispatcher: Dispatcher,
-        states: States,
+        states: StateBooks,
         actions: list[Action],
         trials: dict[int, Trial],
     ) -> None:
@@ -225,7 +225,7 @@ class Trials:
             raise ProtocolError(f"trial {number} was never asked for; {len(self.by_number)} others were")
         return trial
 
-    def _begin(self, trial: Trial, until: int, known: Known | None) -> None:
+    def _begin(self, trial: Trial, until: int, known: KnownResults | None) -> None:
         if trial.every < 0:
             raise WorkloadError(f"every: {trial.every}; expected 0 (only at the end) or a number of epochs")
         if until < 1:
@@ -235,14 +235,14 @@ class Trials:
         self.live += 1
         self._proceed(trial, until, known)
 
-    def _proceed(self, trial: Trial, until: int, known: Known | None) -> None:
+    def _proceed(self, trial: Trial, until: int, known: KnownResults | None) -> None:
         """Let a trial go on to an epoch; what was found is told when nobody lets go any more of what it needs."""
         found = [] if known is None else self._adopt(trial, until, known)
         self._grant(trial, until)
         for place in found:
             self.answer(*place)
 
-    def _adopt(self, trial: Trial, until: int, known: Known) -> list[Place]:
+    def _adopt(self, trial: Trial, until: int, known: KnownResults) -> list[Place]:
         """Take in what the store holds of a lineage: nobody trains or evaluates it again; return what is reported.
 
         Where somebody is on the way already, what they will make is waited for.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from hoptree.core.plan import Cursor, Run
+from hoptree.core.plan import ActiveLineage, Run
 
 
 @final
@@ -19,7 +19,7 @@ class Worker:
         self.partitions = partitions
         self.held = frozenset(partitions)
         self.queue: list[Run] = []
-        self.last: Cursor | None = None
+        self.last: ActiveLineage | None = None
         self.idle = False
         self.draining = False
         self.gone = False

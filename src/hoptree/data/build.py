@@ -37,7 +37,7 @@ from hoptree.data.staging import publish, staging
 MEMORY: Final = 128 << 20  # bytes of rows that are sorted in memory at a time
 
 
-class Source(Protocol):
+class DataSource(Protocol):
     """Rows to build from, which can be read more than once."""
 
     rows: int
@@ -57,13 +57,13 @@ class Source(Protocol):
 class Build:
     """What to build, checked before anything is read or written."""
 
-    def __init__(self, train: Source, valid: float | Source, *, partitions: int, seed: int) -> None:
+    def __init__(self, train: DataSource, valid: float | DataSource, *, partitions: int, seed: int) -> None:
         self.train = train
         self.partitions = _integer("partitions", partitions, 1)
         self.seed = _integer("seed", seed, 0)
         if not train.rows:
             raise DataError("no rows; expected at least one row per partition")
-        self.valid: Source | None = None
+        self.valid: DataSource | None = None
         self.valid_rows = 0
         if isinstance(valid, int | float):
             self.valid_rows = _valid_rows(valid, train.rows)

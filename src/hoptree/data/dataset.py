@@ -16,7 +16,7 @@ from hoptree.data.verified import changed, verify
 if TYPE_CHECKING:
     import numpy as np
 
-    from hoptree.data.build import Source
+    from hoptree.data.build import DataSource
     from hoptree.data.files import Paths
 
 # numpy and pyarrow are imported when data is built or read, so that `import hoptree` stays fast
@@ -158,8 +158,8 @@ class Dataset:
     @classmethod
     def _build(
         cls,
-        train: Source,
-        valid: float | Source,
+        train: DataSource,
+        valid: float | DataSource,
         partitions: int,
         seed: int,
         to: str | os.PathLike[str] | None,

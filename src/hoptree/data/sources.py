@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from hoptree.data.arrays import ArraySource
-from hoptree.data.build import Source
+from hoptree.data.build import DataSource
 from hoptree.data.errors import DataError
 from hoptree.data.files import FileSource, Paths, folder_files
 from hoptree.data.formats import ARROW, CSV, PARQUET
@@ -39,7 +39,7 @@ def find_files(given: Paths, what: str = "files") -> list[Path]:
     return paths
 
 
-def source_of(paths: Sequence[Path]) -> Source:
+def source_of(paths: Sequence[Path]) -> DataSource:
     """Return the rows of files, in their order; an .npz file comes alone, since it is read into memory whole."""
     for path in paths:
         if path.suffix in NPZ:

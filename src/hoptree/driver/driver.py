@@ -19,8 +19,8 @@ import msgspec
 from hoptree.backends.choice import find_backend, make_pool, worker_count
 from hoptree.backends.job import TrainingJob
 from hoptree.backends.local import remove_slots, slots_of
-from hoptree.backends.pool import PoolBackend
-from hoptree.backends.protocol import Accounts, Backend, FindsStates, Wakes
+from hoptree.backends.pool_backend import PoolBackend
+from hoptree.backends.protocol import Backend, FindsStates, ReportsTraffic, Wakeable
 from hoptree.backends.ray_settings import Ray
 from hoptree.core.engine import Engine
 from hoptree.core.errors import HoptreeError
@@ -28,33 +28,33 @@ from hoptree.core.events import USER, DriverStarted, Event, StateLost
 from hoptree.core.policy_choice import named
 from hoptree.core.saving import SavePolicy
 from hoptree.core.steps import Step
-from hoptree.drive import EventSource, Watch, drive
-from hoptree.driver.company import Company
-from hoptree.driver.desk import Desk
+from hoptree.drive import EventSource, Observer, drive
+from hoptree.driver.coordination import ClaimingBackend
 from hoptree.driver.event_sources import Draining, Periodic
 from hoptree.driver.ledger_backend import LedgerBackend
-from hoptree.driver.library import Library
 from hoptree.driver.not_finite import NotFiniteMetrics, warn_of_data
 from hoptree.driver.options import RunOptions
-from hoptree.driver.recorder import Recorder
+from hoptree.driver.recorder import JournalRecorder
 from hoptree.driver.rehearsal_configs import to_change, to_rehearse
+from hoptree.driver.request_queue import RequestQueue
+from hoptree.driver.request_validation import retrials_of_failed
+from hoptree.driver.state_reuse import StateIndex
 from hoptree.driver.study_group import StudyGroup
-from hoptree.driver.surroundings import Surroundings
-from hoptree.driver.wishing import retrials_of_failed
+from hoptree.driver.variant_choice import VariantChoice
 from hoptree.estimate import Estimator
-from hoptree.progress import Asking, Spectator
+from hoptree.progress import BudgetTracker, ProgressReporter
 from hoptree.record.opening import last_snapshot
 from hoptree.record.record import Record
-from hoptree.record.spec import Agreed, StudySpec, agree
+from hoptree.record.spec import AgreedSpec, StudySpec, agree
 from hoptree.results import Savings
-from hoptree.search.numbers import TrialNumbers
-from hoptree.search.outlook import outlook_of
+from hoptree.search.budget_estimate import outlook_of
+from hoptree.search.trial_numbers import TrialNumbers
 from hoptree.search.tuner import Tuners
 
 if TYPE_CHECKING:
-    from hoptree.progress.scene import Scene
+    from hoptree.progress.run_view import RunView
     from hoptree.store import Lease, Status, Store
-    from hoptree.store.wishes import Wish
+    from hoptree.store.requests import UserRequest
 
 _LOOK = 2.0  # seconds between two looks at the store: signs of life, requests, costs
 _OBEY = 0.5  # seconds between two looks at whether somebody has asked to stop
@@ -83,7 +83,7 @@ class Driver:
         group: StudyGroup,
         options: RunOptions,
         *,
-        follow: Callable[[Record, ExitStack], Sequence[Watch]] = lambda _record, _stack: (),
+        follow: Callable[[Record, ExitStack], Sequence[Observer]] = lambda _record, _stack: (),
         only: int | None = None,
     ) -> None:
         self._group = group
@@ -93,7 +93,7 @@ class Driver:
         self._stop_asked = False
         self._draining: Draining | None = None
         self._backend: Backend | None = None
-        self._spectator: Spectator | None = None
+        self._spectator: ProgressReporter | None = None
         self._estimator = Estimator()
         self._begun = False  # whether anything may have been written to the journal
         self._thread: threading.Thread | None = None
@@ -149,15 +149,15 @@ class Driver:
         if self._draining is not None:
             self._draining.asked = True
         backend: object = self._backend
-        if isinstance(backend, Wakes):
+        if isinstance(backend, Wakeable):
             backend.wake()
 
-    def request(self, study: str, request: Wish) -> int:
+    def request(self, study: str, request: UserRequest) -> int:
         """Enter what a user asks of a study, to be taken up as soon as the driver looks; return its number."""
         with self._group.first.open_store() as store:
             return store.wishes.make(study, request)
 
-    def view(self) -> Scene | None:
+    def view(self) -> RunView | None:
         """Return what there is to see of the run at this moment; None before it begins and when it is over."""
         return None if self._spectator is None else self._spectator.view()
 
@@ -170,7 +170,7 @@ class Driver:
     # --- one run ------------------------------------------------------------------------------------------
 
     def _train(
-        self, store: Store, lease: Lease, agreed: Agreed, record: Record, seq: int, stack: ExitStack
+        self, store: Store, lease: Lease, agreed: AgreedSpec, record: Record, seq: int, stack: ExitStack
     ) -> Savings:
         """Go on from a snapshot that stands at an entry of the journal."""
         group, name, spec = self._group, self._group.name, agreed.spec
@@ -178,13 +178,13 @@ class Driver:
         watches = self._follow(record, stack)
         numbers = TrialNumbers(group.names)
         tuners = Tuners([], numbers) if self._only is not None else group.tuners(spec, numbers)
-        desk = Desk(store, record, group.shares, spec.root, numbers)
-        writer = Recorder(store, lease, record, seq)
+        desk = RequestQueue(store, record, group.shares, spec.root, numbers)
+        writer = JournalRecorder(store, lease, record, seq)
         known = max(0, seq - _LEARNED)
         learned = islice(store.journal.read(name, known), seq - known) if seq else ()
         self._estimator.resume(record.plan, (recorded.entry for recorded in learned))
         owed = record.resume(tuners, store.journal.read(name, seq), numbers, [self._estimator.watch])
-        surroundings = Surroundings(store, group, self._options, spec, record)
+        surroundings = VariantChoice(store, group, self._options, spec, record)
         surroundings.refuse_changes()
         if agreed.is_changed:
             self._accept(store, spec, record)
@@ -193,7 +193,7 @@ class Driver:
         policy = group.policy(self._options.policy, spec)
         settings = named(spec.settings, self._options.policy)
         engine = Engine(settings, policy=policy, state=record.state, saving=saving)
-        library = Library(store, name, max(study.keep for study in group.studies))
+        library = StateIndex(store, name, max(study.keep for study in group.studies))
         if not owed and not record.live and _has_all_states(store, record):
             remove_slots(slots_of(store.folder, name), lease.token)  # a driver killed at the very end leaves them
             desk.close()
@@ -209,7 +209,7 @@ class Driver:
         backend = self._backend = self._make_backend(store, lease, record, library, engine, tried, surroundings)
         lost = list(_lost_states(record, backend))
         costs = self._costs()
-        own: list[Watch] = [
+        own: list[Observer] = [
             self._note_beginning,
             writer.append,
             record.note,
@@ -226,7 +226,7 @@ class Driver:
         if spec.share and spec.settings.order == "strict" and isinstance(backend, PoolBackend):
             resumed = bool(record.by_number)
             claims = store.claims(lease, group.names)
-            company = Company(engine, claims, library, resumed=resumed, now=record.now)
+            company = ClaimingBackend(engine, claims, library, resumed=resumed, now=record.now)
             front = company.around(backend)
             own.append(company.note)
             sources.append(Periodic(company.look_around, company.pulse))
@@ -276,23 +276,23 @@ class Driver:
         own.take_along(leases.values())
         return own
 
-    def _make_spectator(self, store: Store) -> Spectator:
+    def _make_spectator(self, store: Store) -> ProgressReporter:
         group, options = self._group, self._options
         outlooks = {study.name: outlook_of(study.search) for study in group.studies}
         threads = group.first.trainer.threads
         workers = worker_count(options.workers, threads) if options.backend == "local" else options.workers or 0
-        asking = Asking(outlooks)
-        return Spectator(options.make_display(), group.goals, workers, store.folder / "logs", asking)
+        asking = BudgetTracker(outlooks)
+        return ProgressReporter(options.make_display(), group.goals, workers, store.folder / "logs", asking)
 
     def _make_backend(
         self,
         store: Store,
         lease: Lease,
         record: Record,
-        library: Library,
+        library: StateIndex,
         engine: Engine,
         tried: tuple[Any, Any],
-        surroundings: Surroundings,
+        surroundings: VariantChoice,
     ) -> Backend:
         options, first = self._options, self._group.first
         chosen = find_backend(options.backend)
@@ -345,7 +345,9 @@ class Driver:
             greets=True,
         )
 
-    def _sources(self, lease: Lease, desk: Desk, spectator: Spectator, draining: Draining) -> list[EventSource]:
+    def _sources(
+        self, lease: Lease, desk: RequestQueue, spectator: ProgressReporter, draining: Draining
+    ) -> list[EventSource]:
         def alive() -> Sequence[Event]:
             lease.renew()
             return ()
@@ -375,7 +377,7 @@ class Driver:
 
     def _savings(self, record: Record) -> Savings:
         backend: object = self._backend
-        if not isinstance(backend, Accounts):
+        if not isinstance(backend, ReportsTraffic):
             return Savings.count(record.state, units=record.state.units, bytes_hopped=0)
         return Savings.count(
             record.state,

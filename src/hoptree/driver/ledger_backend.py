@@ -9,7 +9,7 @@ from hoptree.core.actions import DropState, SaveState
 from hoptree.core.events import Event, StateSaved
 
 if TYPE_CHECKING:
-    from hoptree.driver.library import Library
+    from hoptree.driver.state_reuse import StateIndex
     from hoptree.store.states import StateStore
 
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class LedgerBackend:
     """Passes actions and events on; what was saved is entered, and released when it is dropped."""
 
-    def __init__(self, backend: Backend, states: StateStore, library: Library) -> None:
+    def __init__(self, backend: Backend, states: StateStore, library: StateIndex) -> None:
         self._backend = backend
         self._states = states
         self._library = library

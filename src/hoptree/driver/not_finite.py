@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 
 from hoptree.core.actions import Report
 from hoptree.core.steps import Step
-from hoptree.driver.wishing import shown_number
+from hoptree.driver.request_validation import shown_number
 from hoptree.record.record import Record
 from hoptree.search.protocol import Goal
 

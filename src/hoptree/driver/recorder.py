@@ -8,8 +8,8 @@ from hoptree.core.actions import EndTrial
 from hoptree.core.facts import FactWriter
 from hoptree.core.snapshots import SNAPSHOT_VERSION, take_snapshot
 from hoptree.core.steps import Step
-from hoptree.driver.library import reports_of
-from hoptree.driver.wishing import shown_number
+from hoptree.driver.request_validation import shown_number
+from hoptree.driver.state_reuse import reports_of
 from hoptree.record.record import Record
 from hoptree.report.failures import failure_text
 from hoptree.store.logs import Logs
@@ -21,7 +21,7 @@ SNAPSHOT_EVERY = 50_000  # entries of the journal: folding them takes about a se
 
 
 @final
-class Recorder:
+class JournalRecorder:
     """Watches the drive loop; ``seq`` is the entry at which the last snapshot stands."""
 
     def __init__(self, store: Store, lease: Lease, record: Record, seq: int) -> None:

@@ -13,8 +13,8 @@ from hoptree.core.lineage import history
 from hoptree.core.policies import Policy
 from hoptree.core.policy_choice import PolicyChoice, planned, try_out
 from hoptree.record.spec import StudySpec
-from hoptree.search.numbers import TrialNumbers
 from hoptree.search.sampling import some_configs
+from hoptree.search.trial_numbers import TrialNumbers
 from hoptree.search.tuner import Tuner, Tuners
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from hoptree.core.errors import StudyChangedError
 from hoptree.core.keys import identity
 from hoptree.identity.observation import Observations, present
 from hoptree.identity.platform import differences
-from hoptree.store.origins import Origin, OriginConflictError
+from hoptree.store.origins import OriginConflictError, VariantOrigin
 
 if TYPE_CHECKING:
     from hoptree.core.schedules import Scalar
@@ -26,36 +26,39 @@ if TYPE_CHECKING:
 Reuse: TypeAlias = Literal["always", "never"]
 
 
-class Seen(NamedTuple):
+class SessionObservations(NamedTuple):
     """What a session has seen so far: observations of its workers, and hashes of probes."""
 
     observations: dict[str, str]
     probes: dict[str, str]
 
 
-class Chosen(NamedTuple):
+class ChosenOrigin(NamedTuple):
     """The origin that fits, None if a new one is needed; ``refused`` are the others, each with what differs."""
 
-    origin: Origin | None
-    refused: list[tuple[Origin, list[str]]]
+    origin: VariantOrigin | None
+    refused: list[tuple[VariantOrigin, list[str]]]
 
 
 def choose(
-    origins: Sequence[Origin], seen: Seen, now: Callable[[Origin], Mapping[str, str]], used: str = ""
-) -> Chosen:
+    origins: Sequence[VariantOrigin],
+    seen: SessionObservations,
+    now: Callable[[VariantOrigin], Mapping[str, str]],
+    used: str = "",
+) -> ChosenOrigin:
     """Return the first origin that fits; the one that a study has ``used`` comes before others.
 
     ``now`` says what the subjects of an origin contain at present.
     """
-    refused: list[tuple[Origin, list[str]]] = []
+    refused: list[tuple[VariantOrigin, list[str]]] = []
     for origin in sorted(origins, key=lambda origin: origin.variant != used):
         if not (lines := contradictions(origin, seen, now(origin))):
-            return Chosen(origin, refused)
+            return ChosenOrigin(origin, refused)
         refused.append((origin, lines))
-    return Chosen(None, refused)
+    return ChosenOrigin(None, refused)
 
 
-def contradictions(origin: Origin, seen: Seen, now: Mapping[str, str]) -> list[str]:
+def contradictions(origin: VariantOrigin, seen: SessionObservations, now: Mapping[str, str]) -> list[str]:
     """Return what differs from what held for an origin, one line each."""
     current = {**now, **seen.observations}  # what a worker has seen counts more than what the driver sees
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(origin.created))
@@ -108,11 +111,11 @@ class Variants:
         self._reuse: Reuse = reuse
         self._used = used
         self._remote = remote
-        self._seen = Seen({}, {})
+        self._seen = SessionObservations({}, {})
         self._present: dict[str, str] = {}  # what the driver saw of subjects, once per run
-        self._origin: Origin | None = None
+        self._origin: VariantOrigin | None = None
         self._follows = True
-        self.refused: list[tuple[Origin, list[str]]] = []
+        self.refused: list[tuple[VariantOrigin, list[str]]] = []
 
     # --- what a backend tells ---------------------------------------------------------------------------------
 
@@ -186,30 +189,32 @@ class Variants:
         return "" if origin is None else origin.variant
 
     @property
-    def _comparable(self) -> Seen:
+    def _comparable(self) -> SessionObservations:
         """What may be compared: with ``reuse="never"`` code need not give the same bits twice."""
-        return self._seen if self._reuse == "always" else Seen(self._seen.observations, {})
+        return self._seen if self._reuse == "always" else SessionObservations(self._seen.observations, {})
 
-    def _own(self, platform: Platform) -> list[Origin]:
+    def _own(self, platform: Platform) -> list[VariantOrigin]:
         used = self._origins.get(self._used) if self._used else None
         return [used] if used is not None and (used.root, used.platform) == (self._root, platform) else []
 
-    def _new(self, platform: Platform, known: Sequence[Origin]) -> Origin:
+    def _new(self, platform: Platform, known: Sequence[VariantOrigin]) -> VariantOrigin:
         number = max((origin.number for origin in known), default=-1) + 1
         own = self._study if self._reuse == "never" else ""
         salt = secrets.token_hex(16) if own else ""
-        seen = self._seen if not own else Seen(self._seen.observations, {})
+        seen = self._seen if not own else SessionObservations(self._seen.observations, {})
         name = identity("variant", self._root, platform, number, seen.observations, seen.probes, own, salt)[:16]
-        return Origin(name, self._root, platform, number, own, 0.0, dict(seen.observations), dict(seen.probes))
+        return VariantOrigin(
+            name, self._root, platform, number, own, 0.0, dict(seen.observations), dict(seen.probes)
+        )
 
-    def _now(self, origin: Origin) -> dict[str, str]:
+    def _now(self, origin: VariantOrigin) -> dict[str, str]:
         unknown = [subject for subject in origin.observations if subject not in self._present]
         self._present.update(present(unknown))
         found = {subject: self._present[subject] for subject in origin.observations}
         return {subject: digest for subject, digest in found.items() if digest or not self._remote}
 
 
-def told(refused: Sequence[tuple[Origin, list[str]]]) -> str:
+def told(refused: Sequence[tuple[VariantOrigin, list[str]]]) -> str:
     """Return what to tell a user about variants that do not fit: what differs from the last of them."""
     if not refused:
         return ""

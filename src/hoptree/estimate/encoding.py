@@ -38,7 +38,7 @@ def _features(name: str, kinds: Sequence[Constants]) -> list[Feature]:
 
 
 @final
-class Seen:
+class MeasuredValues:
     """What was measured of each name: which levels, and from which number to which."""
 
     def __init__(self, kinds: Sequence[Constants]) -> None:

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import final
 
 from hoptree.core.lineage import Values
-from hoptree.estimate.encoding import Constants, Seen
+from hoptree.estimate.encoding import Constants, MeasuredValues
 from hoptree.estimate.regression import Fit, Kind
 
 _GROWTH = 1.1  # a fit is made anew when there are so many times as many measurements
@@ -47,7 +47,7 @@ class Samples:
         self._fit: Fit | None = None
         self._fitted = (0, 0)
         self.kinds: list[Kind] = []  # as of the last fit
-        self.seen = Seen([])  # … too
+        self.seen = MeasuredValues([])  # … too
         self._expected: dict[Values, float] = {}  # by the last fit
 
     def add(self, values: Values, worker: str, seconds: float) -> None:
@@ -69,7 +69,7 @@ class Samples:
         if self.count and (self.count >= _GROWTH * count or len(self._constants) > kinds):
             self._fitted = (self.count, len(self._constants))
             self.kinds = self._gather()
-            self.seen = Seen([kind.constants for kind in self.kinds])
+            self.seen = MeasuredValues([kind.constants for kind in self.kinds])
             self._fit = Fit(self.kinds)
             self._expected.clear()
             self._learn_workers()

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from hoptree.report.chronicle import Chronicle
+from hoptree.report.study_timeline import StudyTimeline
 from hoptree.report.timeline import ReportError
 
 __all__ = ["KINDS", "export", "kind_of"]
@@ -23,7 +23,7 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".html": "html"}
 
 
-def export(chronicle: Chronicle, kind: str, path: str | Path, **options: Any) -> Path:
+def export(chronicle: StudyTimeline, kind: str, path: str | Path, **options: Any) -> Path:
     """Write a study as one of ``KINDS``, and return where it is."""
     if kind not in KINDS:
         raise ReportError(

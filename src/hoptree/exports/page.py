@@ -11,8 +11,8 @@ from pathlib import Path
 
 from hoptree import plot
 from hoptree.exports.page_style import SCRIPT, style
-from hoptree.report.chronicle import Chronicle, Course, short
 from hoptree.report.page import rendered
+from hoptree.report.study_timeline import StudyTimeline, TrialTimeline, short
 from hoptree.report.tables import duration
 from hoptree.report.timeline import ReportError
 
@@ -30,7 +30,7 @@ _PLOTS = {
 }
 
 
-def to_html(chronicle: Chronicle, path: Path, dark: bool = False) -> Path:
+def to_html(chronicle: StudyTimeline, path: Path, dark: bool = False) -> Path:
     """Write the report; plots that a study has nothing to draw for are left out."""
     chronicle.with_reports("html")
     parts = [
@@ -56,7 +56,7 @@ def _section(title: str, body: str) -> str:
     return f"<section><h2>{escape(title)}</h2>\n{body}</section>\n"
 
 
-def _head(chronicle: Chronicle) -> str:
+def _head(chronicle: StudyTimeline) -> str:
     best, last = chronicle.best, chronicle.moments[-1]
     states = [course.state for course in chronicle.courses]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
@@ -77,11 +77,11 @@ def _head(chronicle: Chronicle) -> str:
     return f"<header><h1>{escape(chronicle.name)}</h1>{config}<dl>{boxes}</dl></header>\n"
 
 
-def _told(course: Course) -> str:
+def _told(course: TrialTimeline) -> str:
     return ", ".join(f"{name} = {short(value)}" for name, value in course.config.items())
 
 
-def _plots(chronicle: Chronicle, dark: bool) -> list[str]:
+def _plots(chronicle: StudyTimeline, dark: bool) -> list[str]:
     found = []
     for kind, title in _PLOTS.items():
         try:
@@ -103,7 +103,7 @@ def _plots(chronicle: Chronicle, dark: bool) -> list[str]:
     return found
 
 
-def _trials(chronicle: Chronicle) -> str:
+def _trials(chronicle: StudyTimeline) -> str:
     searched, metrics = chronicle.searched, chronicle.metrics
     columns = ["trial", "state", "epochs", *searched, *metrics]
     if any(course.error for course in chronicle.courses):
@@ -145,13 +145,13 @@ def _table(facts: dict[str, str]) -> str:
     return f"<table class=facts>{rows}</table>"
 
 
-def _environments(chronicle: Chronicle) -> str:
+def _environments(chronicle: StudyTimeline) -> str:
     if not chronicle.environments:
         return "<p>It was run by a Hoptree that did not note where.</p>"
     return "".join(_table(each) for each in chronicle.environments)
 
 
-def _reproduce(chronicle: Chronicle) -> str:
+def _reproduce(chronicle: StudyTimeline) -> str:
     name = shlex.quote(chronicle.name)
     program = shlex.quote(Path(chronicle.facts.get("program", "")).name or "PROGRAM.py")
     commands = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hoptree.report.chronicle import Chronicle, Course
+from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LAST = ("begun", "ended", "error")
 
 
-def to_csv(chronicle: Chronicle, path: Path, reports: bool = False) -> Path:
+def to_csv(chronicle: StudyTimeline, path: Path, reports: bool = False) -> Path:
     """Write a row per trial, or per report."""
     import pyarrow.csv as csv
 
@@ -22,7 +22,7 @@ def to_csv(chronicle: Chronicle, path: Path, reports: bool = False) -> Path:
     return path
 
 
-def to_parquet(chronicle: Chronicle, path: Path, reports: bool = False) -> Path:
+def to_parquet(chronicle: StudyTimeline, path: Path, reports: bool = False) -> Path:
     """Write a row per trial, or per report; the study's name and goal are in the schema's metadata."""
     import pyarrow.parquet as parquet
 
@@ -34,7 +34,7 @@ def to_parquet(chronicle: Chronicle, path: Path, reports: bool = False) -> Path:
     return path
 
 
-def table(chronicle: Chronicle, reports: bool = False) -> pa.Table:
+def table(chronicle: StudyTimeline, reports: bool = False) -> pa.Table:
     """Return an Arrow table. Hyper-parameters are ``config.<name>``, metrics ``metric.<name>``.
 
     Numbers stay numbers; a hyper-parameter with options of several types, or a schedule, is text.
@@ -63,11 +63,11 @@ def _column(values: list[Any]) -> pa.Array:
     return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
-def _config(course: Course) -> dict[str, Any]:
+def _config(course: TrialTimeline) -> dict[str, Any]:
     return {f"config.{name}": value for name, value in course.config.items()}
 
 
-def _trial(course: Course) -> dict[str, Any]:
+def _trial(course: TrialTimeline) -> dict[str, Any]:
     metrics = {} if course.last is None else course.last.metrics
     return {
         "trial": course.number,
@@ -81,7 +81,7 @@ def _trial(course: Course) -> dict[str, Any]:
     }
 
 
-def _reports(chronicle: Chronicle) -> list[dict[str, Any]]:
+def _reports(chronicle: StudyTimeline) -> list[dict[str, Any]]:
     return [
         {
             "trial": course.number,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hoptree.core.errors import MissingExtraError
-from hoptree.report.chronicle import Chronicle, Course
+from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
 from hoptree.report.timeline import ReportError
 
 _BATCH = 1000  # metrics that MLflow takes at once
@@ -20,7 +20,7 @@ _LONGEST = 250  # letters of a name
 _STATES = {"complete": "FINISHED", "stopped": "FINISHED", "failed": "FAILED", "running": "RUNNING"}
 
 
-def to_mlflow(chronicle: Chronicle, path: Path) -> Path:
+def to_mlflow(chronicle: StudyTimeline, path: Path) -> Path:
     """Write an SQLite tracking store; ``mlflow ui --backend-store-uri sqlite:///FILE`` shows it.
 
     A path without a suffix is a folder, with `mlflow.db` in it. An experiment of this name must not be there yet.
@@ -44,7 +44,7 @@ def to_mlflow(chronicle: Chronicle, path: Path) -> Path:
 
 
 def _run(
-    mlflow: Any, client: Any, experiment: str, chronicle: Chronicle, course: Course, keys: dict[str, str]
+    mlflow: Any, client: Any, experiment: str, chronicle: StudyTimeline, course: TrialTimeline, keys: dict[str, str]
 ) -> None:
     entities = mlflow.entities
     best = chronicle.best
@@ -85,7 +85,7 @@ def _keys(names: Iterable[str]) -> dict[str, str]:
     return keys
 
 
-def _millis(chronicle: Chronicle, seconds: float) -> int:
+def _millis(chronicle: StudyTimeline, seconds: float) -> int:
     return round(1000 * (chronicle.created + seconds))
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from hoptree.core.errors import MissingExtraError
-from hoptree.report.chronicle import Chronicle, Course
+from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
 from hoptree.report.timeline import ReportError
 
 
-def to_tensorboard(chronicle: Chronicle, path: Path) -> Path:
+def to_tensorboard(chronicle: StudyTimeline, path: Path) -> Path:
     """Write a folder with one run per trial; ``tensorboard --logdir`` shows it.
 
     Steps are epochs; wall times are those of the reports.
@@ -29,7 +29,7 @@ def to_tensorboard(chronicle: Chronicle, path: Path) -> Path:
     return path
 
 
-def _run(board: Any, chronicle: Chronicle, course: Course) -> list[tuple[float, int, Any]]:
+def _run(board: Any, chronicle: StudyTimeline, course: TrialTimeline) -> list[tuple[float, int, Any]]:
     values = {name: _plain(value) for name, value in course.config.items()}
     name = f"{chronicle.name} {course.number}"
     begun = chronicle.created + course.begun
@@ -47,7 +47,7 @@ def _run(board: Any, chronicle: Chronicle, course: Course) -> list[tuple[float, 
     return found
 
 
-def _experiment(board: Any, chronicle: Chronicle) -> Any:
+def _experiment(board: Any, chronicle: StudyTimeline) -> Any:
     """Say which hyper-parameters and metrics the table has."""
     options: dict[str, dict[Any, None]] = {}
     for course in chronicle.courses:

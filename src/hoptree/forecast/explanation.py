@@ -36,17 +36,17 @@ from hoptree.core.keys import fraction
 from hoptree.core.lineage import History, Values
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
-from hoptree.drive import Asks, drive
-from hoptree.driver.desk import Desk
-from hoptree.driver.library import Library
+from hoptree.drive import TrialAsker, drive
+from hoptree.driver.request_queue import RequestQueue
+from hoptree.driver.state_reuse import StateIndex
 from hoptree.estimate import WIDE
 from hoptree.forecast.forecast import Account, Expectation, Forecast
 from hoptree.forecast.measured import Measured
-from hoptree.record.record import Record, Repeated
+from hoptree.record.record import Record, ReplayedRequests
 from hoptree.report.stage_tree import stage_tree
 from hoptree.report.timeline import Span, Timeline
 from hoptree.results import Savings
-from hoptree.search.numbers import TrialNumbers
+from hoptree.search.trial_numbers import TrialNumbers
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.workload import Landscape
 from hoptree.worker.slots import find_states
@@ -62,7 +62,7 @@ _NO_GAIN = 0.97  # times that shrink by less than this when workers double are n
 _EXAMPLES = 3  # made-up landscapes for searches that decide by results
 
 
-class Told(NamedTuple):
+class StudyHistory(NamedTuple):
     """What is known of a study besides its searches: how its journal goes, and what the store holds.
 
     ``studies`` are names, and whether their trials share: one, or those of a group. ``root`` and ``variant`` are
@@ -83,7 +83,7 @@ class Told(NamedTuple):
 
 
 @final
-class Rerun:
+class SimulatedRun:
     """One simulated run of a study, or of what is left of it."""
 
     def __init__(self, engine: Engine, first: Sequence[Event], measured: Measured, threads: int) -> None:
@@ -102,7 +102,7 @@ class Rerun:
 
     def run(
         self,
-        asks: Asks,
+        asks: TrialAsker,
         workers: int,
         metrics: Callable[[Values, int, str], Metrics],
         look_up: Callable[[Event], Event] | None,
@@ -154,7 +154,7 @@ class Explainer:
     """Simulates a study; ``asks`` makes its searches, at their beginning."""
 
     def __init__(
-        self, told: Told, asks: Callable[[TrialNumbers], Asks], measured: Measured, *, threads: int
+        self, told: StudyHistory, asks: Callable[[TrialNumbers], TrialAsker], measured: Measured, *, threads: int
     ) -> None:
         self._told = told
         self._asks = asks
@@ -195,7 +195,7 @@ class Explainer:
 
     # --- simulations ------------------------------------------------------------------------------------
 
-    def _left(self, workers: int, salt: int, *, crowded: bool = True) -> Rerun:
+    def _left(self, workers: int, salt: int, *, crowded: bool = True) -> SimulatedRun:
         """Simulate what the journal does not tell, from the states that there are."""
         told = self._told
         record = Record(told.settings)
@@ -203,7 +203,9 @@ class Explainer:
         asks = self._asks(numbers)
         owed = record.resume(asks, told.journal, numbers)
         if told.store is not None:
-            desk = Desk(told.store, record, told.studies, told.root, numbers, warn=lambda _: None)  # a run says it
+            desk = RequestQueue(
+                told.store, record, told.studies, told.root, numbers, warn=lambda _: None
+            )  # a run says it
             owed += desk.take()
             failed = [trial for trial in record.trials if told.retries and trial.ending == "failed"]
             owed += [TrialRetried(trial.number) for trial in failed]
@@ -211,10 +213,10 @@ class Explainer:
         engine = Engine(told.settings, state=record.state)
         base = told.root, told.variant
         moved = [TrialRebased(trial.number, *base) for trial in record.trials if trial.base_to_come != base]
-        run = Rerun(engine, [*self._gone(engine), *moved, *owed], self._measured, self._threads)
+        run = SimulatedRun(engine, [*self._gone(engine), *moved, *owed], self._measured, self._threads)
         if not owed and not record.live and not self._lost(engine):
             return run
-        library = None if told.store is None else Library(told.store, told.name, 0, holds=False)
+        library = None if told.store is None else StateIndex(told.store, told.name, 0, holds=False)
 
         def look_up(event: Event) -> Event:
             if isinstance(event, TrialAsked):
@@ -240,10 +242,10 @@ class Explainer:
             if state.key not in self._slots and (store is None or state.key not in store.states)
         ]
 
-    def _whole(self, workers: int) -> Rerun:
+    def _whole(self, workers: int) -> SimulatedRun:
         """Simulate the study from its beginning: what was asked for, and what the store had for it then."""
-        asks = Repeated(self._told.settings, self._told.journal)
-        run = Rerun(Engine(self._told.settings), asks.start(), self._measured, self._threads)
+        asks = ReplayedRequests(self._told.settings, self._told.journal)
+        run = SimulatedRun(Engine(self._told.settings), asks.start(), self._measured, self._threads)
         run.run(asks, workers, self._metrics(0), None, crowded=True)
         return run
 
@@ -266,7 +268,7 @@ class Explainer:
 
     # --- figures ----------------------------------------------------------------------------------------
 
-    def _account(self, run: Rerun, workers: int, stored: Set[str] = frozenset()) -> Account:
+    def _account(self, run: SimulatedRun, workers: int, stored: Set[str] = frozenset()) -> Account:
         """Return the figures of a run; what is ``stored`` already takes no more of the disk."""
         engine = run.engine
         work = Savings.count(engine.state, run.units, 0)
@@ -288,7 +290,7 @@ class Explainer:
             disk=round(math.fsum(sizes)),
         )
 
-    def _by_workers(self, chosen: Rerun, workers: int, low: float, high: float) -> Iterator[Expectation]:
+    def _by_workers(self, chosen: SimulatedRun, workers: int, low: float, high: float) -> Iterator[Expectation]:
         """Yield the times on 1, 2, 4 … workers as long as more of them help, and on the chosen number."""
         counts = sorted({workers, *(2**power for power in range(_MOST_WORKERS.bit_length()))})
         low, high, before = low / chosen.makespan, high / chosen.makespan, math.inf
@@ -318,19 +320,19 @@ class Explainer:
         return account, happened
 
 
-def _is_exact(runs: Sequence[Rerun]) -> bool:
+def _is_exact(runs: Sequence[SimulatedRun]) -> bool:
     """Return whether results decide nothing: all examples are alike or, of one, nothing was asked for later."""
     if len(runs) == 1:
         return not runs[0].later
     return all(_asked(run) == _asked(runs[0]) for run in runs)
 
 
-def _asked(run: Rerun) -> list[tuple[int, History, int]]:
+def _asked(run: SimulatedRun) -> list[tuple[int, History, int]]:
     """Return what was asked for: where that is not always the same, results decide it."""
     return [(trial.number, trial.history, trial.epochs) for trial in run.engine.trials.values()]
 
 
-def _timeline(run: Rerun) -> Timeline:
+def _timeline(run: SimulatedRun) -> Timeline:
     if run.backend is None or not 0 < run.units <= _DRAWN:
         return Timeline((), 0.0, ())
     spans = tuple(

@@ -107,7 +107,7 @@ class Measured:
 
     def try_out(self, trainer: Trainer, data: Dataset, asked: Sequence[Event]) -> None:
         """Train a few batches of some configs in this process, where nothing like them was measured."""
-        from hoptree.trainers.pilot import pilots
+        from hoptree.trainers.timing_run import pilots
 
         samples = self._estimator.units
         samples.fit()
@@ -124,7 +124,7 @@ class Measured:
             self._sizes.add(configs[number], "", each.state)
 
     def _refuse(self, trainer: Trainer, data: Dataset, values: Values) -> None:
-        from hoptree.trainers.pilot import pilot
+        from hoptree.trainers.timing_run import pilot
         from hoptree.worker.tracebacks import user_traceback
 
         try:

@@ -28,7 +28,7 @@ from hoptree.identity.describe_code import (
 from hoptree.identity.libraries import is_library
 from hoptree.identity.modules import ModuleFile
 from hoptree.identity.scopes import LibraryMember
-from hoptree.identity.walk import Description, Label, Part, Walk, leaf_of
+from hoptree.identity.walk import Description, Label, ValuePart, Walk, leaf_of
 
 # What a class holds besides what it does.
 _IGNORED = {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__name__"}
@@ -46,15 +46,17 @@ def describe(walk: Walk, value: Any) -> Description:
         case LibraryMember():
             return _library_member(walk, value)
         case list() | tuple() if type(value) in (list, tuple):
-            return Description(type(value).__name__, [Part(item) for item in value])
+            return Description(type(value).__name__, [ValuePart(item) for item in value])
         case set() | frozenset() if type(value) in (set, frozenset):
-            return Description("set", [Part(item) for item in value], ordered=False)
+            return Description("set", [ValuePart(item) for item in value], ordered=False)
         case dict() | types.MappingProxyType() if type(value) in (dict, types.MappingProxyType):
             return Description("dict", _items(value))
         case types.FunctionType():
             return describe_function(walk, value)
         case types.MethodType():
-            return _bound(walk, value) or Description("method", (Part(value.__func__), Part(value.__self__)))
+            return _bound(walk, value) or Description(
+                "method", (ValuePart(value.__func__), ValuePart(value.__self__))
+            )
         case types.BuiltinFunctionType() | types.WrapperDescriptorType() | types.MethodDescriptorType():
             return _builtin(walk, value)
         case types.MethodWrapperType() | types.ClassMethodDescriptorType():
@@ -64,7 +66,7 @@ def describe(walk: Walk, value: Any) -> Description:
         case types.CodeType():
             return describe_code(walk, value)
         case enum.Enum():
-            return Description("enum", (Part(type(value)), Label(value.name), Part(value.value)))
+            return Description("enum", (ValuePart(type(value)), Label(value.name), ValuePart(value.value)))
         case type():
             return _class(walk, value)
     if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
@@ -74,46 +76,52 @@ def describe(walk: Walk, value: Any) -> Description:
 
 def _items(value: Any) -> Iterator[Any]:
     for key, item in value.items():
-        yield Part(key)
-        yield Part(item, f"{key!r}" if isinstance(key, str | int) else "")
+        yield ValuePart(key)
+        yield ValuePart(item, f"{key!r}" if isinstance(key, str | int) else "")
 
 
 def _wrapper(value: Any) -> Description | None:
     """Describe what holds a function, or what has a value that pickling does not show."""
     match value:
         case functools.partial() if type(value) is functools.partial:
-            return Description("partial", (Part(value.func), Part(value.args), Part(dict(value.keywords))))
+            return Description(
+                "partial", (ValuePart(value.func), ValuePart(value.args), ValuePart(dict(value.keywords)))
+            )
         case functools.partialmethod():
-            return Description("partialmethod", (Part(value.func), Part(value.args), Part(dict(value.keywords))))
+            return Description(
+                "partialmethod", (ValuePart(value.func), ValuePart(value.args), ValuePart(dict(value.keywords)))
+            )
         case staticmethod() | classmethod():
-            return Description(type(value).__name__, (Part(value.__func__),))
+            return Description(type(value).__name__, (ValuePart(value.__func__),))
         case property():
-            return Description("property", (Part(value.fget), Part(value.fset), Part(value.fdel)))
+            return Description("property", (ValuePart(value.fget), ValuePart(value.fset), ValuePart(value.fdel)))
         case functools.cached_property():
-            return Description("cached_property", (Part(value.func),))
+            return Description("cached_property", (ValuePart(value.func),))
         case functools.singledispatchmethod():
-            return Description("singledispatchmethod", (Part(value.dispatcher), Part(value.func)))
+            return Description("singledispatchmethod", (ValuePart(value.dispatcher), ValuePart(value.func)))
         case functools._lru_cache_wrapper():
-            return Description("lru_cache", (Part(value.__wrapped__), Part(dict(value.cache_parameters()))))
+            return Description(
+                "lru_cache", (ValuePart(value.__wrapped__), ValuePart(dict(value.cache_parameters())))
+            )
         case re.Pattern():
-            return Description("pattern", (Part(value.pattern), Part(value.flags)))
+            return Description("pattern", (ValuePart(value.pattern), ValuePart(value.flags)))
         case typing.TypeVar():
             limits = (value.__name__, value.__bound__, value.__constraints__)
-            return Description("type variable", map(Part, limits))
+            return Description("type variable", map(ValuePart, limits))
         case weakref.ref() | weakref.WeakKeyDictionary() | weakref.WeakValueDictionary() | weakref.WeakSet():
             return Description("cache", (Label(type(value).__name__),))
         case logging.Logger() | logging.LoggerAdapter():  # named after a module; no part of what is computed
             return Description("logger", ())
         case dataclasses.Field():
-            return Description("field", [Part(getattr(value, name)) for name in _FIELD])
+            return Description("field", [ValuePart(getattr(value, name)) for name in _FIELD])
         case pathlib.PurePath():
-            return Description("path", (Label(type(value).__name__), Part(str(value))))
+            return Description("path", (Label(type(value).__name__), ValuePart(str(value))))
         case slice():
-            return Description("slice", (Part(value.start), Part(value.stop), Part(value.step)))
+            return Description("slice", (ValuePart(value.start), ValuePart(value.stop), ValuePart(value.step)))
     origin = typing.get_origin(value)
     if origin is not None and not isinstance(value, type):
-        arguments = [Part(getattr(value, "__metadata__", ())), *map(Part, typing.get_args(value))]
-        return Description("generic", (Part(origin), *arguments))
+        arguments = [ValuePart(getattr(value, "__metadata__", ())), *map(ValuePart, typing.get_args(value))]
+        return Description("generic", (ValuePart(origin), *arguments))
     return None
 
 
@@ -121,7 +129,7 @@ def _library_member(walk: Walk, member: LibraryMember) -> Description:
     """Describe something by the name that a library has for it, or by its own name if that says the same."""
     value = member.value
     if leaf_of(value) is not None:
-        return Description("value", (Part(value),))
+        return Description("value", (ValuePart(value),))
     if isinstance(value, types.FunctionType):
         if not is_library(value.__module__, None) or is_member(value):
             return describe_function(walk, value)
@@ -131,7 +139,7 @@ def _library_member(walk: Walk, member: LibraryMember) -> Description:
         getattr(value, "__func__", None), types.FunctionType
     ):
         return _builtin(walk, value, bound=False)
-    return Description("library", (Part((walk.release(member.module), member.module, member.name)),))
+    return Description("library", (ValuePart((walk.release(member.module), member.module, member.name)),))
 
 
 def _builtin(walk: Walk, value: Any, bound: bool = True) -> Description:
@@ -141,10 +149,10 @@ def _builtin(walk: Walk, value: Any, bound: bool = True) -> Description:
     module = getattr(value, "__module__", None)
     if module is None and owner is not None:
         module = owner.__module__ if isinstance(owner, type) else type(owner).__module__
-    name = Part((walk.release(module or "builtins"), value.__qualname__))
+    name = ValuePart((walk.release(module or "builtins"), value.__qualname__))
     if not bound or owner is None or isinstance(owner, type | types.ModuleType) or _bound(walk, value):
         return Description("library", (name,))
-    return Description("library", (name, Part(owner)))
+    return Description("library", (name, ValuePart(owner)))
 
 
 def _bound(walk: Walk, value: Any) -> Description | None:
@@ -153,13 +161,13 @@ def _bound(walk: Walk, value: Any) -> Description | None:
     held = vars(sys.modules[owner.__module__]).get(value.__name__) if owner.__module__ in sys.modules else None
     if held is None or held != value or not is_library(owner.__module__, None):
         return None
-    return Description("library", (Part((walk.release(owner.__module__), value.__qualname__)),))
+    return Description("library", (ValuePart((walk.release(owner.__module__), value.__qualname__)),))
 
 
 def _class(walk: Walk, kind: type) -> Description:
     module = kind.__module__
     if is_library(module, None):
-        return Description("library", (Part((walk.release(module), module, kind.__qualname__)),))
+        return Description("library", (ValuePart((walk.release(module), module, kind.__qualname__)),))
     return Description("class", _class_parts(walk, kind), module)
 
 
@@ -170,10 +178,10 @@ def _class_parts(walk: Walk, kind: type) -> Iterator[Any]:
     if "documentation" in walk.features:
         yield Label(kind.__doc__ or "")
     if "annotations" in walk.features or not is_plain(meta):
-        yield Part(dict(vars(kind).get("__annotations__", {})), f"the annotations of {kind.__name__}")
+        yield ValuePart(dict(vars(kind).get("__annotations__", {})), f"the annotations of {kind.__name__}")
     if meta is not type:
-        yield Part(meta)
-    yield from (Part(base) for base in vars(kind).get("__orig_bases__", kind.__bases__))
+        yield ValuePart(meta)
+    yield from (ValuePart(base) for base in vars(kind).get("__orig_bases__", kind.__bases__))
     for name, item in sorted(vars(kind).items()):
         if name in _IGNORED or name == "__orig_bases__" or name.startswith("__pydantic_"):
             continue
@@ -181,7 +189,7 @@ def _class_parts(walk: Walk, kind: type) -> Iterator[Any]:
         if isinstance(item, MutableMapping) and _fills(kind, name):
             yield Label("cache")
         else:
-            yield Part(item, f"{kind.__name__}.{name}")
+            yield ValuePart(item, f"{kind.__name__}.{name}")
 
 
 def is_plain(meta: type) -> bool:
@@ -203,14 +211,14 @@ def _fills(kind: type, name: str) -> bool:
 def _instance(walk: Walk, value: Any) -> Description:
     kind = type(value)
     if (content := array_parts(value)) is not None:
-        extra = () if is_library(kind.__module__, None) else (Part(kind), Part(dict(vars(value))))
+        extra = () if is_library(kind.__module__, None) else (ValuePart(kind), ValuePart(dict(vars(value))))
         return Description(
-            "array", (*(each if isinstance(each, bytes) else Part(each) for each in content), *extra)
+            "array", (*(each if isinstance(each, bytes) else ValuePart(each) for each in content), *extra)
         )
     if (content := named_parts(value)) is not None:
-        return Description("named", map(Part, content))
+        return Description("named", map(ValuePart, content))
     if (own := getattr(kind, "__fingerprint__", None)) is not None:  # it says itself what of it counts
-        return Description("own", (Part((kind.__module__, kind.__qualname__, own(value))),))
+        return Description("own", (ValuePart((kind.__module__, kind.__qualname__, own(value))),))
     try:
         reduce = copyreg.dispatch_table.get(kind)
         reduced = reduce(value) if reduce is not None else value.__reduce_ex__(4)
@@ -219,12 +227,12 @@ def _instance(walk: Walk, value: Any) -> Description:
     if isinstance(reduced, str):
         if not is_library(getattr(value, "__module__", None) or kind.__module__, None):
             raise walk.unknown(value)
-        return Description("library", (Part((walk.release(kind.__module__), kind.__module__, reduced)),))
+        return Description("library", (ValuePart((walk.release(kind.__module__), kind.__module__, reduced)),))
     make, arguments, state, *items = (*reduced, None, None, None)[:5]
     listed = [None if part is None else list(part) for part in items]
     return Description(
         "instance",
-        (Part(kind), Part(make), Part(arguments), *_state(value, state), *map(Part, listed)),
+        (ValuePart(kind), ValuePart(make), ValuePart(arguments), *_state(value, state), *map(ValuePart, listed)),
     )
 
 
@@ -232,7 +240,7 @@ def _state(value: Any, state: Any) -> Iterator[Any]:
     """Yield an object's attributes in name order (how they came to be set makes no difference), without caches."""
     kind = type(value)
     if type(state) is not dict or not all(isinstance(key, str) for key in state):
-        yield Part(state, kind.__name__)
+        yield ValuePart(state, kind.__name__)
         return
     wraps = "__wrapped__" in state
     for name, item in sorted(state.items()):
@@ -242,4 +250,4 @@ def _state(value: Any, state: Any) -> Iterator[Any]:
         if isinstance(item, MutableMapping) and _fills(kind, name):
             yield Label("cache")
         else:
-            yield Part(item, f"{kind.__name__}.{name}")
+            yield ValuePart(item, f"{kind.__name__}.{name}")

@@ -13,7 +13,7 @@ from hoptree.identity.code_parts import Constant, Global, Import, Operation, Sco
 from hoptree.identity.libraries import is_library, is_library_module, release_of_file
 from hoptree.identity.modules import ModuleFile, beside, code_of, imported, named_in
 from hoptree.identity.scopes import MISSING, LibraryMember, ModuleScope, UnknownScope
-from hoptree.identity.walk import Description, Label, Part, Walk
+from hoptree.identity.walk import Description, Label, ValuePart, Walk
 
 # Attributes that make something count that otherwise does not.
 _FEATURES = {
@@ -48,7 +48,7 @@ def describe_function(walk: Walk, function: types.FunctionType) -> Description:
     known = "<" not in function.__qualname__ or is_member(function)
     if known and (by_library or file.startswith("<")) and is_library(module, None):
         captured = () if is_member(function) else _captured(function)
-        name = Part((walk.release(module), module, function.__qualname__))
+        name = ValuePart((walk.release(module), module, function.__qualname__))
         return Description("library", (name, *captured))
     if by_library:
         return _made_by_library(walk, function)
@@ -77,7 +77,7 @@ def describe_code(walk: Walk, code: types.CodeType) -> Description:
 def describe_module(walk: Walk, module: types.ModuleType) -> Description:
     """Describe a module that is used as a value: anything in it may be used."""
     if is_library_module(module):
-        return Description("module", (Part((module.__name__, walk.release(module.__name__))),))
+        return Description("module", (ValuePart((module.__name__, walk.release(module.__name__))),))
     file = getattr(module, "__file__", None)
     if not isinstance(file, str) or not file.endswith(".py"):
         raise walk.unknown(module)
@@ -95,9 +95,9 @@ def describe_module_file(walk: Walk, module: ModuleFile) -> Description:
     return Description("file", _code(walk, code, scope, UnknownScope(), module.name), module.name)
 
 
-def whole(walk: Walk, module: ModuleFile) -> Part:
+def whole(walk: Walk, module: ModuleFile) -> ValuePart:
     """Return a module as a whole, the same object each time it is met."""
-    return Part(walk.keep.setdefault(("module", module.name, module.file), module))
+    return ValuePart(walk.keep.setdefault(("module", module.name, module.file), module))
 
 
 def _function_parts(walk: Walk, function: types.FunctionType) -> Iterator[Any]:
@@ -106,11 +106,11 @@ def _function_parts(walk: Walk, function: types.FunctionType) -> Iterator[Any]:
     if "names" in walk.features:
         yield Label(name)
     if "annotations" in walk.features:
-        yield Part(dict(function.__annotations__), f"the annotations of {name!r}")
+        yield ValuePart(dict(function.__annotations__), f"the annotations of {name!r}")
     if "documentation" in walk.features:
         yield Label(function.__doc__ or "")
     for part in _code(walk, code, function.__globals__, ModuleScope(function.__globals__), name):
-        yield part._replace(where=_within(part.where, name)) if isinstance(part, Part) else part
+        yield part._replace(where=_within(part.where, name)) if isinstance(part, ValuePart) else part
     arguments = code.co_varnames[: code.co_argcount]
     defaults = dict(zip(reversed(arguments), reversed(function.__defaults__ or ()), strict=False))
     defaults |= function.__kwdefaults__ or {}
@@ -128,11 +128,11 @@ def _within(where: str, name: str) -> str:
     return f"{where} of function {name!r}" if where else f"function {name!r}"
 
 
-def _value(value: Any, name: str, where: str, filled: frozenset[str], file: str) -> Part:
+def _value(value: Any, name: str, where: str, filled: frozenset[str], file: str) -> ValuePart:
     """Return a value, or only its type if it is a cache that the function fills."""
     if isinstance(value, MutableMapping) and is_cache(name, filled, file):
-        return Part(type(value).__name__, where)
-    return Part(value, where)
+        return ValuePart(type(value).__name__, where)
+    return ValuePart(value, where)
 
 
 def _code(
@@ -149,7 +149,7 @@ def _code(
                 yield Label("end")
             case Constant(value):
                 texts += _texts(value)
-                yield Part(value)
+                yield ValuePart(value)
             case Global(name, attributes):
                 names |= {*attributes} if name in _SURROUNDINGS else {name, *attributes}
                 yield from _global(walk, part, scope, filled, code)
@@ -218,7 +218,7 @@ def _computed(
         yield from (whole(walk, module) for module in found)
 
 
-def _captured(function: types.FunctionType) -> Iterator[Part]:
+def _captured(function: types.FunctionType) -> Iterator[ValuePart]:
     filled = fills(function.__code__)
     for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -236,9 +236,9 @@ def _made_by_library(walk: Walk, function: types.FunctionType) -> Description:
     if code.co_qualname == "singledispatch.<locals>.wrapper":
         registry = {f"{kind.__module__}.{kind.__qualname__}": (kind, each) for kind, each in
                     vars(function)["registry"].items()}  # fmt: skip
-        return Description("singledispatch", (Part(dict(sorted(registry.items()))),))
+        return Description("singledispatch", (ValuePart(dict(sorted(registry.items()))),))
     settings = (function.__defaults__, function.__kwdefaults__)
-    return Description("made by a library", (Part(made), Part(settings), *_captured(function)))
+    return Description("made by a library", (ValuePart(made), ValuePart(settings), *_captured(function)))
 
 
 def _is_profiled(function: types.FunctionType) -> bool:

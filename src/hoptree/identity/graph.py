@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
 
-class Node(NamedTuple):
+class ObjectNode(NamedTuple):
     """An object: digests of what it holds by itself, and the numbers of the objects it refers to, in order."""
 
     kind: str
@@ -34,7 +34,7 @@ def hashed(*parts: str | bytes) -> bytes:
     return total.digest()
 
 
-def digests(nodes: Sequence[Node], replaced: Replace | None = None) -> list[bytes]:
+def digests(nodes: Sequence[ObjectNode], replaced: Replace | None = None) -> list[bytes]:
     """Return the digest of every node; a node for which ``replaced`` returns bytes counts by these alone."""
     known = [replaced(number) if replaced is not None else None for number in range(len(nodes))]
     for group in _components(nodes, known):
@@ -45,12 +45,12 @@ def digests(nodes: Sequence[Node], replaced: Replace | None = None) -> list[byte
     return [digest for digest in known if digest is not None]
 
 
-def _combined(node: Node, known: Sequence[bytes | None]) -> bytes:
+def _combined(node: ObjectNode, known: Sequence[bytes | None]) -> bytes:
     parts = [part if isinstance(part, bytes) else known[part] or b"" for part in node.parts]
     return hashed(node.kind, *(parts if node.ordered else sorted(parts)))
 
 
-def _refine(nodes: Sequence[Node], group: list[int], known: list[bytes | None]) -> None:
+def _refine(nodes: Sequence[ObjectNode], group: list[int], known: list[bytes | None]) -> None:
     """Give the nodes of a circle their digests: two rounds if all differ by themselves, as functions do."""
     classes = 0
     for number in group:
@@ -67,7 +67,7 @@ def _refine(nodes: Sequence[Node], group: list[int], known: list[bytes | None]) 
         known[number] = hashed(digest, together)
 
 
-def _components(nodes: Sequence[Node], known: Sequence[bytes | None]) -> Iterator[list[int]]:
+def _components(nodes: Sequence[ObjectNode], known: Sequence[bytes | None]) -> Iterator[list[int]]:
     """Yield the strongly connected components, each after all that it refers to (Tarjan, without recursion)."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}

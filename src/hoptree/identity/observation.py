@@ -1,7 +1,7 @@
 """What a user's code reads while it runs in a worker: files, folders, modules and environment variables.
 
 Python tells an audit hook about every file that is opened and every module that is imported. The hook cannot be
-removed, so it is installed once per process and does nothing until a ``Recorder`` is entered. Environment variables
+removed, so it is installed once per process and does nothing until a ``InputRecorder`` is entered. Environment variables
 have no such event: ``os.environ`` reports its lookups while a recorder is entered.
 """
 
@@ -28,10 +28,10 @@ from hoptree.identity.contents import (
     text_digest,
 )
 from hoptree.identity.forked import ForkedReports
+from hoptree.identity.ignored_paths import IgnoredPaths
 from hoptree.identity.libraries import is_library
-from hoptree.identity.places import Places
 
-__all__ = ["Observations", "Recorder", "note_file", "present"]
+__all__ = ["InputRecorder", "Observations", "note_file", "present"]
 
 _EVENTS = {"open", "import", "exec", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "ctypes.dlopen"}
 _EVENTS |= {"sqlite3.connect"}
@@ -40,7 +40,7 @@ _PLACES = {"HOME", "USER", "LOGNAME", "PWD", "OLDPWD", "PATH", "SHELL", "TERM", 
 _PLACES |= {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES"}
 _WRITES = os.O_WRONLY | os.O_TRUNC | os.O_CREAT | os.O_EXCL
 
-_active: Recorder | None = None
+_active: InputRecorder | None = None
 _installed = False
 _Environ: Any = type(os.environ)
 
@@ -52,7 +52,7 @@ def note_file(path: str) -> None:
 
 
 @final
-class Recorder:
+class InputRecorder:
     """Records what the code inside ``with recorder:`` reads; what lies in ``ignored`` does not count.
 
     A subject is reported once, and again when its content has changed since. Files below the present folder are
@@ -60,7 +60,7 @@ class Recorder:
     """
 
     def __init__(self, ignored: Iterable[str] = (), folder: str | None = None) -> None:
-        self._places = Places(ignored)
+        self._places = IgnoredPaths(ignored)
         self._folders = os.getcwd(), folder or os.getcwd()
         self._forked = ForkedReports()
         self._path = list(sys.path)  # as the driver has it: the user's code may add to it

@@ -9,11 +9,11 @@ from pathlib import PurePath
 from typing import Any, NamedTuple, TypeAlias, final
 
 from hoptree.identity.errors import IdentityError
-from hoptree.identity.graph import Node, digests, hashed
+from hoptree.identity.graph import ObjectNode, digests, hashed
 from hoptree.identity.libraries import release
 
 
-class Part(NamedTuple):
+class ValuePart(NamedTuple):
     """Something that a value refers to, under a name, and how to call it in a message."""
 
     value: Any
@@ -57,20 +57,20 @@ class Walk:
         self._versions = versions
         self._numbers: dict[int, int] = {}
         self._values: list[Any] = []
-        self._nodes: list[Node] = []
+        self._nodes: list[ObjectNode] = []
         self._parents: list[tuple[int, str]] = []
         self._paths: dict[bytes, str] = {}
         self._open: list[int] = []
 
     def add(self, value: Any) -> bytes | int:
         """Walk over a value and all that it reaches; return its digest if it is a leaf, otherwise its number."""
-        found = self._refer(Part(value), -1)
+        found = self._refer(ValuePart(value), -1)
         while self._open:
             number = self._open.pop()
             self._current = number
             described = self._describe(self, self._values[number])
             parts = [self._part(part, number) for part in described.parts]
-            self._nodes[number] = Node(
+            self._nodes[number] = ObjectNode(
                 described.kind, [each for part in parts for each in part], described.owner, described.ordered
             )
         return found
@@ -125,13 +125,13 @@ class Walk:
                 return (part,)
             case Label(text):
                 return (hashed("label", text),)
-            case Part(name=name) if name:
+            case ValuePart(name=name) if name:
                 return hashed("label", name), self._refer(part, parent)
-            case Part():
+            case ValuePart():
                 return (self._refer(part, parent),)
-        return (self._refer(Part(part), parent),)
+        return (self._refer(ValuePart(part), parent),)
 
-    def _refer(self, part: Part, parent: int) -> bytes | int:
+    def _refer(self, part: ValuePart, parent: int) -> bytes | int:
         value = part.value
         leaf = leaf_of(value)
         if leaf is not None:
@@ -144,12 +144,12 @@ class Walk:
             number = len(self._nodes)
             self._numbers[id(value)] = number
             self._values.append(value)
-            self._nodes.append(Node("", ()))
+            self._nodes.append(ObjectNode("", ()))
             self._parents.append((parent, part.where))
             self._open.append(number)
         return number
 
-    def _resolved(self) -> list[Node]:
+    def _resolved(self) -> list[ObjectNode]:
         """Return the nodes, with paths in the user's own folders as seen from there: these may move."""
         moved = {digest: hashed("path", self.relative(path)) for digest, path in self._paths.items()}
         return [

@@ -3,7 +3,7 @@
 from hoptree.mirror.live import LiveMirror
 from hoptree.mirror.optuna_mirror import OptunaMirror
 from hoptree.mirror.protocol import Mirror
-from hoptree.mirror.shown import Shown, shown_trials, timed
+from hoptree.mirror.trial_snapshot import TrialSnapshot, shown_trials, timed
 from hoptree.mirror.wandb_mirror import WandB, WandbMirror
 
-__all__ = ["LiveMirror", "Mirror", "OptunaMirror", "Shown", "WandB", "WandbMirror", "shown_trials", "timed"]
+__all__ = ["LiveMirror", "Mirror", "OptunaMirror", "TrialSnapshot", "WandB", "WandbMirror", "shown_trials", "timed"]

@@ -17,7 +17,7 @@ from hoptree.core.actions import EndTrial, Report
 from hoptree.core.events import TrialAsked, TrialBranched, TrialExtended, TrialRetried
 from hoptree.core.steps import Step
 from hoptree.mirror.protocol import Mirror
-from hoptree.mirror.shown import Shown, shown_trials
+from hoptree.mirror.trial_snapshot import TrialSnapshot, shown_trials
 from hoptree.record.record import Record
 
 log = logging.getLogger("hoptree")
@@ -35,7 +35,7 @@ class LiveMirror:
         self._study = study
         self._numbers: dict[int, int] = {}  # the engine's to those that the study shows
         self._seen = 0
-        self._changed: dict[int, Shown] = {}
+        self._changed: dict[int, TrialSnapshot] = {}
         self._condition = Condition()
         self._closing = False
         self._complained = False
@@ -75,7 +75,7 @@ class LiveMirror:
             self._number()
             trials = self._record.by_number
             own = [trial for trial in dict.fromkeys(touched) if trial in self._numbers]
-            self._note([Shown.take(self._numbers[trial], trials[trial]) for trial in own])
+            self._note([TrialSnapshot.take(self._numbers[trial], trials[trial]) for trial in own])
 
     def _number(self) -> None:
         trials = self._record.by_number
@@ -84,7 +84,7 @@ class LiveMirror:
                 self._numbers[number] = len(self._numbers)
         self._seen = len(trials)
 
-    def _note(self, trials: list[Shown], closing: bool = False) -> None:
+    def _note(self, trials: list[TrialSnapshot], closing: bool = False) -> None:
         with self._condition:
             self._changed |= {trial.number: trial for trial in trials}
             self._closing |= closing
@@ -93,7 +93,7 @@ class LiveMirror:
     # --- in the thread ----------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        waiting: dict[int, Shown] = {}
+        waiting: dict[int, TrialSnapshot] = {}
         closing = False
         while not closing:
             with self._condition:

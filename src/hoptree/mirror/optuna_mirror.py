@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
 
 from hoptree.core.errors import MissingExtraError, WorkloadError
 from hoptree.mirror.parameters import Parameters, config_text
-from hoptree.mirror.shown import Shown
+from hoptree.mirror.trial_snapshot import TrialSnapshot
 from hoptree.search.optuna_methods import quiet
+from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Goal
-from hoptree.search.reading import Space
 from hoptree.store.errors import StoreUnreachableError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class OptunaMirror:
             self.close()
             raise
 
-    def show(self, trials: Sequence[Shown]) -> None:
+    def show(self, trials: Sequence[TrialSnapshot]) -> None:
         """Write what is new of some trials; one that is new there comes after all with lower numbers."""
         for trial in sorted(trials, key=lambda trial: trial.number):
             if trial.number >= len(self._known):
@@ -124,7 +124,7 @@ class OptunaMirror:
 
     # --- trials -----------------------------------------------------------------------------------------
 
-    def _add(self, trial: Shown) -> None:
+    def _add(self, trial: TrialSnapshot) -> None:
         from optuna.trial import FrozenTrial
 
         if self._storage.get_n_trials(self._study) != len(self._known):
@@ -155,7 +155,7 @@ class OptunaMirror:
         number = self._storage.get_trial_id_from_study_id_trial_number(self._study, trial.number)
         self._known.append(self._storage.get_trial(number))
 
-    def _update(self, known: FrozenTrial, trial: Shown) -> None:
+    def _update(self, known: FrozenTrial, trial: TrialSnapshot) -> None:
         new = self._picture(trial)
         steps = {
             step: value for step, value in new.curve.items() if not _same(known.intermediate_values, step, value)
@@ -186,7 +186,7 @@ class OptunaMirror:
                 values,
             )
 
-    def _picture(self, trial: Shown) -> _Picture:
+    def _picture(self, trial: TrialSnapshot) -> _Picture:
         from optuna.trial import TrialState
 
         metric = self._goal.metric

@@ -1,6 +1,6 @@
 """A space and its configs in Optuna's terms, for people to look at.
 
-Unlike ``search/optuna_terms.py``, where options are told by their index, values are shown as they are: numbers with
+Unlike ``search/optuna_distributions.py``, where options are told by their index, values are shown as they are: numbers with
 their ranges, options as themselves where Optuna takes them, and schedules and parts as text.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, assert_never, final
 
 from hoptree.core.schedules import Config, Schedule
-from hoptree.search.decisions import decisions_of
-from hoptree.search.describing import node_text
+from hoptree.search.describe_space import node_text
+from hoptree.search.match_config import decisions_of
 from hoptree.search.parameters import Continuous, Stepped, Whole
-from hoptree.search.reading import Space, read
-from hoptree.search.tree import Given, Made, Node, Parameter, Part, Pick, Several, parameters
+from hoptree.search.parse_space import Space, read
+from hoptree.search.tree import Given, MadeConfig, Node, Parameter, Pick, Several, SpacePart, parameters
 from hoptree.search.values import text
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Parameters:
             decisions = {}
             for name, entry in self._root.entries:
                 mine = {key: config[key] for key in config if key == name or key.startswith(f"{name}.")}
-                decisions |= decisions_of(Part("", ((name, entry),), ()), mine) or {}
+                decisions |= decisions_of(SpacePart("", ((name, entry),), ()), mine) or {}
         return {path: self._value(path, chosen) for path, chosen in decisions.items() if path in self._open}
 
     def _value(self, path: str, decision: float) -> Any:
@@ -81,13 +81,13 @@ def options_of(pick: Pick) -> Sequence[Any]:
 def label(node: Node) -> str:
     """Return a node as it was written, more or less."""
     match node:
-        case Part(_, entries):
+        case SpacePart(_, entries):
             return "{" + ", ".join(f"{name!r}: {label(entry)}" for name, entry in entries) + "}"
         case Pick(_, options):
             return f"choice({', '.join(map(label, options))})"
         case Several(_, items):
             return f"[{', '.join(map(label, items))}]"
-        case Made(_, kind, arguments):
+        case MadeConfig(_, kind, arguments):
             return f"{kind}({', '.join(f'{name}={label(argument)}' for name, argument in arguments)})"
         case Given(_, value) if isinstance(value, str):
             return value

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from hoptree.mirror.shown import Shown
+from hoptree.mirror.trial_snapshot import TrialSnapshot
 
 
 class Mirror(Protocol):
     """Shows the trials of one study in another program; what is there already is changed only where it differs."""
 
-    def show(self, trials: Sequence[Shown]) -> None:
+    def show(self, trials: Sequence[TrialSnapshot]) -> None:
         """Write what is new of some trials."""
         ...
 

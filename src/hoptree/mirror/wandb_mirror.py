@@ -18,7 +18,7 @@ import msgspec
 from hoptree.core import keys
 from hoptree.core.errors import MissingExtraError, RefusedError, WorkloadError
 from hoptree.core.schedules import Config, Schedule
-from hoptree.mirror.shown import Shown
+from hoptree.mirror.trial_snapshot import TrialSnapshot
 from hoptree.search.values import text
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class WandbMirror:
         if self._mode == "online":
             _log_in()
 
-    def show(self, trials: Sequence[Shown]) -> None:
+    def show(self, trials: Sequence[TrialSnapshot]) -> None:
         """Write what is new of some trials."""
         if self._mode == "disabled":  # WANDB_MODE says so
             return
@@ -105,7 +105,7 @@ class WandbMirror:
 
     # --- runs -------------------------------------------------------------------------------------------
 
-    def _show(self, trial: Shown) -> None:
+    def _show(self, trial: TrialSnapshot) -> None:
         written = self._written.setdefault(self.run_id(trial.number), _Written())
         if written.epoch >= max(trial.curve, default=-1) and written.state == trial.state:
             return
@@ -121,7 +121,7 @@ class WandbMirror:
             del self._runs[trial.number]
         written.state = trial.state
 
-    def _begin(self, trial: Shown, written: _Written) -> wandb.Run:
+    def _begin(self, trial: TrialSnapshot, written: _Written) -> wandb.Run:
         import wandb
 
         run = wandb.init(

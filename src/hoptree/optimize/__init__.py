@@ -5,7 +5,7 @@
 5.0
 """
 
-from hoptree.optimize.door import lower_bound, solve
 from hoptree.optimize.solution import Solution
+from hoptree.optimize.solve import lower_bound, solve
 
 __all__ = ["Solution", "lower_bound", "solve"]

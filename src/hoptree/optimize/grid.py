@@ -17,7 +17,7 @@ EXACT_BITS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class TimeGrid:
     """Times rounded down to whole ticks.
 
     Rounding down keeps bounds sound: as short as no schedule of the ticks can be, none of the times is.
@@ -34,7 +34,7 @@ class Grid:
         return float(Fraction(ticks) * self.tick)
 
 
-def to_grid(times: Times) -> Grid:
+def to_grid(times: Times) -> TimeGrid:
     """Choose exact ticks where few bits do, as for whole numbers.
 
     Else they are so fine that all rounding errors together stay below half the tolerance.
@@ -45,10 +45,10 @@ def to_grid(times: Times) -> Grid:
     divisor = math.gcd(*(units for row in whole for units in row)) or 1
     if max(units for row in whole for units in row) // divisor < 2**EXACT_BITS:
         ticks = tuple(tuple(units // divisor for units in row) for row in whole)
-        return Grid(ticks, Fraction(divisor, denominator), 0)
+        return TimeGrid(ticks, Fraction(divisor, denominator), 0)
     units = len(times) * len(times[0])
     _, exponent = math.frexp(2 * units / TOLERANCE)
     _, magnitude = math.frexp(load_bound(times))
     shift = exponent - magnitude + 1
     ticks = tuple(tuple(math.floor(math.ldexp(time, shift)) for time in row) for row in times)
-    return Grid(ticks, Fraction(2) ** -shift, units)
+    return TimeGrid(ticks, Fraction(2) ** -shift, units)

@@ -17,7 +17,7 @@ import numpy
 
 from hoptree.optimize.bounds import load_bound
 from hoptree.optimize.extra import require
-from hoptree.optimize.milp import Answer, Task
+from hoptree.optimize.milp import MilpResult, Task
 from hoptree.optimize.schedule import Starts, Times, makespan_of
 
 OPTIONS = {
@@ -29,7 +29,7 @@ OPTIONS = {
 }
 
 
-def work(task: Task) -> Answer:
+def work(task: Task) -> MilpResult:
     """Improve the start until it is proven best or the seconds are over."""
     deadline = monotonic() + task.seconds
     highspy = require("highspy", "milp")
@@ -46,11 +46,11 @@ def work(task: Task) -> Answer:
     info = solver.getInfo()
     bound = max(0.0, info.mip_dual_bound * program.longest)
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return Answer(task.start, bound)
+        return MilpResult(task.start, bound)
     configs, workers = len(task.times), len(task.times[0])
     found = numpy.array(solver.getSolution().col_value[1 : 1 + configs * workers])
     starts = (found * program.longest).reshape(configs, workers).tolist()
-    return Answer(tuple(map(tuple, starts)), bound)
+    return MilpResult(tuple(map(tuple, starts)), bound)
 
 
 @dataclass(frozen=True, slots=True)

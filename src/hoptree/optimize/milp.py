@@ -38,7 +38,7 @@ class Task(msgspec.Struct, frozen=True):
     seed: int
 
 
-class Answer(msgspec.Struct, frozen=True):
+class MilpResult(msgspec.Struct, frozen=True):
     """What the process writes: starts, feasible up to a tolerance, and a lower bound."""
 
     starts: Starts
@@ -63,7 +63,7 @@ def milp(times: Times, start: Starts, seconds: float, seed: int) -> tuple[Starts
     return earliest_starts(times, order_by_start(times, answer.starts)), answer.bound
 
 
-def _ask(task: Task, deadline: float) -> Answer | None:
+def _ask(task: Task, deadline: float) -> MilpResult | None:
     """Run the process; None if it is not done by the deadline."""
     try:
         done = subprocess.run(
@@ -78,4 +78,4 @@ def _ask(task: Task, deadline: float) -> Answer | None:
         return None
     if done.returncode:
         raise InvariantError(f"HiGHS ended with code {done.returncode}: {done.stderr.decode()}")
-    return msgspec.json.decode(done.stdout, type=Answer)
+    return msgspec.json.decode(done.stdout, type=MilpResult)

@@ -27,7 +27,7 @@ from time import monotonic
 from hoptree.optimize.bounds import worker_loads
 from hoptree.optimize.extra import require
 from hoptree.optimize.grid import TOLERANCE
-from hoptree.optimize.lists import Shop, list_schedule
+from hoptree.optimize.list_schedule import OpenShop, list_schedule
 from hoptree.optimize.schedule import Starts, Times, earliest_starts, makespan_of, order_by_start
 from hoptree.optimize.steinitz import compact_order
 
@@ -100,7 +100,7 @@ def follow(times: Times, order: list[int], cuts: list[int]) -> Starts:
     """Let every idle worker take the first ready config of the order, counted from its cut."""
     turns = [{config: turn for turn, config in enumerate(order[cut:] + order[:cut])} for cut in cuts]
 
-    def rule(shop: Shop, idle: list[int]) -> None:
+    def rule(shop: OpenShop, idle: list[int]) -> None:
         for worker in idle:
             ready = shop.ready(worker)
             if ready:

@@ -1,20 +1,20 @@
 """How a run looks while it lasts: a tally of what happens, scenes to show, and displays that show them."""
 
-from hoptree.progress.asking import Asking
-from hoptree.progress.display import Display, Nothing, Spectator, choose_display
-from hoptree.progress.remaining import Remaining, TimeLeft
-from hoptree.progress.scene import Scene, Scenes
-from hoptree.progress.tally import Tally
+from hoptree.progress.display import Display, NoDisplay, ProgressReporter, choose_display
+from hoptree.progress.remaining import TimeLeft, TimeLeftEstimator
+from hoptree.progress.remaining_budget import BudgetTracker
+from hoptree.progress.run_stats import RunStats
+from hoptree.progress.run_view import RunView, RunViews
 
 __all__ = [
-    "Asking",
+    "BudgetTracker",
     "Display",
-    "Nothing",
-    "Remaining",
-    "Scene",
-    "Scenes",
-    "Spectator",
-    "Tally",
+    "NoDisplay",
+    "ProgressReporter",
+    "RunStats",
+    "RunView",
+    "RunViews",
     "TimeLeft",
+    "TimeLeftEstimator",
     "choose_display",
 ]

@@ -11,9 +11,9 @@ from typing import Protocol, final
 from hoptree.core.engine import Engine
 from hoptree.core.steps import Step
 from hoptree.estimate import Estimator
-from hoptree.progress.asking import Asking
-from hoptree.progress.scene import Scene, Scenes
-from hoptree.progress.tally import Tally
+from hoptree.progress.remaining_budget import BudgetTracker
+from hoptree.progress.run_stats import RunStats
+from hoptree.progress.run_view import RunView, RunViews
 from hoptree.search.protocol import Goal
 from hoptree.store.logs import Logs
 
@@ -21,51 +21,51 @@ from hoptree.store.logs import Logs
 class Display(Protocol):
     """What a run is shown with."""
 
-    def begin(self, scenes: Scenes, logs: Logs) -> None:
+    def begin(self, scenes: RunViews, logs: Logs) -> None:
         """Show that a run begins."""
         ...
 
-    def look(self, scenes: Scenes) -> None:
+    def look(self, scenes: RunViews) -> None:
         """Show what there is to see, if it is time to."""
         ...
 
-    def end(self, scenes: Scenes) -> None:
+    def end(self, scenes: RunViews) -> None:
         """Show how it ended; nothing is drawn afterwards."""
         ...
 
 
 @final
-class Nothing:
+class NoDisplay:
     """Shows nothing at all."""
 
-    def begin(self, scenes: Scenes, logs: Logs) -> None:
+    def begin(self, scenes: RunViews, logs: Logs) -> None:
         """Show nothing."""
 
-    def look(self, scenes: Scenes) -> None:
+    def look(self, scenes: RunViews) -> None:
         """Show nothing."""
 
-    def end(self, scenes: Scenes) -> None:
+    def end(self, scenes: RunViews) -> None:
         """Show nothing."""
 
 
 @final
-class Spectator:
+class ProgressReporter:
     """Stands between a driver and a display: keeps the tally, and lets the display look after every moment."""
 
     def __init__(
-        self, display: Display, goals: Mapping[str, Goal], workers: int, logs: Path, asking: Asking
+        self, display: Display, goals: Mapping[str, Goal], workers: int, logs: Path, asking: BudgetTracker
     ) -> None:
         self._display = display
         self._asking = asking
         self._goals = goals
         self._workers = workers
         self._logs = Logs(logs)
-        self._scenes: Scenes | None = None
+        self._scenes: RunViews | None = None
 
     def begin(self, engine: Engine, estimator: Estimator) -> None:
         """Look on from here; the estimator goes on learning."""
-        if not isinstance(self._display, Nothing):
-            self._scenes = Scenes(Tally(engine, self._goals), self._workers, estimator, self._asking)
+        if not isinstance(self._display, NoDisplay):
+            self._scenes = RunViews(RunStats(engine, self._goals), self._workers, estimator, self._asking)
             scenes, logs = self._scenes, self._logs
             if not self._drawn(lambda: self._display.begin(scenes, logs)):
                 self._scenes = None
@@ -83,7 +83,7 @@ class Spectator:
         if scenes is not None and not self._drawn(lambda: self._display.look(scenes)):
             self.end()
 
-    def view(self) -> Scene | None:
+    def view(self) -> RunView | None:
         """Return what there is to see now; None when nothing is shown."""
         return None if self._scenes is None else self._scenes.scene()
 
@@ -105,7 +105,7 @@ class Spectator:
 def choose_display(quiet: bool = False) -> Display:
     """Return what suits whoever looks on: a terminal, a notebook, or a log."""
     if quiet:
-        return Nothing()
+        return NoDisplay()
     if _in_notebook():
         from hoptree.progress.notebook import NotebookDisplay
 

@@ -7,7 +7,7 @@ import math
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from hoptree.progress.scene import STARTS, Row, Scene
+from hoptree.progress.run_view import STARTS, RunView, TrialView
 from hoptree.report.spark import sparkline
 from hoptree.report.tables import NOTHING, duration, percent, printable
 
@@ -18,7 +18,7 @@ _NAME = 12  # columns at least for the names of studies
 _TIME = 56  # columns for the percent and the time that is gone and left, in all but the longest runs
 
 
-def draw(scene: Scene, width: int, height: int) -> list[Text]:
+def draw(scene: RunView, width: int, height: int) -> list[Text]:
     """Return at most ``height`` lines of at most ``width`` columns."""
     lines = [*_head(scene, width), *_hands(scene, width, most=max(1, height // 4))]
     room = height - len(lines)
@@ -27,7 +27,7 @@ def draw(scene: Scene, width: int, height: int) -> list[Text]:
     return [_fit(line, width) for line in lines[:height]]
 
 
-def draw_end(scene: Scene, width: int) -> list[Text]:
+def draw_end(scene: RunView, width: int) -> list[Text]:
     """Return the few lines that stay when a run is over; none of one that was refused."""
     lines = _head(scene, width, over=True) if any(scene.counts.values()) else []
     return [_fit(line, width) for line in lines]
@@ -36,7 +36,7 @@ def draw_end(scene: Scene, width: int) -> list[Text]:
 # --- the head ---------------------------------------------------------------------------------------------
 
 
-def _head(scene: Scene, width: int, over: bool = False) -> list[Text]:
+def _head(scene: RunView, width: int, over: bool = False) -> list[Text]:
     lines = [_title(scene, width, over)]
     lines.append(_labelled("trials", told_counts(scene)))
     lines += [_labelled("best", told_leader(scene, i)) for i in range(min(3, len(scene.leaders)))]
@@ -44,7 +44,7 @@ def _head(scene: Scene, width: int, over: bool = False) -> list[Text]:
     return lines
 
 
-def _title(scene: Scene, width: int, over: bool) -> Text:
+def _title(scene: RunView, width: int, over: bool) -> Text:
     """Say how far it is, after the names of the studies and a bar, as far as these leave room for it.
 
     The bar does not jump when the text beside it changes: the terminal alone decides its width.
@@ -64,18 +64,18 @@ def _labelled(label: str, text: str) -> Text:
     return Text.assemble((f"{label:<{_LABEL}}", "cyan"), printable(text))
 
 
-def study_names(scene: Scene) -> str:
+def study_names(scene: RunView) -> str:
     """Return the names of the studies that run together."""
     return printable(" + ".join(scene.studies))
 
 
-def told_progress(scene: Scene, over: bool = False) -> str:
+def told_progress(scene: RunView, over: bool = False) -> str:
     """Say how far it is, if that is known, and the time."""
     done = "" if scene.fraction is None else f"{percent(scene.fraction)}, "
     return f"{done}{told_time(scene, over)}"
 
 
-def told_time(scene: Scene, over: bool = False) -> str:
+def told_time(scene: RunView, over: bool = False) -> str:
     """Say how long it has taken, and how long it will take."""
     if over:
         return f"in {duration(scene.elapsed)}"
@@ -87,21 +87,21 @@ def told_time(scene: Scene, over: bool = False) -> str:
     return f"{_clock(scene.elapsed)} gone, {expected} left ({least} to {most})"
 
 
-def told_counts(scene: Scene) -> str:
+def told_counts(scene: RunView) -> str:
     """Say how many trials are in which state."""
     found = [f"{count:,} {state}" for state, count in scene.counts.items() if count]
     starting = bool(scene.hands) and all(hand.doing == STARTS for hand in scene.hands)
     return ", ".join([*(found or ["none yet"]), *(["workers are starting"] if starting else [])])
 
 
-def told_leader(scene: Scene, index: int = 0) -> str:
+def told_leader(scene: RunView, index: int = 0) -> str:
     """Say which trial is the best so far."""
     leader = scene.leaders[index]
     study = f" of {leader.study}" if len(scene.studies) > 1 else ""
     return f"trial {leader.number}{study}: {leader.metric} {number(leader.value)} ({leader.config})"
 
 
-def told_work(scene: Scene) -> str:
+def told_work(scene: RunView) -> str:
     """Say what was asked for, and what of it is saved."""
     shared = scene.epochs_asked - scene.epochs_unique
     saved = f", {shared:,g} of them shared ({percent(shared / scene.epochs_asked)} saved)" if shared > 0 else ""
@@ -134,7 +134,7 @@ def _clock(seconds: float) -> str:
 # --- the workers ------------------------------------------------------------------------------------------
 
 
-def _hands(scene: Scene, width: int, most: int) -> list[Text]:
+def _hands(scene: RunView, width: int, most: int) -> list[Text]:
     room = max(1, (width - _LABEL) // _HAND)
     cells = [f"{hand.name} {hand.doing}" for hand in scene.hands]
     if len(cells) > room * most:
@@ -151,7 +151,7 @@ def _hands(scene: Scene, width: int, most: int) -> list[Text]:
 # --- the trials -------------------------------------------------------------------------------------------
 
 
-def _trials(scene: Scene, width: int, room: int) -> list[Text]:
+def _trials(scene: RunView, width: int, room: int) -> list[Text]:
     total = len(scene.rows) + scene.hidden
     shown = scene.rows if total <= room - 1 else scene.rows[: max(0, room - 2)]
     numbers = max(5, *(len(f"{row.number:,}") for row in scene.rows))
@@ -167,7 +167,7 @@ def _trials(scene: Scene, width: int, room: int) -> list[Text]:
     return lines
 
 
-def _trial(row: Row, numbers: int, names: int, value: int, curve: int) -> Text:
+def _trial(row: TrialView, numbers: int, names: int, value: int, curve: int) -> Text:
     last = number(row.values[-1]) if row.values else NOTHING
     now = row.by[0] + (f" +{len(row.by) - 1}" if len(row.by) > 1 else "") if row.by else ""
     study = f"  {set_cell_size(printable(row.study), names)}" if names else ""

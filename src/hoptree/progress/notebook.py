@@ -6,7 +6,7 @@ import time
 from typing import Any, final
 
 from hoptree.progress.drawing import number, study_names, told_counts, told_leader, told_progress, told_work
-from hoptree.progress.scene import Scene, Scenes
+from hoptree.progress.run_view import RunView, RunViews
 from hoptree.report.failures import told
 from hoptree.report.html import html_bar, html_facts, html_table
 from hoptree.report.spark import sparkline
@@ -27,19 +27,19 @@ class NotebookDisplay:
         self._due = 0.0
         self._logs: Logs | None = None
 
-    def begin(self, scenes: Scenes, logs: Logs) -> None:
+    def begin(self, scenes: RunViews, logs: Logs) -> None:
         """Make the output."""
         page = _page()
         self._logs = logs
         self._handle = page.display(page.HTML(self._html(scenes.scene())), display_id=True)
 
-    def look(self, scenes: Scenes) -> None:
+    def look(self, scenes: RunViews) -> None:
         """Replace it, if it is old enough."""
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _PAUSE
             self._update(self._html(scenes.scene()))
 
-    def end(self, scenes: Scenes) -> None:
+    def end(self, scenes: RunViews) -> None:
         """Leave how it ended."""
         self._update(self._html(scenes.scene(over=True), over=True))
 
@@ -47,7 +47,7 @@ class NotebookDisplay:
         if self._handle is not None:
             self._handle.update(_page().HTML(text))
 
-    def _html(self, scene: Scene, over: bool = False) -> str:
+    def _html(self, scene: RunView, over: bool = False) -> str:
         facts: dict[str, object] = {"trials": told_counts(scene)}
         if scene.leaders:
             facts["best"] = "\n".join(told_leader(scene, i) for i in range(len(scene.leaders)))
@@ -72,7 +72,7 @@ def _page() -> Any:
     return display
 
 
-def _rows(scene: Scene) -> str:
+def _rows(scene: RunView) -> str:
     shown = scene.rows[:_ROWS]
     table = html_table(
         ["trial", "epochs", "goal", "curve", "now", "config"],

@@ -6,7 +6,7 @@ import sys
 from typing import TextIO, final
 
 from hoptree.progress.drawing import study_names, told_counts, told_leader, told_progress, told_work
-from hoptree.progress.scene import Scene, Scenes
+from hoptree.progress.run_view import RunView, RunViews
 from hoptree.report.failures import told
 from hoptree.report.tables import duration, printable
 from hoptree.store.logs import Logs
@@ -26,11 +26,11 @@ class PlainDisplay:
         self._told = 0
         self._logs: Logs | None = None
 
-    def begin(self, scenes: Scenes, logs: Logs) -> None:
+    def begin(self, scenes: RunViews, logs: Logs) -> None:
         """Say that it begins."""
         self._logs = logs
 
-    def look(self, scenes: Scenes) -> None:
+    def look(self, scenes: RunViews) -> None:
         """Say how far it is, if that was not said just before."""
         self._tell_failures(scenes)
         if scenes.elapsed >= self._next:
@@ -39,7 +39,7 @@ class PlainDisplay:
             scene = scenes.scene()
             self._print(scene, f"{told_progress(scene)}; {told_counts(scene)}{_best(scene)}")
 
-    def end(self, scenes: Scenes) -> None:
+    def end(self, scenes: RunViews) -> None:
         """Say how it ended; of a run that was refused there is nothing to say."""
         self._tell_failures(scenes)
         scene = scenes.scene(over=True)
@@ -48,7 +48,7 @@ class PlainDisplay:
         done = f"{told_counts(scene)} in {duration(scene.elapsed)}"
         self._print(scene, f"{done}{_best(scene)}; epochs: {told_work(scene)}")
 
-    def _tell_failures(self, scenes: Scenes) -> None:
+    def _tell_failures(self, scenes: RunViews) -> None:
         tally = scenes.tally
         new = list(tally.failures)[self._told :] if self._told < _FAILURES else []
         for failure in new:
@@ -61,7 +61,7 @@ class PlainDisplay:
                 self._line("more failures are not told one by one; hoptree trials lists them")
                 return
 
-    def _print(self, scene: Scene, text: str) -> None:
+    def _print(self, scene: RunView, text: str) -> None:
         self._line(f"{study_names(scene)}: {text}")
 
     def _line(self, text: str) -> None:
@@ -72,5 +72,5 @@ class PlainDisplay:
         stream.flush()
 
 
-def _best(scene: Scene) -> str:
+def _best(scene: RunView) -> str:
     return f"; best {told_leader(scene)}" if scene.leaders else ""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, final
 
 from hoptree.core.lineage import Values
-from hoptree.core.plan import Cursor, Run
+from hoptree.core.plan import ActiveLineage, Run
 from hoptree.core.workers import Worker
 from hoptree.estimate import WIDE, Estimator
-from hoptree.progress.asking import Asking
-from hoptree.progress.pace import Pace
-from hoptree.progress.tally import Tally
+from hoptree.progress.rate_limit import RateLimit
+from hoptree.progress.remaining_budget import BudgetTracker
+from hoptree.progress.run_stats import RunStats
 
 _SHARE = 0.01  # of the time may be spent on this
 _DOUBT = 0.09  # spread of the log of the time that is left however well units are known: waiting, other programs
@@ -29,7 +29,7 @@ class TimeLeft(NamedTuple):
 
 
 @final
-class Remaining:
+class TimeLeftEstimator:
     """Tells the time left from what the estimator has learned, and from what has been asked for.
 
     It is that of all open units and evaluations over all workers; or of those that only some workers can train, or
@@ -40,17 +40,17 @@ class Remaining:
 
     def __init__(
         self,
-        tally: Tally,
+        tally: RunStats,
         estimator: Estimator,
-        asking: Asking | None = None,
+        asking: BudgetTracker | None = None,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
         self._tally = tally
         self._estimator = estimator
-        self._asking = asking or Asking()
+        self._asking = asking or BudgetTracker()
         self._left: TimeLeft | None = None
         self._looked = 0.0
-        self._pace = Pace(_SHARE, tally.clock, cpu)
+        self._pace = RateLimit(_SHARE, tally.clock, cpu)
 
     def remaining(self) -> TimeLeft | None:
         """Return the time that is left; None while nothing was measured, or nobody is there to train."""
@@ -85,7 +85,7 @@ class Remaining:
             expected = max(expected, max(longest, default=0.0) * toll * (units + evaluations) / units)
         return self._ranged(expected, shares, sum(node.todo for node in open_nodes), pace)
 
-    def _way(self, cursor: Cursor, done: dict[int, float]) -> float:
+    def _way(self, cursor: ActiveLineage, done: dict[int, float]) -> float:
         """Return what is left of a lineage's units: the engine's costs may be old, but they are in proportion."""
         node = cursor.node
         if node.cost <= 0:

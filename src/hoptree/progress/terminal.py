@@ -12,8 +12,8 @@ from rich.text import Text
 
 from hoptree.progress.canvas import Canvas
 from hoptree.progress.drawing import draw, draw_end
-from hoptree.progress.pace import Pace
-from hoptree.progress.scene import Scenes
+from hoptree.progress.rate_limit import RateLimit
+from hoptree.progress.run_view import RunViews
 from hoptree.report.failures import told
 from hoptree.report.tables import printable
 from hoptree.store.logs import Logs
@@ -35,11 +35,11 @@ class TerminalDisplay:
         self._pipe: _Streams | None = None
         self._canvas: Canvas | None = None
         self._terminal: TextIO | None = None
-        self._pace = Pace(_SHARE, shortest=_PAUSE)
+        self._pace = RateLimit(_SHARE, shortest=_PAUSE)
         self._told = 0
         self._logs: Logs | None = None
 
-    def begin(self, scenes: Scenes, logs: Logs) -> None:
+    def begin(self, scenes: RunViews, logs: Logs) -> None:
         """Take the terminal."""
         self._logs = logs
         self._terminal = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
@@ -47,12 +47,12 @@ class TerminalDisplay:
         self._canvas = Canvas(self._terminal)
         self._draw(scenes)
 
-    def look(self, scenes: Scenes) -> None:
+    def look(self, scenes: RunViews) -> None:
         """Draw, if the last picture is old enough."""
         if self._pace.is_due:
             self._draw(scenes)
 
-    def end(self, scenes: Scenes) -> None:
+    def end(self, scenes: RunViews) -> None:
         """Leave the last few lines, and give the terminal back."""
         assert self._canvas is not None
         assert self._pipe is not None
@@ -67,13 +67,13 @@ class TerminalDisplay:
             self._canvas.end(above, last)
             self._pipe.pass_on(self._terminal)
 
-    def _draw(self, scenes: Scenes) -> None:
+    def _draw(self, scenes: RunViews) -> None:
         assert self._canvas is not None
         with self._pace:
             above = self._above(scenes)
             self._canvas.draw(above, draw(scenes.scene(), *self._canvas.size()))
 
-    def _above(self, scenes: Scenes) -> list[Text]:
+    def _above(self, scenes: RunViews) -> list[Text]:
         """Return what is new to be told above the picture."""
         assert self._pipe is not None
         assert self._logs is not None

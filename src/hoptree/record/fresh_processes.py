@@ -19,18 +19,20 @@ from typing import TYPE_CHECKING, Any, final
 import msgspec
 
 from hoptree.backends.processes import make_channel
-from hoptree.backends.sending import send_off
+from hoptree.backends.trainer_pickle import send_off
 from hoptree.core.plan import Trial
 from hoptree.trainers.errors import TrainerError
-from hoptree.worker.alone import AloneResult, AloneSetUp
+from hoptree.worker.fresh_process import FreshProcessResult, FreshProcessSetup
 
 if TYPE_CHECKING:
-    from hoptree.record.solo import Soloist
+    from hoptree.record.retrain import Retrainer
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-def train_in_fresh_processes(soloist: Soloist, trials: Mapping[int, Trial]) -> Iterator[tuple[int, AloneResult]]:
+def train_in_fresh_processes(
+    soloist: Retrainer, trials: Mapping[int, Trial]
+) -> Iterator[tuple[int, FreshProcessResult]]:
     """Train trials from the beginning, and yield what came out, by number, in the order given.
 
     As many processes run at the same time as there are cores for the trainer's threads. What the user's code raises
@@ -40,7 +42,7 @@ def train_in_fresh_processes(soloist: Soloist, trials: Mapping[int, Trial]) -> I
     waiting, owed = deque(trials), deque(trials)
     most = max(1, (os.cpu_count() or 1) // soloist.trainer.threads)
     running: dict[Any, _Process] = {}
-    done: dict[int, AloneResult] = {}
+    done: dict[int, FreshProcessResult] = {}
     try:
         while owed:
             while waiting and len(running) < most:
@@ -58,11 +60,11 @@ def train_in_fresh_processes(soloist: Soloist, trials: Mapping[int, Trial]) -> I
             process.kill()
 
 
-def _setup(soloist: Soloist, trial: Trial, trainer: bytes) -> AloneSetUp:
+def _setup(soloist: Retrainer, trial: Trial, trainer: bytes) -> FreshProcessSetup:
     values, seed = soloist.beginning(trial)
     units = soloist.units(trial)
     last = units[-1]
-    return AloneSetUp(
+    return FreshProcessSetup(
         parent=os.getpid(),
         paths=sys.path,
         folder=str(Path.cwd()),
@@ -77,11 +79,11 @@ def _setup(soloist: Soloist, trial: Trial, trainer: bytes) -> AloneSetUp:
 
 @final
 class _Process:
-    def __init__(self, number: int, setup: AloneSetUp, threads: int) -> None:
+    def __init__(self, number: int, setup: FreshProcessSetup, threads: int) -> None:
         self.number = number
         ours, theirs = make_channel()
         self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
-            [sys.executable, "-m", "hoptree.worker.alone", str(theirs.fileno())],
+            [sys.executable, "-m", "hoptree.worker.fresh_process", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -92,10 +94,10 @@ class _Process:
         with suppress(OSError):  # it is gone already
             self.channel.send_bytes(msgspec.msgpack.encode(setup))
 
-    def result(self) -> AloneResult:
+    def result(self) -> FreshProcessResult:
         """Return its answer, and end it."""
         try:
-            answer = msgspec.msgpack.decode(self.channel.recv_bytes(), type=AloneResult)
+            answer = msgspec.msgpack.decode(self.channel.recv_bytes(), type=FreshProcessResult)
         except (EOFError, OSError):
             code = self._process.wait()
             raise TrainerError(

@@ -17,14 +17,14 @@ from hoptree.core.plan import Node, Place, Trial
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.core.study_state import StudyState
-from hoptree.drive import Asks, Watch
+from hoptree.drive import Observer, TrialAsker
 
 if TYPE_CHECKING:
-    from hoptree.search.numbers import TrialNumbers
+    from hoptree.search.trial_numbers import TrialNumbers
     from hoptree.store.journal import Recorded
 
 
-class Unit(NamedTuple):
+class TrialUnit(NamedTuple):
     """One unit of a trial: the node it belongs to, its number, and the partition that it visits."""
 
     node: Node
@@ -58,7 +58,7 @@ class Record:
         return self
 
     def resume(
-        self, asks: Asks, entries: Iterable[Recorded], numbers: TrialNumbers, watches: Sequence[Watch] = ()
+        self, asks: TrialAsker, entries: Iterable[Recorded], numbers: TrialNumbers, watches: Sequence[Observer] = ()
     ) -> list[Event]:
         """Take a journal in, tell searches what they were told, and return what they ask for and is not in it.
 
@@ -123,7 +123,7 @@ class Record:
         node, unit = self.plan.way(trial, trial.done * self.settings.partitions)[-1]
         return Place(node, unit)
 
-    def units(self, trial: Trial) -> Iterator[Unit]:
+    def units(self, trial: Trial) -> Iterator[TrialUnit]:
         """Yield what a trial consists of up to where it stands, in order."""
         partitions = self.settings.partitions
         unit, rotation = 0, 0
@@ -132,12 +132,12 @@ class Record:
                 if unit % partitions == 0:
                     rotation = node.rotation
                 visits = self.state.visits[node.id, unit] if self._free else (rotation + unit) % partitions
-                yield Unit(node, unit, visits)
+                yield TrialUnit(node, unit, visits)
                 unit += 1
 
 
 @final
-class Repeated:
+class ReplayedRequests:
     """Asks again for what was asked for in a journal, by searches and by users: each after all news before it.
 
     News may come in another order now, and what failed then may go on; what is asked for is the same.

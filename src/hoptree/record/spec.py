@@ -101,7 +101,7 @@ class StudySpec(msgspec.Struct, frozen=True):
             ) from None
 
 
-class Agreed(NamedTuple):
+class AgreedSpec(NamedTuple):
     """What studies go on with; ``is_changed`` if their code or data are not those of the last run.
 
     A spec with changed code or data is not in the catalog yet: first what failed is to be asked for again, so that
@@ -114,7 +114,7 @@ class Agreed(NamedTuple):
 
 def agree(
     store: Store, name: str, studies: Mapping[str, StudySpec], accept: bool, widens: Widens | None = None
-) -> Agreed:
+) -> AgreedSpec:
     """Return what studies go on with, after comparing what they are made of now with what the store holds.
 
     ``widens`` says which searches are extensions of what was begun; without it, they must be the same.
@@ -123,17 +123,17 @@ def agree(
     spec, known = StudySpec.together(studies), store.catalog.find(name)
     if known is None:
         store.catalog.register(name, msgspec.to_builtins(spec))
-        return Agreed(spec)
+        return AgreedSpec(spec)
     if not store.journal.last(name):  # nothing came of it before: it may be anything
         store.catalog.set_spec(name, msgspec.to_builtins(spec))
-        return Agreed(spec)
+        return AgreedSpec(spec)
     before = StudySpec.read(known.spec)
     refuse_changes(name, before, spec, accept, widens)
     agreed = continued(before, spec, widens)
     is_changed = (before.trainer, before.data) != (spec.trainer, spec.data)
     if not is_changed:
         store.catalog.set_spec(name, msgspec.to_builtins(agreed))
-    return Agreed(agreed, is_changed)
+    return AgreedSpec(agreed, is_changed)
 
 
 def continued(before: StudySpec, spec: StudySpec, widens: Widens | None = None) -> StudySpec:

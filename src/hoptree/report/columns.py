@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from hoptree.report.chronicle import Course, short
 from hoptree.report.facets import Facet, facets
+from hoptree.report.study_timeline import TrialTimeline, short
 
 _FACTOR = 50  # numbers that span more than this are told by their logarithm
 _FEW = 8  # numbers with at most so many different values stand in a row, however far apart they are
 
 
-class Column(msgspec.Struct, frozen=True):
+class ParameterColumn(msgspec.Struct, frozen=True):
     """One hyper-parameter of many trials: ``places`` are where they stand (NaN where a config lacks it).
 
     ``kind`` is "linear", "log" (places are decimal logarithms) or "options" (places count the options from 0).
@@ -42,19 +42,19 @@ class Column(msgspec.Struct, frozen=True):
         return min(found, default=0.0), max(found, default=1.0)
 
 
-def columns(name: str, courses: Sequence[Course], longest: int = 18) -> list[Column]:
+def columns(name: str, courses: Sequence[TrialTimeline], longest: int = 18) -> list[ParameterColumn]:
     """Return a hyper-parameter of trials as an axis, or as two of them where it may be a schedule.
 
     Numbers of few different values stand in a row too: what lies close together could not be read.
 
-    >>> courses = [Course(i, {"lr": 10.0**-i}, "complete", "", 0, 1, (), (), ()) for i in range(9)]
+    >>> courses = [TrialTimeline(i, {"lr": 10.0**-i}, "complete", "", 0, 1, (), (), ()) for i in range(9)]
     >>> columns("lr", courses)[0].kind, columns("lr", courses[:2])[0].labels
     ('log', ('0.1', '1'))
     """
     return [_column(facet, longest) for facet in facets(name, courses)]
 
 
-def _column(facet: Facet, longest: int) -> Column:
+def _column(facet: Facet, longest: int) -> ParameterColumn:
     name, values, missing = facet.name, facet.values, facet.missing
     given = [value for value, absent in zip(values, missing, strict=True) if not absent]
     numbers = [value for value in given if isinstance(value, int | float) and not isinstance(value, bool)]
@@ -64,20 +64,20 @@ def _column(facet: Facet, longest: int) -> Column:
     place = {option: float(index) for index, option in enumerate(options)}
     places = [math.nan if absent else place[short(value)] for value, absent in zip(values, missing, strict=True)]
     labels = _labels(options, longest)
-    return Column(name, "options", tuple(places), tuple(map(float, range(len(options)))), labels)
+    return ParameterColumn(name, "options", tuple(places), tuple(map(float, range(len(options)))), labels)
 
 
-def _of_numbers(facet: Facet, numbers: Sequence[float]) -> Column:
+def _of_numbers(facet: Facet, numbers: Sequence[float]) -> ParameterColumn:
     low, high = min(numbers), max(numbers)
     different = sorted(set(numbers))
     log = low > 0 and high / low >= _FACTOR and _is_even(numbers, math.log) > _is_even(numbers, float)
     given = iter(numbers)
     all_of_them = tuple(None if absent else next(given) for absent in facet.missing)
 
-    def column(kind: str, place: Callable[[float], float], ticks: Sequence[float]) -> Column:
+    def column(kind: str, place: Callable[[float], float], ticks: Sequence[float]) -> ParameterColumn:
         places = tuple(math.nan if number is None else place(number) for number in all_of_them)
         labels = tuple(map(short, ticks))
-        return Column(facet.name, kind, places, tuple(map(place, ticks)), labels, all_of_them, log)
+        return ParameterColumn(facet.name, kind, places, tuple(map(place, ticks)), labels, all_of_them, log)
 
     if len(different) <= _FEW:
         order = {number: float(index) for index, number in enumerate(different)}

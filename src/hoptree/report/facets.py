@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hoptree.core.schedules import Scalar, Schedule, Value
-from hoptree.report.chronicle import Course
+from hoptree.report.study_timeline import TrialTimeline
 
 _FORMS = 8  # that are told with their numbers; of more, the kinds alone
 
@@ -29,7 +29,7 @@ class Facet(msgspec.Struct, frozen=True):
         return len(given) > 1 or (bool(given) and any(self.missing))
 
 
-def facets(name: str, courses: Sequence[Course]) -> list[Facet]:
+def facets(name: str, courses: Sequence[TrialTimeline]) -> list[Facet]:
     """Return a hyper-parameter of trials as one facet, or as start and form where some of it are schedules.
 
     The start of a warm-up is the value that it leads to. What all trials have in common is left out.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hoptree.core.errors import MissingExtraError
-from hoptree.report.chronicle import Chronicle, Course
-from hoptree.report.columns import Column, columns
+from hoptree.report.columns import ParameterColumn, columns
+from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
 from hoptree.report.timeline import ReportError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Importance(msgspec.Struct, frozen=True):
     left_out: dict[str, str]
 
 
-def importance(chronicle: Chronicle, evaluator: str = "ped-anova", seed: int = 0) -> Importance:
+def importance(chronicle: StudyTimeline, evaluator: str = "ped-anova", seed: int = 0) -> Importance:
     """Compare trials at the largest epoch that at least half of them have reported: equal work for all."""
     if evaluator not in EVALUATORS:
         raise ReportError(f"evaluator: {evaluator!r}; expected one of {', '.join(EVALUATORS)}")
@@ -61,7 +61,7 @@ def importance(chronicle: Chronicle, evaluator: str = "ped-anova", seed: int = 0
     return Importance(shares, evaluator, len(courses), epoch, left_out)
 
 
-def _unfit(each: Column, evaluator: str) -> str:
+def _unfit(each: ParameterColumn, evaluator: str) -> str:
     """Return why a hyper-parameter cannot be compared; nothing if it can."""
     given = [place for place in each.places if not math.isnan(place)]
     if len(set(given)) < 2:
@@ -73,7 +73,12 @@ def _unfit(each: Column, evaluator: str) -> str:
 
 
 def _evaluated(
-    chronicle: Chronicle, courses: Sequence[Course], epoch: int, found: Sequence[Column], evaluator: str, seed: int
+    chronicle: StudyTimeline,
+    courses: Sequence[TrialTimeline],
+    epoch: int,
+    found: Sequence[ParameterColumn],
+    evaluator: str,
+    seed: int,
 ) -> dict[str, float]:
     optuna = _optuna()
     before = optuna.logging.get_verbosity()
@@ -117,7 +122,7 @@ def _judge(optuna: Any, evaluator: str, seed: int) -> Any:
         ) from error
 
 
-def _terms(each: Column) -> tuple[BaseDistribution, list[Any]]:
+def _terms(each: ParameterColumn) -> tuple[BaseDistribution, list[Any]]:
     """Return a hyper-parameter as Optuna knows it, and its values: options are told by their index."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 

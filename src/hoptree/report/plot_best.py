@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hoptree.report import page as pages
 from hoptree.report.axis import time_axis
-from hoptree.report.chronicle import Chronicle
 from hoptree.report.page import Theme
+from hoptree.report.study_timeline import StudyTimeline
 from hoptree.report.tables import count, counted, duration
 from hoptree.report.timeline import ReportError
 
@@ -26,7 +26,7 @@ class _Point(NamedTuple):
     failed: bool
 
 
-def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
+def figure(chronicle: StudyTimeline, dark: bool = False) -> Figure:
     """Draw every report as a dot and the best so far as a staircase, twice: by the clock, and by work done."""
     points = _points(chronicle)
     stairs = _stairs(chronicle, points)
@@ -70,7 +70,7 @@ def _dots(points: Sequence[_Point]) -> str:
     return f"Dots are the {count(len(points))} reports." if len(points) > 1 else "The dot is the only report."
 
 
-def _in_the_end(chronicle: Chronicle, last: _Point) -> str:
+def _in_the_end(chronicle: StudyTimeline, last: _Point) -> str:
     """Name the best trial, where another one had reported something better on its way."""
     best = chronicle.best
     if best is None or best.number == last.trial or not math.isfinite(value := chronicle.value(best.last)):
@@ -78,7 +78,7 @@ def _in_the_end(chronicle: Chronicle, last: _Point) -> str:
     return f"By its last report trial {best.number} is the best ({value:.4g}). "
 
 
-def _points(chronicle: Chronicle) -> list[_Point]:
+def _points(chronicle: StudyTimeline) -> list[_Point]:
     told = [
         _Point(each.now, each.trained, chronicle.value(each), course.number, course.state == "failed")
         for course in chronicle.with_reports("best")
@@ -92,7 +92,7 @@ def _points(chronicle: Chronicle) -> list[_Point]:
     return points
 
 
-def _stairs(chronicle: Chronicle, points: list[_Point]) -> list[_Point]:
+def _stairs(chronicle: StudyTimeline, points: list[_Point]) -> list[_Point]:
     """Return the reports that were better than all before them, of trials that have not failed if there are any."""
     stairs: list[_Point] = []
     for point in [point for point in points if not point.failed] or points:

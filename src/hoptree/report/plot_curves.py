@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hoptree.report import page as pages
-from hoptree.report.chronicle import Chronicle, Course, described
 from hoptree.report.page import Theme
+from hoptree.report.study_timeline import StudyTimeline, TrialTimeline, described
 from hoptree.report.tables import count, printable
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _NAMED = 7  # trials that get colours of their own, and names
 _LONGEST = 46
 
 
-def figure(chronicle: Chronicle, metric: str | None = None, dark: bool = False) -> Figure:
+def figure(chronicle: StudyTimeline, metric: str | None = None, dark: bool = False) -> Figure:
     """Draw one line per trial; few have a colour each, many are coloured by how good they ended."""
     metric = chronicle.check_metric(metric)
     courses = chronicle.with_reports("curves")
@@ -37,7 +37,9 @@ def figure(chronicle: Chronicle, metric: str | None = None, dark: bool = False) 
     return page
 
 
-def _headline(chronicle: Chronicle, courses: Sequence[Course], metric: str, best: Course | None) -> str:
+def _headline(
+    chronicle: StudyTimeline, courses: Sequence[TrialTimeline], metric: str, best: TrialTimeline | None
+) -> str:
     whose = f"{count(len(courses))} trials over their" if len(courses) > 1 else "1 trial over its"
     what = f"{metric} of {whose} epochs"
     if best is None or not math.isfinite(chronicle.value(best.last, metric)):
@@ -45,7 +47,7 @@ def _headline(chronicle: Chronicle, courses: Sequence[Course], metric: str, best
     return f"{chronicle.name}: {what}; trial {best.number} ends best at {chronicle.value(best.last, metric):.4g}"
 
 
-def _beneath(chronicle: Chronicle, courses: Sequence[Course]) -> str:
+def _beneath(chronicle: StudyTimeline, courses: Sequence[TrialTimeline]) -> str:
     states = [course.state for course in chronicle.courses]
     counts = ", ".join(f"{count(states.count(state))} {state}" for state in dict.fromkeys(states))
     silent = len(chronicle.courses) - len(courses)
@@ -56,11 +58,11 @@ def _beneath(chronicle: Chronicle, courses: Sequence[Course]) -> str:
     )
 
 
-def _line(chronicle: Chronicle, course: Course, metric: str) -> list[tuple[float, float]]:
+def _line(chronicle: StudyTimeline, course: TrialTimeline, metric: str) -> list[tuple[float, float]]:
     return [(told.epoch, chronicle.value(told, metric)) for told in course.reports]
 
 
-def _few(axes: Axes, chronicle: Chronicle, courses: Sequence[Course], metric: str, theme: Theme) -> None:
+def _few(axes: Axes, chronicle: StudyTimeline, courses: Sequence[TrialTimeline], metric: str, theme: Theme) -> None:
     searched = chronicle.searched
     for course, colour in zip(courses, theme.few, strict=False):
         x, y = zip(*_line(chronicle, course, metric), strict=True)
@@ -90,7 +92,7 @@ def _cut(text: str) -> str:
 
 
 def _many(
-    page: Figure, axes: Axes, chronicle: Chronicle, courses: Sequence[Course], metric: str, theme: Theme
+    page: Figure, axes: Axes, chronicle: StudyTimeline, courses: Sequence[TrialTimeline], metric: str, theme: Theme
 ) -> None:
     from matplotlib.collections import LineCollection
 
@@ -134,7 +136,7 @@ def _best(axes: Axes, line: Sequence[tuple[float, float]], number: int, theme: T
     )
 
 
-def _limits(axes: Axes, chronicle: Chronicle, courses: Sequence[Course], metric: str) -> str:
+def _limits(axes: Axes, chronicle: StudyTimeline, courses: Sequence[TrialTimeline], metric: str) -> str:
     """Choose what the axes show, and say what they do not."""
     from matplotlib.ticker import MaxNLocator
 
@@ -151,7 +153,9 @@ def _limits(axes: Axes, chronicle: Chronicle, courses: Sequence[Course], metric:
     return pages.off_the_page(values, limits)
 
 
-def _failures(axes: Axes, chronicle: Chronicle, courses: Sequence[Course], metric: str, theme: Theme) -> str:
+def _failures(
+    axes: Axes, chronicle: StudyTimeline, courses: Sequence[TrialTimeline], metric: str, theme: Theme
+) -> str:
     """Mark where trials failed, and say how."""
     ends = [_line(chronicle, course, metric)[-1] for course in courses if course.state == "failed"]
     ends = [end for end in ends if math.isfinite(end[1])]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoptree.report import gantt_figure
-from hoptree.report.chronicle import Chronicle
 from hoptree.report.page import headline, theme_of
+from hoptree.report.study_timeline import StudyTimeline
 from hoptree.report.tables import counted, duration, percent
 from hoptree.report.timeline import ReportError, mean
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MOST_HOPS = 400  # lines that can be told apart
 
 
-def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
+def figure(chronicle: StudyTimeline, dark: bool = False) -> Figure:
     """Draw what every worker did, and, while they can be told apart, a line for every hop."""
     timeline = chronicle.timeline
     if not timeline.spans:

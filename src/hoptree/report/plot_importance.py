@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoptree.report import page as pages
-from hoptree.report.chronicle import Chronicle
 from hoptree.report.importance import importance
+from hoptree.report.study_timeline import StudyTimeline
 from hoptree.report.tables import count, percent, printable
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _MOST = 20
 _NAMES = {"fanova": "fANOVA", "mean-decrease": "mean decrease of impurity", "ped-anova": "PED-ANOVA"}
 
 
-def figure(chronicle: Chronicle, evaluator: str = "ped-anova", dark: bool = False) -> Figure:
+def figure(chronicle: StudyTimeline, evaluator: str = "ped-anova", dark: bool = False) -> Figure:
     """Draw one bar per hyper-parameter, the most important on top."""
     found = importance(chronicle, evaluator)
     shares = list(found.shares.items())[:_MOST]

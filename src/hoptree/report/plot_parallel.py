@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hoptree.report import page as pages
-from hoptree.report.chronicle import Chronicle, Course
-from hoptree.report.columns import Column, spread
+from hoptree.report.columns import ParameterColumn, spread
 from hoptree.report.columns import columns as columns_of
 from hoptree.report.page import Theme
+from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
 from hoptree.report.tables import count, printable
 from hoptree.report.timeline import ReportError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MOST = 10  # axes that can be read on one page
 
 
-def figure(chronicle: Chronicle, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
+def figure(chronicle: StudyTimeline, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
     """Draw the hyper-parameters in which trials differ (or those named) and the metric as axes side by side."""
     courses = [c for c in chronicle.with_reports("parallel") if math.isfinite(chronicle.value(c.last))]
     drawn = chosen(chronicle, courses, names, "parallel")
@@ -41,10 +41,10 @@ def figure(chronicle: Chronicle, names: Sequence[str] | None = None, dark: bool 
     return page
 
 
-class Chosen(NamedTuple):
+class ChosenAxes(NamedTuple):
     """The axes that may be drawn, and the names of those that would say nothing: all trials have one value."""
 
-    columns: list[Column]
+    columns: list[ParameterColumn]
     constant: list[str]
 
     def left_out(self, drawn: int) -> str:
@@ -56,8 +56,12 @@ class Chosen(NamedTuple):
 
 
 def chosen(
-    chronicle: Chronicle, courses: Sequence[Course], names: Sequence[str] | None, what: str, longest: int = 18
-) -> Chosen:
+    chronicle: StudyTimeline,
+    courses: Sequence[TrialTimeline],
+    names: Sequence[str] | None,
+    what: str,
+    longest: int = 18,
+) -> ChosenAxes:
     """Return the axes to draw of trials: of the hyper-parameters named, else of those in which trials differ."""
     if not courses:
         raise ReportError(f"{what}: no trial has a finite {chronicle.metric!r}; expected at least one")
@@ -69,22 +73,22 @@ def chosen(
                 f"names: {name!r}; expected hyper-parameters of the study: {', '.join(sorted(known))}"
             )
     if names:
-        return Chosen([each for name in names for each in columns_of(name, courses, longest)], [])
+        return ChosenAxes([each for name in names for each in columns_of(name, courses, longest)], [])
     found = [each for name in searched for each in columns_of(name, courses, longest)]
     different = [each for each in found if not each.constant]
     if not different:
         raise ReportError(f"{what}: all trials have the same values; expected a hyper-parameter that differs")
-    return Chosen(different, [each.name for each in found if each.constant])
+    return ChosenAxes(different, [each.name for each in found if each.constant])
 
 
-def _explained(columns: Sequence[Column]) -> str:
+def _explained(columns: Sequence[ParameterColumn]) -> str:
     parts = ["One line per trial, coloured by its last report; the best is drawn last."]
     if any(math.isnan(place) for each in columns for place in each.places):
         parts.append("Below an axis: trials without that value.")
     return " ".join(parts)
 
 
-def _heights(each: Column, numbers: Sequence[int]) -> list[float]:
+def _heights(each: ParameterColumn, numbers: Sequence[int]) -> list[float]:
     """Return where lines cross an axis, from 0 to 1; what a config lacks is below."""
     low, high = each.span
     places: Sequence[float] = each.places
@@ -96,7 +100,11 @@ def _heights(each: Column, numbers: Sequence[int]) -> list[float]:
 
 
 def _lines(
-    axes: Axes, chronicle: Chronicle, courses: Sequence[Course], columns: Sequence[Column], theme: Theme
+    axes: Axes,
+    chronicle: StudyTimeline,
+    courses: Sequence[TrialTimeline],
+    columns: Sequence[ParameterColumn],
+    theme: Theme,
 ) -> None:
     import numpy as np
     from matplotlib.collections import LineCollection
@@ -141,7 +149,11 @@ def _smooth(heights: Any) -> Any:
 
 
 def _axes(
-    axes: Axes, chronicle: Chronicle, courses: Sequence[Course], columns: Sequence[Column], theme: Theme
+    axes: Axes,
+    chronicle: StudyTimeline,
+    courses: Sequence[TrialTimeline],
+    columns: Sequence[ParameterColumn],
+    theme: Theme,
 ) -> None:
     """Draw the axes, their names beneath and their values beside them."""
     for index, each in enumerate(columns):

@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from hoptree.report import page as pages
-from hoptree.report.chronicle import Chronicle, Course
 from hoptree.report.columns import spread
 from hoptree.report.page import Theme
+from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
 from hoptree.report.tables import count, counted
 from hoptree.report.timeline import ReportError
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class _Stand(NamedTuple):
     """A trial at a rung: what it reported there, and whether it was granted more."""
 
-    course: Course
+    course: TrialTimeline
     value: float
     went_on: bool
 
 
-def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
+def figure(chronicle: StudyTimeline, dark: bool = False) -> Figure:
     """Draw a column of dots per rung: those that went on, with lines to the next one, and those that did not."""
     rungs = _rungs(chronicle)
     with pages.drawing(dark, max(7.5, min(12.0, 2.6 + 1.7 * len(rungs))), 5.6) as (page, theme):
@@ -51,7 +51,7 @@ def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
     return page
 
 
-def _rungs(chronicle: Chronicle) -> dict[int, list[_Stand]]:
+def _rungs(chronicle: StudyTimeline) -> dict[int, list[_Stand]]:
     """Return who stood at each of the epochs that trials were granted, the fewest epochs first."""
     granted = sorted(
         {until for course in chronicle.courses if len(course.grants) > 1 for _, until in course.grants}
@@ -114,7 +114,7 @@ def _lines(
 
 
 def _best(
-    axes: Axes, chronicle: Chronicle, places: dict[tuple[int, int], tuple[float, float]], theme: Theme
+    axes: Axes, chronicle: StudyTimeline, places: dict[tuple[int, int], tuple[float, float]], theme: Theme
 ) -> None:
     best = chronicle.best
     if best is None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from hoptree.report import page as pages
 from hoptree.report.axis import time_axis
-from hoptree.report.chronicle import Chronicle
 from hoptree.report.page import Theme
+from hoptree.report.study_timeline import StudyTimeline
 from hoptree.report.tables import counted, duration, percent
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
+def figure(chronicle: StudyTimeline, dark: bool = False) -> Figure:
     """Draw epochs that trials got against epochs trained, and the workers' time against that of trials alone."""
     chronicle.with_reports("savings")
     moments = chronicle.moments
@@ -47,7 +47,7 @@ _BENEATH = (
 )
 
 
-def _headline(chronicle: Chronicle) -> str:
+def _headline(chronicle: StudyTimeline) -> str:
     last = chronicle.moments[-1]
     saved = 1 - last.trained / last.got if last.got else 0.0
     if saved <= 0:

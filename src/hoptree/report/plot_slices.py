@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hoptree.report import page as pages
-from hoptree.report.chronicle import Chronicle, Course
-from hoptree.report.columns import Column, spread
+from hoptree.report.columns import ParameterColumn, spread
 from hoptree.report.page import Theme
 from hoptree.report.plot_parallel import chosen
+from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
 from hoptree.report.tables import count, printable
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _IN_A_ROW = 4
 _MOST_TICKS = 8
 
 
-def figure(chronicle: Chronicle, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
+def figure(chronicle: StudyTimeline, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
     """Draw a panel per hyper-parameter and a dot per trial, coloured by the epochs that it reached."""
     courses = [c for c in chronicle.with_reports("slices") if math.isfinite(chronicle.value(c.last))]
     drawn = chosen(chronicle, courses, names, "slices", longest=12)
@@ -54,11 +54,18 @@ def figure(chronicle: Chronicle, names: Sequence[str] | None = None, dark: bool 
     return page
 
 
-def _most(courses: Sequence[Course]) -> int:
+def _most(courses: Sequence[TrialTimeline]) -> int:
     return max(course.epochs for course in courses)
 
 
-def _panel(axes: Axes, chronicle: Chronicle, courses: Sequence[Course], each: Column, theme: Theme, y: str) -> None:
+def _panel(
+    axes: Axes,
+    chronicle: StudyTimeline,
+    courses: Sequence[TrialTimeline],
+    each: ParameterColumn,
+    theme: Theme,
+    y: str,
+) -> None:
     numbers = [course.number for course in courses]
     options = each.kind == "options"
     x = spread(each.places, numbers) if options else list(each.places)
@@ -102,7 +109,7 @@ def _panel(axes: Axes, chronicle: Chronicle, courses: Sequence[Course], each: Co
             label.set_rotation_mode("anchor")
 
 
-def _epochs_bar(page: Figure, theme: Theme, grid: Any, courses: Sequence[Course]) -> None:
+def _epochs_bar(page: Figure, theme: Theme, grid: Any, courses: Sequence[TrialTimeline]) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
     from matplotlib.ticker import MaxNLocator

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from hoptree.report import page as pages
-from hoptree.report.chronicle import Chronicle, Twig, short
 from hoptree.report.page import Theme
+from hoptree.report.study_timeline import StudyTimeline, TreeNode, short
 from hoptree.report.tables import count, counted, percent, printable
 from hoptree.report.timeline import ReportError
 
@@ -25,13 +25,13 @@ _ENDINGS = {"failed": "failed", "stopped": "were stopped", "complete": "ended", 
 class _Drawn(NamedTuple):
     """A node and its row; ``ends`` are the trials that end in it, each with its last epoch."""
 
-    twig: Twig
+    twig: TreeNode
     row: float
     children: list[int]
     ends: dict[int, float]
 
 
-def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
+def figure(chronicle: StudyTimeline, dark: bool = False) -> Figure:
     """Draw epochs from left to right, a bar per node as thick as trials pass it, coloured by the best of them."""
     if not chronicle.twigs:
         raise ReportError(f"tree: no trial of {chronicle.name!r} was granted an epoch yet; run the study first")
@@ -53,7 +53,7 @@ def figure(chronicle: Chronicle, dark: bool = False) -> Figure:
     return page
 
 
-def _headline(chronicle: Chronicle) -> str:
+def _headline(chronicle: StudyTimeline) -> str:
     asked = math.fsum((twig.end - twig.start) * len(twig.trials) for twig in _whole(chronicle))
     unique = math.fsum(twig.end - twig.start for twig in chronicle.twigs)
     number = len({trial for twig in chronicle.twigs for trial in twig.trials})
@@ -66,7 +66,7 @@ def _headline(chronicle: Chronicle) -> str:
     )
 
 
-def _whole(chronicle: Chronicle) -> list[Twig]:
+def _whole(chronicle: StudyTimeline) -> list[TreeNode]:
     """Return what trials ask for, node by node: a trial passes a node up to where it ends or goes on."""
     starts: dict[tuple[int, int], float] = {}
     for twig in chronicle.twigs:
@@ -78,7 +78,7 @@ def _whole(chronicle: Chronicle) -> list[Twig]:
     for twig in chronicle.twigs:
         for trial in twig.trials:
             end = starts.get((twig.node, trial), min(twig.end, epochs[trial]))
-            parts.append(Twig(twig.node, twig.parent, twig.start, max(twig.start, end), (trial,), {}))
+            parts.append(TreeNode(twig.node, twig.parent, twig.start, max(twig.start, end), (trial,), {}))
     return parts
 
 
@@ -88,7 +88,7 @@ def _granted(state: str, reached: int, grants: Sequence[tuple[float, int]]) -> f
     )
 
 
-def _beneath(chronicle: Chronicle, leaves: int) -> str:
+def _beneath(chronicle: StudyTimeline, leaves: int) -> str:
     written = (
         "Written: how many trials · what parts them, and at the end the last metric." if leaves <= _NAMED else ""
     )
@@ -103,7 +103,7 @@ def _beneath(chronicle: Chronicle, leaves: int) -> str:
     ).rstrip() + silent
 
 
-def _laid_out(chronicle: Chronicle) -> tuple[dict[int, _Drawn], int]:
+def _laid_out(chronicle: StudyTimeline) -> tuple[dict[int, _Drawn], int]:
     """Give every node a row: leaves one after the other, a node amid its children."""
     twigs = {twig.node: twig for twig in chronicle.twigs}
     children: dict[int | None, list[int]] = {}
@@ -200,7 +200,7 @@ def _frame(axes: Axes, drawn: dict[int, _Drawn], leaves: int) -> None:
     axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= end])
 
 
-def _words(axes: Axes, chronicle: Chronicle, drawn: dict[int, _Drawn], theme: Theme) -> None:
+def _words(axes: Axes, chronicle: StudyTimeline, drawn: dict[int, _Drawn], theme: Theme) -> None:
     """Write on a bar how many trials share it and what parts it, and at its end who ends there and how well."""
     width = max(each.twig.end for each in drawn.values())
     courses = {course.number: course for course in chronicle.courses}
@@ -267,7 +267,7 @@ def _text(
         )
 
 
-def _best_leaf(axes: Axes, chronicle: Chronicle, drawn: dict[int, _Drawn], theme: Theme) -> None:
+def _best_leaf(axes: Axes, chronicle: StudyTimeline, drawn: dict[int, _Drawn], theme: Theme) -> None:
     """Follow the best trial through a tree that is too large to be written on."""
     best = chronicle.best
     if best is None:

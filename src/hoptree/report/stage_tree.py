@@ -14,7 +14,7 @@ _ALONE = 8  # lines for trials that share nothing
 
 
 @final
-class Branch:
+class StageBranch:
     """A run of units in which all the same trials are together, and what comes after it."""
 
     def __init__(self, node: Node, before: Values | None) -> None:
@@ -25,7 +25,7 @@ class Branch:
         self.parting: int | None = None  # where the first of its trials leaves it or ends
         self.trials = 0
         self.ending = 0  # trials that end in it
-        self.children: list[Branch] = []
+        self.children: list[StageBranch] = []
 
     @property
     def units(self) -> int:
@@ -38,17 +38,17 @@ class Branch:
         return 1 + sum(child.size for child in self.children)
 
 
-def branches(plan: Plan, trials: Iterable[Trial]) -> list[Branch]:
+def branches(plan: Plan, trials: Iterable[Trial]) -> list[StageBranch]:
     """Return the tree of what trials ask for: every node that they pass, in the order of the plan."""
-    found: dict[int, Branch] = {}
-    roots: list[Branch] = []
+    found: dict[int, StageBranch] = {}
+    roots: list[StageBranch] = []
     for trial in trials:
         way = plan.way(trial, trial.epochs * plan.partitions)
         for index, (node, end) in enumerate(way):
             branch = found.get(node.id)
             if branch is None:
                 above = found[way[index - 1][0].id] if index else None
-                branch = found[node.id] = Branch(node, above.values if above is not None else None)
+                branch = found[node.id] = StageBranch(node, above.values if above is not None else None)
                 (roots if above is None else above.children).append(branch)
             branch.end = max(branch.end, end)
             branch.parting = end if branch.parting is None else min(branch.parting, end)
@@ -80,7 +80,9 @@ def cut(drawn: str, width: int) -> str:
     return "\n".join(line if len(line) <= width else f"{line[: width - 1]}…" for line in drawn.splitlines())
 
 
-def _draw(all_of_them: list[Branch], room: int, partitions: int, margin: str, hidden: set[str]) -> Iterator[str]:
+def _draw(
+    all_of_them: list[StageBranch], room: int, partitions: int, margin: str, hidden: set[str]
+) -> Iterator[str]:
     """Give every branch a line, then what room is left to those below it, in proportion; fold what has none."""
     shown = all_of_them
     if len(shown) > max(1, room):
@@ -102,7 +104,7 @@ def _draw(all_of_them: list[Branch], room: int, partitions: int, margin: str, hi
         yield f"{margin}└─ {_folded(folded, partitions)}"
 
 
-def _told(branch: Branch, partitions: int, hidden: set[str]) -> str:
+def _told(branch: StageBranch, partitions: int, hidden: set[str]) -> str:
     before = dict(branch.before.items) if branch.before is not None else {}
     changed = [
         f"{name}={_value(content)}"
@@ -118,7 +120,7 @@ def _told(branch: Branch, partitions: int, hidden: set[str]) -> str:
     return f"{epochs}{whose}: {printable(', '.join([*changed, *gone])) or 'the same values'}"
 
 
-def _folded(hidden: Sequence[Branch], partitions: int) -> str:
+def _folded(hidden: Sequence[StageBranch], partitions: int) -> str:
     number = sum(branch.size for branch in hidden)
     epochs = sum(branch.units for branch in hidden) / partitions
     return f"… {count(number)} more, {epochs:g} epochs"

@@ -14,15 +14,15 @@ import msgspec
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.search import checks
+from hoptree.search.budget_estimate import BudgetEstimate
 from hoptree.search.errors import NoExtensionError
-from hoptree.search.jobs import Ended, Jobs
-from hoptree.search.outlook import Outlook
+from hoptree.search.jobs import EndedJob, Jobs
+from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Decision, Extend, Goal, Sampler, Search, Stop
-from hoptree.search.reading import Space
 from hoptree.search.rungs import rung_epochs
 from hoptree.search.sampling import make_sampler
-from hoptree.search.supply import Supply
-from hoptree.search.widening import Earlier, drawn_one_by_one, higher_rungs, only_more
+from hoptree.search.trial_source import TrialSource
+from hoptree.search.widening import EarlierSearch, drawn_one_by_one, higher_rungs, only_more
 
 _MADE_UP = 1_000  # trials at most that an outlook is made of
 _ORDERS = 5  # … and how often
@@ -63,10 +63,10 @@ class ASHA(msgspec.Struct, frozen=True):
         checks.whole("concurrent", self.concurrent, 1)
         checks.reports(self.every)
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> BudgetEstimate:
         """Return the epochs that it grants in all: how many depends on the order of losses, so some are made up."""
         found = [self._made_up(Random(order)) for order in range(_ORDERS)]
-        return Outlook(min(found), sum(found) / _ORDERS, _LATER * max(found))
+        return BudgetEstimate(min(found), sum(found) / _ORDERS, _LATER * max(found))
 
     def _made_up(self, random: Random) -> float:
         """Return the epochs of trials that come one after the other, with losses in any order."""
@@ -92,7 +92,7 @@ class ASHA(msgspec.Struct, frozen=True):
         """Return the search over a space."""
         return _Search(self, make_sampler(self.sampler, space, seed, self.trials), goal)
 
-    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+    def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
         """Return the search for more trials, or with further rungs above the last."""
         if self.mode != "stop":
             raise NoExtensionError("with mode='promote' the trials that wait are given up at the end")
@@ -157,7 +157,7 @@ class _Search:
         self._jobs = Jobs(goal)
         self._concurrent = settings.concurrent
         epochs = rung_epochs(settings.min_epochs, settings.max_epochs, settings.factor)
-        self._supply = Supply(sampler, self._jobs, settings.trials, epochs[0], settings.every)
+        self._supply = TrialSource(sampler, self._jobs, settings.trials, epochs[0], settings.every)
         self._promotes = settings.mode == "promote"
         limit = settings.trials // settings.factor if self._promotes else None
         self._rungs = [_Rung(epoch, settings.factor) for epoch in epochs]
@@ -181,7 +181,7 @@ class _Search:
             decisions += self._finish()
         return decisions
 
-    def _arrive(self, ended: Ended) -> list[Decision]:
+    def _arrive(self, ended: EndedJob) -> list[Decision]:
         """Enter a trial at its rung; it goes on or is stopped if that is clear already."""
         trial, epoch, loss = ended
         level = self._level[epoch]

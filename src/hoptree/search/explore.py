@@ -9,10 +9,10 @@ from typing import final
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.schedules import Config
-from hoptree.search.decisions import decisions_of
 from hoptree.search.errors import ConfigRefusedError, SpaceError
+from hoptree.search.match_config import decisions_of
 from hoptree.search.parameters import Continuous, Stepped, Whole, index_at
-from hoptree.search.reading import Space, read
+from hoptree.search.parse_space import Space, read
 from hoptree.search.streams import share
 from hoptree.search.tree import Decisions, Parameter, Pick, build, decide, parameters
 

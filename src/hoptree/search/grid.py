@@ -9,13 +9,13 @@ import msgspec
 
 from hoptree.core.schedules import Config
 from hoptree.search import checks
+from hoptree.search.budget_estimate import AT_ONCE, BudgetEstimate
 from hoptree.search.errors import NoExtensionError, SpaceError
 from hoptree.search.fixed import Fixed
-from hoptree.search.outlook import AT_ONCE, Outlook
 from hoptree.search.protocol import Goal, Search
 from hoptree.search.space import Space, countable, grid
 from hoptree.search.tree import identity, parameters, size
-from hoptree.search.widening import Earlier, only_grown
+from hoptree.search.widening import EarlierSearch, only_grown
 
 _LARGEST = 1_000_000
 
@@ -32,7 +32,7 @@ class Grid(msgspec.Struct, frozen=True):
         checks.whole("epochs", self.epochs, 1)
         checks.reports(self.every)
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> BudgetEstimate:
         """Return the epochs that it grants in all."""
         return AT_ONCE
 
@@ -40,7 +40,7 @@ class Grid(msgspec.Struct, frozen=True):
         """Return the search over a space."""
         return Fixed(self._configs(space), self.epochs, self.every)
 
-    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+    def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space with further values, or for more epochs."""
         only_grown(self, earlier[-1].procedure, "epochs")
         configs = self._configs(space)

@@ -9,7 +9,7 @@ from typing import final
 
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.schedules import Config
-from hoptree.search.jobs import Ended, Jobs
+from hoptree.search.jobs import EndedJob, Jobs
 from hoptree.search.protocol import Decision, Extend, Goal, Sampler, Stop, Train
 from hoptree.search.rungs import Bracket, bracket
 
@@ -66,7 +66,7 @@ class Halving:
         ended = self._jobs.tell(news)
         return () if ended is None else self._ended(ended)
 
-    def _ended(self, ended: Ended) -> list[Decision]:
+    def _ended(self, ended: EndedJob) -> list[Decision]:
         race = self._races[ended.trial]
         race.losses[ended.trial] = ended.loss
         return [] if len(race.losses) < len(race.members) else self._close(race)

@@ -8,13 +8,13 @@ from typing import Any, final
 import msgspec
 
 from hoptree.search import checks
+from hoptree.search.budget_estimate import BudgetEstimate, exactly
 from hoptree.search.halving import Halving
-from hoptree.search.outlook import Outlook, exactly
+from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Goal, Search
-from hoptree.search.reading import Space
 from hoptree.search.rungs import Bracket, bracket, epochs_of
 from hoptree.search.sampling import make_sampler
-from hoptree.search.widening import Earlier, drawn_one_by_one, only_more
+from hoptree.search.widening import EarlierSearch, drawn_one_by_one, only_more
 
 
 @final
@@ -54,7 +54,7 @@ class Hyperband(msgspec.Struct, frozen=True):
             brackets.append(bracket(trials, [self.max_epochs // factor**i for i in range(s, -1, -1)], factor))
         return tuple(brackets)
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> BudgetEstimate:
         """Return the epochs that it grants in all."""
         return exactly(self.rounds * sum(map(epochs_of, self.brackets)))
 
@@ -65,7 +65,7 @@ class Hyperband(msgspec.Struct, frozen=True):
         together = isinstance(self.sampler, str)  # one that learns is asked as late as can be
         return Halving(brackets, self.factor, sampler, goal, every=self.every, together=together)
 
-    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+    def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
         """Return the search for more rounds."""
         only_more(self, earlier, space, "rounds")
         drawn_one_by_one(self, earlier[-1].procedure, "rounds")

@@ -9,7 +9,7 @@ from hoptree.core.actions import EndTrial, Report
 from hoptree.search.protocol import Goal
 
 
-class Ended(NamedTuple):
+class EndedJob(NamedTuple):
     """A job that ended: the epoch it was to reach, and the loss there; infinite for NaN and for failures."""
 
     trial: int
@@ -39,7 +39,7 @@ class Jobs:
         """Note that a trial is to reach an epoch."""
         self._until[trial] = until
 
-    def tell(self, news: Report | EndTrial) -> Ended | None:
+    def tell(self, news: Report | EndTrial) -> EndedJob | None:
         """Take news in, and return the job that ended with it, if one did."""
         match news:
             case Report(trial, epoch, metrics):
@@ -52,6 +52,6 @@ class Jobs:
                     self.gone.add(trial)
                     loss = math.inf
                 until = self._until.pop(trial, None)
-                return None if until is None else Ended(trial, until, loss)
+                return None if until is None else EndedJob(trial, until, loss)
             case _:
                 assert_never(news)

@@ -12,13 +12,13 @@ import msgspec
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.search import checks
+from hoptree.search.budget_estimate import BudgetEstimate
 from hoptree.search.jobs import Jobs
-from hoptree.search.outlook import Outlook
+from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Decision, Goal, Sampler, Search, Stop
-from hoptree.search.reading import Space
 from hoptree.search.sampling import make_sampler
-from hoptree.search.supply import Supply
-from hoptree.search.widening import Earlier, drawn_one_by_one, only_more
+from hoptree.search.trial_source import TrialSource
+from hoptree.search.widening import EarlierSearch, drawn_one_by_one, only_more
 
 
 @final
@@ -55,16 +55,16 @@ class MedianStopping(msgspec.Struct, frozen=True):
         if self.grace > self.epochs:
             raise WorkloadError(f"grace: {self.grace} of {self.epochs} epochs; expected at most {self.epochs}")
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> BudgetEstimate:
         """Return the epochs that it grants in all, though few trials reach their last."""
         granted = float(self.trials * self.epochs)
-        return Outlook(float(self.trials * self.grace), granted, granted)
+        return BudgetEstimate(float(self.trials * self.grace), granted, granted)
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""
         return _Search(self, make_sampler(self.sampler, space, seed, self.trials), goal)
 
-    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+    def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
         """Return the search for more trials."""
         only_more(self, earlier, space, "trials")
         drawn_one_by_one(self, earlier[-1].procedure, "trials")
@@ -101,7 +101,7 @@ class _Search:
         self._sampler = sampler
         self._goal = goal
         self._jobs = Jobs(goal)
-        self._supply = Supply(sampler, self._jobs, settings.trials, settings.epochs, settings.every)
+        self._supply = TrialSource(sampler, self._jobs, settings.trials, settings.epochs, settings.every)
         self._curves: dict[int, _Curve] = {}  # of the trials under way
         self._bars: dict[int, list[float]] = {}  # by epoch, sorted
 

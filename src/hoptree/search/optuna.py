@@ -10,13 +10,13 @@ import msgspec
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.search import checks
+from hoptree.search.budget_estimate import BudgetEstimate, exactly
 from hoptree.search.jobs import Jobs
 from hoptree.search.optuna_sampler import OptunaSampler
-from hoptree.search.outlook import Outlook, exactly
+from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Decision, Goal, Sampler, Search
-from hoptree.search.reading import Space
-from hoptree.search.supply import Supply
-from hoptree.search.widening import Earlier, only_more
+from hoptree.search.trial_source import TrialSource
+from hoptree.search.widening import EarlierSearch, only_more
 
 
 @final
@@ -59,7 +59,7 @@ class Optuna(msgspec.Struct, frozen=True):
         checks.whole("batch", self.batch, 1)
         checks.truth("asynchronous", self.asynchronous, "whether a config is proposed as each trial ends")
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> BudgetEstimate:
         """Return the epochs that it grants in all."""
         return exactly((self.trials or 0) * (self.epochs or 0))
 
@@ -73,7 +73,7 @@ class Optuna(msgspec.Struct, frozen=True):
         sampler = OptunaSampler(space, seed, self.method, self.options)
         return _Batches(self, self.trials, self.epochs, sampler, goal)
 
-    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+    def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
         """Return the search for more trials."""
         only_more(self, earlier, space, "trials")
         return self.search(space, goal, seed)
@@ -89,7 +89,7 @@ class _Batches:
         self._epochs = epochs
         self._sampler = sampler
         self._jobs = Jobs(goal)
-        self._supply = Supply(sampler, self._jobs, trials, epochs, settings.every)
+        self._supply = TrialSource(sampler, self._jobs, trials, epochs, settings.every)
         self._losses: dict[int, float] = {}
 
     def start(self) -> Sequence[Decision]:

@@ -31,18 +31,18 @@ from hoptree.core.keys import seed
 from hoptree.core.schedules import Config
 from hoptree.search import checks, optuna_methods
 from hoptree.search.fidelity import Comparison
-from hoptree.search.fresh import Drawn, Fresh
+from hoptree.search.optuna_distributions import asked, terms
 from hoptree.search.optuna_methods import METHODS, quiet
-from hoptree.search.optuna_terms import asked, terms
+from hoptree.search.parse_space import Space, read
 from hoptree.search.points import RandomPoints
-from hoptree.search.reading import Space, read
 from hoptree.search.tree import Decisions, Parameter, Pick, decide, parameters
+from hoptree.search.unique_configs import DrawnConfig, UniqueConfigs
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
-    from hoptree.search.optuna_past import Past
+    from hoptree.search.optuna_storage import EditableStorage
 
 _ATTEMPTS = 5
 
@@ -76,19 +76,19 @@ class OptunaSampler:
         self._parameters = {parameter.path: parameter for parameter in parameters(self._root)}
         if method == "tpe" and _is_conditional(self._parameters.values()):
             self._options.setdefault("group", True)
-        self._fresh = Fresh(self._root, seed)
+        self._fresh = UniqueConfigs(self._root, seed)
         self._points = RandomPoints(seed)
         self._seed = seed
         self._method = method
         self._given: list[tuple[Decisions, dict[str, Any]]] = []
         self._losses = Comparison(self._startup)
-        self._past: Past | None = None
+        self._past: EditableStorage | None = None
         self._study: Study | None = None
         self._mean: float | None = None
 
     def ask(self) -> Config | None:
         """Return the next config."""
-        drawn: Drawn | None = None
+        drawn: DrawnConfig | None = None
         notes: dict[str, Any] = {}
         if len(self._losses.told) >= self._startup:
             drawn, notes = self._propose()
@@ -105,7 +105,7 @@ class OptunaSampler:
             raise WorkloadError(f"config: {config}; expected one of the {len(self._given)} that were asked for")
         self._losses.tell(config, epoch, loss)
 
-    def _propose(self) -> tuple[Drawn | None, dict[str, Any]]:
+    def _propose(self) -> tuple[DrawnConfig | None, dict[str, Any]]:
         """Return a config, and what Optuna noted on its trial: CMA-ES keeps its state there."""
         number = len(self._given)
         with quiet():
@@ -124,15 +124,15 @@ class OptunaSampler:
                 past.forget(number)
         return None, {}
 
-    def _up_to_date(self) -> tuple[Study, Past]:
+    def _up_to_date(self) -> tuple[Study, EditableStorage]:
         """Return the study, with every config as it is known now."""
         changed = self._losses.refresh()
         if self._study is None or self._past is None:
             import optuna
 
-            from hoptree.search.optuna_past import Past
+            from hoptree.search.optuna_storage import EditableStorage
 
-            self._past = Past()
+            self._past = EditableStorage()
             self._study = optuna.create_study(storage=self._past)
         if self._method == "gp":
             mean = fmean(values) if (values := self._losses.values.values()) else None
@@ -148,7 +148,7 @@ class OptunaSampler:
         """Return what is known of a config, in Optuna's terms."""
         from optuna.trial import TrialState
 
-        from hoptree.search.optuna_past import frozen
+        from hoptree.search.optuna_storage import frozen
 
         decisions, notes = self._given[config]
         told = self._losses.told.get(config, {})

@@ -12,17 +12,17 @@ from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.core.schedules import Config
 from hoptree.search import checks
+from hoptree.search.budget_estimate import BudgetEstimate, exactly
 from hoptree.search.errors import NoExtensionError
 from hoptree.search.explore import Explorer
 from hoptree.search.jobs import Jobs
-from hoptree.search.outlook import Outlook, exactly
 from hoptree.search.parameters import index_at
+from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Branch, Decision, Extend, Goal, Sampler, Search, Stop, Train
-from hoptree.search.reading import Space
 from hoptree.search.sampling import make_sampler
 from hoptree.search.streams import share
 from hoptree.search.tree import identity
-from hoptree.search.widening import Earlier, only_more
+from hoptree.search.widening import EarlierSearch, only_more
 
 _TRIES = 20  # a space that has no more neighbours gives the same one again
 
@@ -64,7 +64,7 @@ class PBT(msgspec.Struct, frozen=True):
             raise WorkloadError(f"change: {self.change!r}; expected a list of names, for example ['lr']")
         checks.reports(self.every)
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> BudgetEstimate:
         """Return the epochs that it grants in all."""
         return exactly(self.population * self.epochs)
 
@@ -81,7 +81,7 @@ class PBT(msgspec.Struct, frozen=True):
             )
         return _Search(self, sampler, explorer, members, goal, seed)
 
-    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+    def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
         """Return the search for more epochs, that is, further generations."""
         only_more(self, earlier, space, "epochs")
         before = earlier[-1].procedure

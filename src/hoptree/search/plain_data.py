@@ -21,9 +21,9 @@ import msgspec
 
 from hoptree.core.schedules import Schedule, plain
 from hoptree.search.constraints import Condition, Constrained
-from hoptree.search.naming import lasting_text
-from hoptree.search.reading import Space, read
-from hoptree.search.tree import Part, nodes
+from hoptree.search.parse_space import Space, read
+from hoptree.search.stable_repr import lasting_text
+from hoptree.search.tree import SpacePart, nodes
 from hoptree.search.values import Choice, Integer, Searched, Uniform
 
 
@@ -150,7 +150,7 @@ def rebuild_space(data: Any, present: Space) -> Space:
     >>> rebuild_space(space_data({"lr": Uniform(0.0, 1.0)}), {"lr": 0.1})
     {'lr': Uniform(low=0.0, high=1.0, step=None, log=False)}
     """
-    conditions = {node.path: node.conditions for node in nodes(read(present)) if isinstance(node, Part)}
+    conditions = {node.path: node.conditions for node in nodes(read(present)) if isinstance(node, SpacePart)}
     space: Space = _rebuild("", data, conditions)
     return space
 

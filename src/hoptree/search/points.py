@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol, final
 
 from hoptree.core.errors import MissingExtraError, WorkloadError
-from hoptree.search.fresh import at
 from hoptree.search.streams import share
-from hoptree.search.tree import Choose, Parameter, Part, parameters
+from hoptree.search.tree import Choose, Parameter, SpacePart, parameters
+from hoptree.search.unique_configs import at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,7 +83,7 @@ class SobolPoints:
     every parameter that is added. A point that is refused is passed over.
     """
 
-    def __init__(self, root: Part, seed: int) -> None:
+    def __init__(self, root: SpacePart, seed: int) -> None:
         if find_spec("scipy") is None:
             raise MissingExtraError(
                 "sampler 'sobol': needs scipy, which is not installed; pip install 'hoptree[sampling]'"

@@ -9,12 +9,12 @@ import msgspec
 
 from hoptree.core.schedules import Config
 from hoptree.search import checks
+from hoptree.search.budget_estimate import AT_ONCE, BudgetEstimate
 from hoptree.search.fixed import Fixed
-from hoptree.search.outlook import AT_ONCE, Outlook
+from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Goal, Search
-from hoptree.search.reading import Space
 from hoptree.search.sampling import make_sampler
-from hoptree.search.widening import Earlier, drawn_one_by_one, only_more
+from hoptree.search.widening import EarlierSearch, drawn_one_by_one, only_more
 
 
 @final
@@ -35,7 +35,7 @@ class Random(msgspec.Struct, frozen=True):
         checks.whole("epochs", self.epochs, 1)
         checks.reports(self.every)
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> BudgetEstimate:
         """Return the epochs that it grants in all."""
         return AT_ONCE
 
@@ -43,7 +43,7 @@ class Random(msgspec.Struct, frozen=True):
         """Return the search over a space."""
         return Fixed(self._configs(space, seed), self.epochs, self.every)
 
-    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+    def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
         """Return the search for more trials, or more epochs of each."""
         only_more(self, earlier, space, "trials", "epochs")
         drawn_one_by_one(self, earlier[-1].procedure, "trials")

@@ -17,13 +17,13 @@ from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import config_items
 from hoptree.core.schedules import Config
-from hoptree.search.fresh import Fresh
-from hoptree.search.naming import lasting_text
 from hoptree.search.optuna_sampler import OptunaSampler
+from hoptree.search.parse_space import Space, read
 from hoptree.search.points import LatinPoints, Points, RandomPoints, SobolPoints
 from hoptree.search.protocol import Sampler
-from hoptree.search.reading import Space, read
 from hoptree.search.space import grid
+from hoptree.search.stable_repr import lasting_text
+from hoptree.search.unique_configs import UniqueConfigs
 
 NAMES = ("random", "grid", "sobol", "latin-hypercube")
 
@@ -86,7 +86,7 @@ def make_sampler(sampler: AnySampler, space: Space, seed: int, count: int | None
         points = LatinPoints(seed, count)
     else:
         points = RandomPoints(seed)
-    return _at_most(PointSampler(Fresh(root, seed), points), count)
+    return _at_most(PointSampler(UniqueConfigs(root, seed), points), count)
 
 
 def some_configs(space: Space, seed: int, count: int) -> list[Config]:
@@ -133,7 +133,7 @@ def _own(written: object, make: Callable[[Space, int], Sampler], space: Space, s
 class PointSampler:
     """Gives the configs at the points, and learns nothing."""
 
-    def __init__(self, fresh: Fresh, points: Points) -> None:
+    def __init__(self, fresh: UniqueConfigs, points: Points) -> None:
         self._fresh = fresh
         self._points = points
         self._given = 0

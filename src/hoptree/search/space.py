@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from hoptree.core.schedules import Config
 from hoptree.search.constraints import where
-from hoptree.search.describing import changes, describe
+from hoptree.search.describe_space import changes, describe
 from hoptree.search.errors import ConfigRefusedError, SpaceError
-from hoptree.search.fresh import all_refused, combinations
-from hoptree.search.reading import Space, read
-from hoptree.search.tree import Part, build, identity, parameters
+from hoptree.search.parse_space import Space, read
+from hoptree.search.tree import SpacePart, build, identity, parameters
+from hoptree.search.unique_configs import all_refused, combinations
 from hoptree.search.values import choice, integer, log, uniform
 
 __all__ = [
@@ -39,7 +39,7 @@ def grid(space: Space) -> Iterator[Config]:
     return _grid(countable(space))
 
 
-def countable(space: Space) -> Part:
+def countable(space: Space) -> SpacePart:
     """Return the tree of a space if a grid can be made of it."""
     root = read(space)
     for parameter in parameters(root):
@@ -51,7 +51,7 @@ def countable(space: Space) -> Part:
     return root
 
 
-def _grid(root: Part) -> Iterator[Config]:
+def _grid(root: SpacePart) -> Iterator[Config]:
     seen: set[object] = set()
     refusal = ""
     tried = 0

@@ -8,13 +8,13 @@ from typing import Any, final
 import msgspec
 
 from hoptree.search import checks
+from hoptree.search.budget_estimate import BudgetEstimate, exactly
 from hoptree.search.halving import Halving
-from hoptree.search.outlook import Outlook, exactly
+from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Goal, Search
-from hoptree.search.reading import Space
 from hoptree.search.rungs import Bracket, bracket, epochs_of, rung_epochs
 from hoptree.search.sampling import make_sampler
-from hoptree.search.widening import Earlier, higher_rungs, only_more
+from hoptree.search.widening import EarlierSearch, higher_rungs, only_more
 
 
 @final
@@ -47,7 +47,7 @@ class SuccessiveHalving(msgspec.Struct, frozen=True):
         """How many trials reach each rung, known before anything runs."""
         return bracket(self.trials, rung_epochs(self.min_epochs, self.max_epochs, self.factor), self.factor)
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> BudgetEstimate:
         """Return the epochs that it grants in all."""
         return exactly(epochs_of(self.rungs))
 
@@ -56,7 +56,7 @@ class SuccessiveHalving(msgspec.Struct, frozen=True):
         sampler = make_sampler(self.sampler, space, seed, self.trials)
         return Halving([self.rungs], self.factor, sampler, goal, every=self.every)
 
-    def widen(self, earlier: Sequence[Earlier], space: Space, goal: Goal, seed: int) -> Search:
+    def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
         """Return the search with further rungs above the last."""
         only_more(self, earlier, space, "max_epochs")
         higher_rungs(self, earlier[-1].procedure)

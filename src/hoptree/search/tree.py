@@ -53,7 +53,7 @@ class Several(msgspec.Struct, frozen=True):
 
 
 @final
-class Made(msgspec.Struct, frozen=True):
+class MadeConfig(msgspec.Struct, frozen=True):
     """A schedule that is made when its arguments are decided."""
 
     path: str
@@ -62,7 +62,7 @@ class Made(msgspec.Struct, frozen=True):
 
 
 @final
-class Part(msgspec.Struct, frozen=True):
+class SpacePart(msgspec.Struct, frozen=True):
     """A dictionary: names, and conditions on what they become together."""
 
     path: str
@@ -70,7 +70,7 @@ class Part(msgspec.Struct, frozen=True):
     conditions: tuple[Condition, ...]
 
 
-Node: TypeAlias = Given | Range | Pick | Several | Made | Part
+Node: TypeAlias = Given | Range | Pick | Several | MadeConfig | SpacePart
 Parameter: TypeAlias = Range | Pick
 Choose: TypeAlias = Callable[[Parameter], float]
 Decisions: TypeAlias = dict[str, float]  # by the parameter's path: an index or, where there is no end, the value
@@ -83,9 +83,9 @@ def children(node: Node) -> tuple[Node, ...]:
             return node.options
         case Several():
             return node.items
-        case Made():
+        case MadeConfig():
             return tuple(argument for _, argument in node.arguments)
-        case Part():
+        case SpacePart():
             return tuple(entry for _, entry in node.entries)
         case _:
             return ()
@@ -133,7 +133,7 @@ def _decide(node: Node, choose: Choose, decisions: Decisions) -> None:
         _decide(child, choose, decisions)
 
 
-def build(root: Part, decisions: Decisions) -> Config:
+def build(root: SpacePart, decisions: Decisions) -> Config:
     """Return the config of the decisions; raise ConfigRefusedError if a schedule or a condition refuses it."""
     config: Config = _build(root, decisions)
     return config
@@ -149,19 +149,19 @@ def _build(node: Node, decisions: Decisions) -> Any:
             return _build(node.options[int(decisions[node.path])], decisions)
         case Several():
             return [_build(item, decisions) for item in node.items]
-        case Made():
+        case MadeConfig():
             arguments = {name: _build(argument, decisions) for name, argument in node.arguments}
             try:
                 return CONSTRUCTORS[node.kind](**arguments)
             except ScheduleError as error:
                 raise ConfigRefusedError(f"{node.path}: {error}") from None
-        case Part():
+        case SpacePart():
             return _flat(node, decisions)
         case _:
             assert_never(node)
 
 
-def _flat(part: Part, decisions: Decisions) -> Config:
+def _flat(part: SpacePart, decisions: Decisions) -> Config:
     """Return the values of a part; a part within it adds its own names after a dot."""
     config: Config = {}
     for name, entry in part.entries:

@@ -10,8 +10,8 @@ from hoptree.core.errors import WorkloadError
 from hoptree.core.events import USER, Asker, Event, TrialAsked, TrialBranched, TrialExtended, TrialStopped
 from hoptree.core.lineage import ConfigItems, config_items
 from hoptree.core.schedules import Config, plain
-from hoptree.search.numbers import TrialNumbers
 from hoptree.search.protocol import Branch, Decision, Extend, Search, Stop, Train
+from hoptree.search.trial_numbers import TrialNumbers
 
 
 @final

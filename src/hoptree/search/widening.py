@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hoptree.search.describing import condition_changes, describe
+from hoptree.search.describe_space import condition_changes, describe
 from hoptree.search.errors import NoExtensionError
+from hoptree.search.parse_space import Space
 from hoptree.search.plain_data import (
     RebuildError,
     data_text,
@@ -28,7 +29,6 @@ from hoptree.search.plain_data import (
     space_data,
 )
 from hoptree.search.protocol import Goal, Procedure, Search, begin
-from hoptree.search.reading import Space
 from hoptree.search.rungs import rung_epochs
 
 FORMAT = 1
@@ -48,7 +48,7 @@ class SearchVersion(msgspec.Struct, frozen=True):
         return cls([setting_data(each) for each in procedures], space_data(space), describe(space)["where"])
 
 
-class Earlier(NamedTuple):
+class EarlierSearch(NamedTuple):
     """A procedure as it was in an earlier version of the study, and the space that it searched."""
 
     procedure: Any
@@ -83,7 +83,7 @@ def is_wider(
     return True
 
 
-def only_more(procedure: Any, earlier: Sequence[Earlier], space: Space, *fields: str) -> None:
+def only_more(procedure: Any, earlier: Sequence[EarlierSearch], space: Space, *fields: str) -> None:
     """Refuse a procedure that differs from its last version in more than some fields, which may have grown."""
     if space_data(earlier[-1].space) != space_data(space):
         raise NoExtensionError("the space is another, and only a Grid can take further values")
@@ -112,7 +112,7 @@ def higher_rungs(procedure: Any, before: Any) -> None:
         raise NoExtensionError(f"max_epochs: rungs were at {old}, are at {new}; the first ones must be the same")
 
 
-def _rebuilt(version: SearchVersion, procedures: Sequence[Procedure], space: Space) -> list[Earlier]:
+def _rebuilt(version: SearchVersion, procedures: Sequence[Procedure], space: Space) -> list[EarlierSearch]:
     """Return the procedures of a version with their space, as far as they can be rebuilt from the present ones."""
     if version.format != FORMAT:
         raise NoExtensionError(f"the store describes it in format {version.format}; this Hoptree reads {FORMAT}")
@@ -124,12 +124,12 @@ def _rebuilt(version: SearchVersion, procedures: Sequence[Procedure], space: Spa
         if changed:
             raise NoExtensionError("; ".join(changed))
         pairs = zip(version.procedures, procedures, strict=True)
-        return [Earlier(rebuild_setting(data, procedure), was) for data, procedure in pairs]
+        return [EarlierSearch(rebuild_setting(data, procedure), was) for data, procedure in pairs]
     except RebuildError as error:
         raise NoExtensionError(str(error)) from None
 
 
-def _is_same(earlier: Earlier, procedure: Procedure, space: Space) -> bool:
+def _is_same(earlier: EarlierSearch, procedure: Procedure, space: Space) -> bool:
     same_space = (space_data(earlier.space), describe(earlier.space)) == (space_data(space), describe(space))
     return same_space and setting_data(earlier.procedure) == setting_data(procedure)
 

@@ -37,7 +37,7 @@ from hoptree.store.errors import (
     StudyMissingError,
 )
 from hoptree.store.folder_states import FolderStates
-from hoptree.store.forgetting import Forgotten
+from hoptree.store.forget_study import RemovedStudy
 from hoptree.store.holder import Holder
 from hoptree.store.journal import Journal, JournalWriter, Recorded
 from hoptree.store.lease import Lease, Leases
@@ -51,7 +51,6 @@ __all__ = [
     "Database",
     "EventError",
     "FolderStates",
-    "Forgotten",
     "Holder",
     "Journal",
     "JournalConflictError",
@@ -63,6 +62,7 @@ __all__ = [
     "Migrated",
     "MigrationError",
     "Recorded",
+    "RemovedStudy",
     "StateDamagedError",
     "StateFormatError",
     "StateMissingError",

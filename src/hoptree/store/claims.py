@@ -22,7 +22,7 @@ _CHUNK = 500  # names in one question: SQLite takes 999 or more
 _UNITS = msgspec.json.Decoder(dict[int, bool])
 
 
-class Want(NamedTuple):
+class WantedState(NamedTuple):
     """What a driver wants of a lineage: by unit, whether it needs the state there or only its report.
 
     With ``waits`` it has a worker without work, and stands before something that is claimed.
@@ -41,13 +41,13 @@ class Claim(NamedTuple):
     until: int
 
 
-class Answer(NamedTuple):
+class ClaimResult(NamedTuple):
     """What came of asking for a claim: up to where it was granted, or who has claimed it before."""
 
     until: int
     taken_by: str
     alone: bool  # no other driver uses the store
-    wants: tuple[Want, ...] = ()
+    wants: tuple[WantedState, ...] = ()
 
 
 @final
@@ -64,7 +64,7 @@ class Claims:
         """Return whether no other driver uses the store now."""
         return not self._database.read(self._others)
 
-    def claim(self, lineage: str, first: int, unit: int, until: int) -> Answer:
+    def claim(self, lineage: str, first: int, unit: int, until: int) -> ClaimResult:
         """Claim the units from ``unit`` to ``until``, of a lineage that this driver has trained since ``first``.
 
         Where another one's claim begins before ``until``, only what lies before it is granted.
@@ -75,7 +75,7 @@ class Claims:
 
         theirs = {"of": lineage, "by": self._lease.study}
 
-        def work(connection: Connection) -> Answer:
+        def work(connection: Connection) -> ClaimResult:
             granted = until
             self._database.lock(connection, lineage)
             others = self._others(connection)
@@ -84,13 +84,13 @@ class Claims:
                     same = (CLAIMS.c.lineage == lineage, CLAIMS.c.study == row.study, CLAIMS.c.token == row.token)
                     connection.execute(delete(CLAIMS).where(*same))
                 elif row.first <= unit < row.until:
-                    return Answer(unit, row.study, alone=False)
+                    return ClaimResult(unit, row.study, alone=False)
                 elif unit < row.first < granted:
                     granted = row.first
             self._database.replace(connection, CLAIMS, [self._row(lineage, first=first, until=granted)])
             rows = connection.execute(WANTED_BY_OTHERS, theirs).all() if others else ()
             wants = tuple(_want(row) for row in rows if others.get(row.study) == row.token)
-            return Answer(granted, "", alone=not others, wants=wants)
+            return ClaimResult(granted, "", alone=not others, wants=wants)
 
         return self._database.write(work, durable=False)
 
@@ -132,7 +132,7 @@ class Claims:
         self._database.write(lambda connection: self._database.replace(connection, WANTS, rows), durable=False)
         self._delete(WANTS, list(gone))
 
-    def wanted(self, lineages: Iterable[str]) -> dict[str, list[Want]]:
+    def wanted(self, lineages: Iterable[str]) -> dict[str, list[WantedState]]:
         """Return what others want of some lineages."""
         names = list(lineages)
         if not names:
@@ -160,10 +160,10 @@ class Claims:
 
     def _wanted(
         self, connection: Connection, lineages: list[str], others: Mapping[str, int]
-    ) -> dict[str, list[Want]]:
+    ) -> dict[str, list[WantedState]]:
         from hoptree.store.tables import WANTS
 
-        found: dict[str, list[Want]] = {}
+        found: dict[str, list[WantedState]] = {}
         for row in self._rows(connection, WANTS, lineages, others):
             found.setdefault(row.lineage, []).append(_want(row))
         return found
@@ -196,5 +196,5 @@ class Claims:
         self._database.write(work, durable=False)
 
 
-def _want(row: Row[Any]) -> Want:
-    return Want(row.study, _UNITS.decode(row.units), row.waits)
+def _want(row: Row[Any]) -> WantedState:
+    return WantedState(row.study, _UNITS.decode(row.units), row.waits)

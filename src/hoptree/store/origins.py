@@ -19,7 +19,7 @@ Platform: TypeAlias = dict[str, str]
 
 
 @final
-class Origin(msgspec.Struct, frozen=True):
+class VariantOrigin(msgspec.Struct, frozen=True):
     """One variant of a root: what states under it depend on besides code, data, seed and values.
 
     ``observations`` are digests by subject, ``probes`` hashes by the values of a config as JSON. A variant of one
@@ -52,16 +52,16 @@ class Origins:
         self._database = database
         self._clock = clock
 
-    def find(self, root: str, platform: Platform | None = None) -> list[Origin]:
+    def find(self, root: str, platform: Platform | None = None) -> list[VariantOrigin]:
         """Return the shared origins of a root (and a platform), oldest first."""
         found = self._database.read(lambda connection: self._of(connection, root))
         return [origin for origin in found if platform is None or origin.platform == platform]
 
-    def get(self, variant: str) -> Origin | None:
+    def get(self, variant: str) -> VariantOrigin | None:
         """Return the origin of a variant."""
         return self._database.read(lambda connection: self._get(connection, variant))
 
-    def add(self, origin: Origin) -> bool:
+    def add(self, origin: VariantOrigin) -> bool:
         """Enter a new origin; False if another driver has meanwhile entered one with its number, so look again."""
         from sqlalchemy import insert
 
@@ -81,7 +81,9 @@ class Origins:
 
         return self._database.write(work, remember=False)
 
-    def extend(self, origin: Origin, observations: Mapping[str, str], probes: Mapping[str, str]) -> Origin:
+    def extend(
+        self, origin: VariantOrigin, observations: Mapping[str, str], probes: Mapping[str, str]
+    ) -> VariantOrigin:
         """Add what was seen since; it must not contradict what others have seen. Return all of it.
 
         One that is gone, as nobody seemed to need it, is entered again.
@@ -92,7 +94,7 @@ class Origins:
 
         variant = origin.variant
 
-        def work(connection: Connection) -> Origin:
+        def work(connection: Connection) -> VariantOrigin:
             self._database.lock(connection, f"origin {variant}")
             known = self._get(connection, variant)
             if known is None:
@@ -109,7 +111,7 @@ class Origins:
 
         return self._database.write(work)
 
-    def _of(self, connection: Connection, root: str) -> list[Origin]:
+    def _of(self, connection: Connection, root: str) -> list[VariantOrigin]:
         from sqlalchemy import select
 
         from hoptree.store.tables import ORIGINS
@@ -118,7 +120,7 @@ class Origins:
         rows = connection.execute(chosen.order_by(ORIGINS.c.created, ORIGINS.c.number, ORIGINS.c.variant)).all()
         return [_origin(row) for row in rows]
 
-    def _get(self, connection: Connection, variant: str) -> Origin | None:
+    def _get(self, connection: Connection, variant: str) -> VariantOrigin | None:
         from sqlalchemy import select
 
         from hoptree.store.tables import ORIGINS
@@ -134,16 +136,16 @@ def _joined(variant: str, known: Mapping[str, str], new: Mapping[str, str]) -> d
     return {**known, **new}
 
 
-def _values(origin: Origin) -> dict[str, Any]:
+def _values(origin: VariantOrigin) -> dict[str, Any]:
     values = msgspec.structs.asdict(origin)
     for name in ("platform", "observations", "probes"):
         values[name] = msgspec.json.encode(values[name], order="sorted").decode()
     return values
 
 
-def _origin(row: Row[Any]) -> Origin:
+def _origin(row: Row[Any]) -> VariantOrigin:
     texts = {
         name: msgspec.json.decode(getattr(row, name), type=dict[str, str])
         for name in ("platform", "observations", "probes")
     }
-    return Origin(row.variant, row.root, number=row.number, study=row.study, created=row.created, **texts)
+    return VariantOrigin(row.variant, row.root, number=row.number, study=row.study, created=row.created, **texts)

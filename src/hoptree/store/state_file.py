@@ -44,7 +44,7 @@ class _About(msgspec.Struct, frozen=True):
     meta: str
 
 
-class Parts(msgspec.Struct, frozen=True):
+class StateFileParts(msgspec.Struct, frozen=True):
     """A state's file: what to write, in order."""
 
     pieces: list[bytes | memoryview]
@@ -55,7 +55,7 @@ class Parts(msgspec.Struct, frozen=True):
         return sum(memoryview(piece).nbytes for piece in self.pieces)
 
 
-def lay_out(key: str, arrays: Arrays, meta: dict[str, Any]) -> Parts:
+def lay_out(key: str, arrays: Arrays, meta: dict[str, Any]) -> StateFileParts:
     """Return the file of a state; array bytes are not copied unless they lie scattered in memory."""
     import xxhash
 
@@ -67,7 +67,7 @@ def lay_out(key: str, arrays: Arrays, meta: dict[str, Any]) -> Parts:
     for body in bodies:
         checksum.update(body)
     header = header.replace(_NO_CHECKSUM.encode(), checksum.hexdigest().encode(), 1)
-    return Parts([len(header).to_bytes(8, "little") + header, *bodies])
+    return StateFileParts([len(header).to_bytes(8, "little") + header, *bodies])
 
 
 def load(path: Path, key: str, verify: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -13,16 +13,16 @@ from hoptree.store.catalog import Catalog, check_name
 from hoptree.store.claims import Claims
 from hoptree.store.database import PATIENCE, Database
 from hoptree.store.errors import StoreError, StoreMissingError
-from hoptree.store.forgetting import Forgotten, forget
+from hoptree.store.forget_study import RemovedStudy, forget
 from hoptree.store.holder import Holder
 from hoptree.store.journal import Journal
 from hoptree.store.lease import TIME_TO_LIVE, Lease, Leases
 from hoptree.store.ledger import Ledger
 from hoptree.store.origins import Origins
 from hoptree.store.reports import Reports
+from hoptree.store.requests import RequestTable
 from hoptree.store.schema import REVISIONS, Migrated, Revisions, Schema, missing
 from hoptree.store.states import open_states
-from hoptree.store.wishes import Wishes
 
 
 @final
@@ -68,7 +68,7 @@ class Store:
         self.journal = Journal(self._database, clock)
         self.catalog = Catalog(self._database, clock)
         self.reports = Reports(self._database)
-        self.wishes = Wishes(self._database)
+        self.wishes = RequestTable(self._database)
         self.origins = Origins(self._database, clock)
         self.ledger = Ledger(self._database, self.states, clock)
 
@@ -88,7 +88,7 @@ class Store:
         """Ask who drives a study to stop, as Ctrl-C would, and return who that is."""
         return self._leases.ask_to_stop(study)
 
-    def forget(self, study: str) -> Forgotten:
+    def forget(self, study: str) -> RemovedStudy:
         """Remove all there is of a study that nobody drives, but for what other studies need; say what went."""
         with self.lease(study):
             return forget(self._database, self.states, study)

@@ -35,7 +35,7 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hoptree.core.invariants import Witness
+from hoptree.core.invariants import InvariantChecker
 from hoptree.core.schedules import Config, multistep
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
@@ -45,7 +45,7 @@ from hoptree.search.tuner import Tuner
 from hoptree.testing.actions import ActionMaker
 from hoptree.testing.backend_run import AnEvent, BackendRun, time_limit
 from hoptree.testing.trainer import same
-from hoptree.testing.training import PARTITIONS, Reference, make_job
+from hoptree.testing.training import PARTITIONS, ReferenceTraining, make_job
 from hoptree.trainers.base import ModelState
 
 _CONFIG: Config = {"lr": 0.1}
@@ -240,7 +240,7 @@ class BackendContract:
     def test_a_saved_state_is_in_the_store(self, backend: BackendSettings) -> None:
         """``StateSaved`` says so; what was to be saved is there at the latest when the backend has stopped."""
         with self._job() as job:
-            make, reference = ActionMaker(PARTITIONS), Reference(job)
+            make, reference = ActionMaker(PARTITIONS), ReferenceTraining(job)
             lineage = make.lineage(_CONFIG)
             with BackendRun(backend.open(job)) as run:
                 run.wait_for_workers(PARTITIONS)
@@ -259,7 +259,9 @@ class BackendContract:
                 same(found, expected, f"the state that was saved after {number} units")
             self._go_on(backend, job, make, reference)
 
-    def _go_on(self, backend: BackendSettings, job: TrainingJob, make: ActionMaker, reference: Reference) -> None:
+    def _go_on(
+        self, backend: BackendSettings, job: TrainingJob, make: ActionMaker, reference: ReferenceTraining
+    ) -> None:
         """Train on from what an earlier backend has saved, if this one finds states."""
         lineage, opened = make.lineage(_CONFIG), backend.open(job)
         if not isinstance(opened, FindsStates) or not self.trains:
@@ -317,9 +319,9 @@ class BackendContract:
         """By the real engine: shared prefixes, a branch, a trial that fails; every report is the reference's."""
         with self._job() as job:
             engine = Engine(Settings(PARTITIONS, retries=0))
-            notes = _Notes(Reference(job) if self.trains else None)
+            notes = _Notes(ReferenceTraining(job) if self.trains else None)
             tuner = Tuner(_Script(fails=self.trains), root="suite")
-            drive(engine, backend.open(job), tuner, [Witness(engine).see, notes.see])
+            drive(engine, backend.open(job), tuner, [InvariantChecker(engine).see, notes.see])
         endings = {number: trial.ending for number, trial in engine.trials.items()}
         expected = {0: "complete", 1: "complete", 2: "failed" if self.trains else "complete", 3: "complete"}
         assert endings == expected, f"the trials ended {endings}, expected {expected}"
@@ -334,13 +336,13 @@ class BackendContract:
             yield make_job(Path(folder), self.workers)
 
     @contextmanager
-    def _opened(self, backend: BackendSettings) -> Iterator[tuple[Backend, ActionMaker, Reference]]:
+    def _opened(self, backend: BackendSettings) -> Iterator[tuple[Backend, ActionMaker, ReferenceTraining]]:
         with self._job() as job:
             make = ActionMaker(PARTITIONS)
-            yield backend.open(job), make, Reference(job)
+            yield backend.open(job), make, ReferenceTraining(job)
 
     @contextmanager
-    def _run(self, backend: BackendSettings) -> Iterator[tuple[BackendRun, ActionMaker, Reference]]:
+    def _run(self, backend: BackendSettings) -> Iterator[tuple[BackendRun, ActionMaker, ReferenceTraining]]:
         with self._opened(backend) as (opened, make, reference), BackendRun(opened) as run:
             yield run, make, reference
 
@@ -377,7 +379,7 @@ class _Script:
 class _Notes:
     """Trains what the engine gives out with the reference too, and compares metrics as they come."""
 
-    def __init__(self, reference: Reference | None) -> None:
+    def __init__(self, reference: ReferenceTraining | None) -> None:
         self._reference = reference
         self._expected: dict[int, dict[str, float]] = {}
 

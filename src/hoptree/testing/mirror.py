@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from hoptree.core.events import Metrics
 from hoptree.core.schedules import Config, linear
-from hoptree.mirror import Mirror, Shown
+from hoptree.mirror import Mirror, TrialSnapshot
 
 METRIC = "loss"
 
@@ -131,9 +131,9 @@ class MirrorContract:
         }
         curve: dict[int, Metrics] = {1: {METRIC: math.nan, "other": math.inf}, 2: {METRIC: 0.5, "other": -math.inf}}
         trials = [
-            Shown(0, config, "running", curve),
-            Shown(1, config, "failed", {}, "Fehler: ✗ \n" * 20_000),
-            Shown(2, config, "complete", {2: {METRIC: 0.5}, 10: {METRIC: 0.25}}),
+            TrialSnapshot(0, config, "running", curve),
+            TrialSnapshot(1, config, "failed", {}, "Fehler: ✗ \n" * 20_000),
+            TrialSnapshot(2, config, "complete", {2: {METRIC: 0.5}, 10: {METRIC: 0.25}}),
         ]
         with closing(mirror.open()) as opened:
             opened.show(trials)
@@ -150,12 +150,12 @@ class MirrorContract:
 
     # --- inside -----------------------------------------------------------------------------------------
 
-    def trial(self, number: int, state: Any, *losses: float, error: str = "") -> Shown:
+    def trial(self, number: int, state: Any, *losses: float, error: str = "") -> TrialSnapshot:
         """Return a trial that reported these losses after its first epochs."""
         curve = {epoch: {METRIC: loss} for epoch, loss in enumerate(losses, start=1)}
-        return Shown(number, self.space, state, curve, error)
+        return TrialSnapshot(number, self.space, state, curve, error)
 
-    def _compare(self, mirror: MirrorCase, trials: list[Shown]) -> None:
+    def _compare(self, mirror: MirrorCase, trials: list[TrialSnapshot]) -> None:
         expected = {
             trial.number: MirroredTrial(trial.state, {epoch: found[METRIC] for epoch, found in trial.curve.items()})
             for trial in trials

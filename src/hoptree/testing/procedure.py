@@ -16,8 +16,8 @@ from __future__ import annotations
 import random
 from typing import ClassVar
 
+from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Goal, Procedure
-from hoptree.search.reading import Space
 from hoptree.search.values import choice, log
 from hoptree.testing.search_log import SearchLog
 from hoptree.testing.search_run import Conditions, run_search

@@ -19,11 +19,11 @@ import numpy as np
 
 from hoptree.core.keys import seed
 from hoptree.core.schedules import Config
-from hoptree.search.decisions import decisions_of
-from hoptree.search.naming import lasting_text
+from hoptree.search.match_config import decisions_of
+from hoptree.search.parse_space import Space, read
 from hoptree.search.protocol import Sampler
-from hoptree.search.reading import Space, read
 from hoptree.search.sampling import AnySampler, make_sampler
+from hoptree.search.stable_repr import lasting_text
 from hoptree.search.values import choice, log
 
 

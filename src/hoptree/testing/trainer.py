@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hoptree.backends.sending import send_off
+from hoptree.backends.trainer_pickle import send_off
 from hoptree.core.keys import seed as seed_for
 from hoptree.core.keys import shuffle_seed
 from hoptree.core.lineage import beginning, history, segments

@@ -86,7 +86,7 @@ def make_job(folder: Path, workers: int) -> TrainingJob:
 
 
 @final
-class Reference:
+class ReferenceTraining:
     """Trains units straight, in the order in which they are given, and says what metrics each has to give."""
 
     def __init__(self, job: TrainingJob) -> None:

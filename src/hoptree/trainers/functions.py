@@ -17,7 +17,7 @@ from hoptree.trainers import torch_contents
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged, TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters
-from hoptree.trainers.numbers import as_number
+from hoptree.trainers.plain_numbers import as_number
 from hoptree.trainers.torch_build import torch_platform
 from hoptree.trainers.torch_frozen import Module, Optimizer, dtype_and_device, frozen
 from hoptree.trainers.torch_loop import clear

@@ -13,7 +13,7 @@ from typing import Any, final
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import Trainer
 from hoptree.trainers.errors import NotReproducibleError
-from hoptree.trainers.probe import OTHER_SEED, Reference, Steps
+from hoptree.trainers.probe import OTHER_SEED, ProbeReference, ProbeSteps
 from hoptree.trainers.state_digests import Digests, differing, digests, metric_digests
 
 SLOW = 0.3  # seconds of a unit, from which on the steps are as few as they can be
@@ -40,7 +40,9 @@ _CARRIED = (
 class HopTest:
     """Repeats the steps of a reference in other ways; each method refuses one kind of difference."""
 
-    def __init__(self, trainer: Trainer, steps: Steps, values: Mapping[str, Scalar], reference: Reference) -> None:
+    def __init__(
+        self, trainer: Trainer, steps: ProbeSteps, values: Mapping[str, Scalar], reference: ProbeReference
+    ) -> None:
         self._trainer = trainer
         self._steps = steps
         self._values = values

@@ -28,7 +28,7 @@ _BATCH = 32  # examples, where the values do not say
 
 
 @final
-class Steps:
+class ProbeSteps:
     """The units that a rehearsal trains: each a pass over a few batches, the same in every process.
 
     How many examples they have follows from the values and from sizes, never from the clock: else a probe would be
@@ -78,7 +78,7 @@ class Steps:
     def examples(self, values: Mapping[str, Scalar]) -> int:
         """Return how many examples a unit has: whole batches, since a last batch of one may not be trainable.
 
-        >>> steps = Steps(None, {}, None)
+        >>> steps = ProbeSteps(None, {}, None)
         >>> [steps.examples({"batch_size": size}) for size in (1, 16, 30, 64, 500)]
         [8, 48, 60, 64, 64]
         """
@@ -90,7 +90,7 @@ class Steps:
         return size * max(1, min(batches, self._most // size))
 
 
-class Reference(NamedTuple):
+class ProbeReference(NamedTuple):
     """What the steps gave the first time: what the hop test compares with, and what the probe hashes."""
 
     model: Any
@@ -122,7 +122,7 @@ class Reference(NamedTuple):
         return steps | {"evaluated": metric_digests(self.metrics)}
 
 
-def reference(trainer: Trainer, steps: Steps, values: Mapping[str, Scalar]) -> Reference:
+def reference(trainer: Trainer, steps: ProbeSteps, values: Mapping[str, Scalar]) -> ProbeReference:
     """Build a model, train two units and evaluate; a loss that is not finite ends the steps, and is no mistake."""
     model = steps.build(values)
     untrained = trainer.dump(model)
@@ -146,12 +146,12 @@ def reference(trainer: Trainer, steps: Steps, values: Mapping[str, Scalar]) -> R
     if not finite:
         model = steps.build(values)
     metrics = steps.evaluate(model, values)
-    return Reference(model, built, state, first, held, second, metrics, seconds, warm, size)
+    return ProbeReference(model, built, state, first, held, second, metrics, seconds, warm, size)
 
 
 def probe(trainer: Trainer, values: Mapping[str, Scalar], train: Columns, valid: Columns | None) -> str:
     """Return the probe of some values."""
-    return reference(trainer, Steps(trainer, train, valid), values).probe
+    return reference(trainer, ProbeSteps(trainer, train, valid), values).probe
 
 
 def _first(columns: Columns, rows: int) -> Columns:

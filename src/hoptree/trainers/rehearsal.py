@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import Columns, Trainer
 from hoptree.trainers.hop_test import HopTest
-from hoptree.trainers.probe import Steps, reference
+from hoptree.trainers.probe import ProbeSteps, reference
 
 
 def rehearse(
@@ -46,7 +46,7 @@ def rehearsed(
     later: Mapping[str, Scalar] | None = None,
 ) -> Rehearsal:
     """Rehearse, and return all that it showed; ``later`` are the values that a schedule comes to."""
-    steps = Steps(trainer, train, valid)
+    steps = ProbeSteps(trainer, train, valid)
     found = reference(trainer, steps, values)
     rows = len(next(iter(train.values())))
     seconds = found.seconds * max(1.0, rows / steps.examples(values))

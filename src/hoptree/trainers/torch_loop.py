@@ -40,14 +40,14 @@ class Recipe(NamedTuple):
         return torch.autocast(self.autocast.type, dtype=torch.bfloat16)
 
 
-class Step(NamedTuple):
+class TrainingStep(NamedTuple):
     """One step of the optimizer: the values it is made with, and the examples, batch by batch."""
 
     values: Mapping[str, Scalar]
     batches: list[tuple[int, int]]
 
 
-def steps(unit: UnitSpec, examples: int, accumulate: int) -> Iterator[Step]:
+def steps(unit: UnitSpec, examples: int, accumulate: int) -> Iterator[TrainingStep]:
     """Yield the steps of a unit; progress within it is counted in examples, so the batch size may change."""
     fixed = constant(unit.values)
     values = unit.at(0, max(examples, 1))
@@ -58,7 +58,7 @@ def steps(unit: UnitSpec, examples: int, accumulate: int) -> Iterator[Step]:
         size = batch_size(values)
         stops = range(start + size, start + accumulate * size + 1, size)
         batches = [(stop - size, min(stop, examples)) for stop in stops if stop - size < examples]
-        yield Step(values, batches)
+        yield TrainingStep(values, batches)
         start = batches[-1][1]
 
 
@@ -73,7 +73,7 @@ def train(model: TorchModel, batches: Batches, unit: UnitSpec, recipe: Recipe) -
     module = model.module
     module.train()
     clear(model)
-    pass_ = Pass(model, batches, order, recipe)
+    pass_ = PartitionPass(model, batches, order, recipe)
     try:
         for number, step in enumerate(steps(unit, batches.length, recipe.accumulate)):
             model.apply(step.values)
@@ -93,7 +93,7 @@ def clear(model: TorchModel) -> None:
 
 
 @final
-class Pass:
+class PartitionPass:
     """One pass over the batches; it knows what it is doing, in case that the user's code raises."""
 
     def __init__(self, model: TorchModel, batches: Batches, order: np.ndarray[Any, Any], recipe: Recipe) -> None:
@@ -105,7 +105,7 @@ class Pass:
         held = {id(each) for group in model.tuned.optimizer.param_groups for each in group["params"]}
         self._others = [each for each in self._module.parameters() if id(each) not in held]
 
-    def take(self, step: Step, number: int) -> None:
+    def take(self, step: TrainingStep, number: int) -> None:
         """Make one step."""
         optimizer = self._model.tuned.optimizer
         if self._model.tuned.needs_closure:
@@ -127,7 +127,7 @@ class Pass:
             parameter.grad = None
         self._doing = "batches"
 
-    def _gradients(self, step: Step, number: int) -> float:
+    def _gradients(self, step: TrainingStep, number: int) -> float:
         """Compute the gradients of a step's batches, and return the loss over all of them."""
         recipe, module = self._recipe, self._module
         total, whole = step.batches[-1][1] - step.batches[0][0], 0.0
@@ -158,7 +158,7 @@ class Pass:
             nn.utils.clip_grad_norm_(module.parameters(), recipe.clip)
         return whole
 
-    def _transformed(self, inputs: list[torch.Tensor], step: Step) -> tuple[list[torch.Tensor], Any]:
+    def _transformed(self, inputs: list[torch.Tensor], step: TrainingStep) -> tuple[list[torch.Tensor], Any]:
         self._doing = "transform"
         assert self._recipe.transform is not None
         hp = HyperParameters(step.values, "transform")

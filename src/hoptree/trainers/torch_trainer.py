@@ -16,7 +16,7 @@ from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.loss_shapes import check_pairing
-from hoptree.trainers.numbers import as_number
+from hoptree.trainers.plain_numbers import as_number
 from hoptree.trainers.torch_batches import Batches
 from hoptree.trainers.torch_build import torch_platform
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module

@@ -12,7 +12,7 @@ from hoptree.ui.common import complete_study, of_a_store, print_json
 
 if TYPE_CHECKING:
     from hoptree.store import Store
-    from hoptree.ui.housekeeping import Holding, StudyHolding
+    from hoptree.ui.cleanup import StoreHolding, StudyHolding
 
 
 @click.command(name="clean", short_help="Tell what a store holds, and remove what can go.")
@@ -53,7 +53,7 @@ def clean_command(
       hoptree clean --yes --forget old-study --datasets --logs
     """  # noqa: D301 click needs the real character
     from hoptree.store.ledger import parse_size
-    from hoptree.ui.housekeeping import Housekeeping, Kind
+    from hoptree.ui.cleanup import Cleanup, Kind
     from hoptree.ui.studies_view import reading, refuse_unknown
 
     budget = parse_size(keep)
@@ -67,7 +67,7 @@ def clean_command(
         forget = tuple(dict.fromkeys(forget))
         if yes or not as_json:
             _refuse_driven(store, forget)  # before anything is asked
-        house = Housekeeping(store, budget, forget)
+        house = Cleanup(store, budget, forget)
         studies, holdings = house.studies(), house.holdings()
         if not as_json:
             click.echo(_tables(studies, holdings, forget))
@@ -115,7 +115,7 @@ def _confirmed(names: Sequence[str], studies: Sequence[StudyHolding]) -> bool:
         return False
 
 
-def _tables(studies: Sequence[StudyHolding], holdings: Sequence[Holding], forget: tuple[str, ...]) -> str:
+def _tables(studies: Sequence[StudyHolding], holdings: Sequence[StoreHolding], forget: tuple[str, ...]) -> str:
     from hoptree.report.tables import fitted_table, printable, size, text_table
     from hoptree.ui.study_tables import terminal_width
 
@@ -134,7 +134,7 @@ def _tables(studies: Sequence[StudyHolding], holdings: Sequence[Holding], forget
     return f"{first}\n\n{second}\n"
 
 
-def _told(holdings: Sequence[Holding], chosen: Sequence[str], freed: int, done: bool) -> str:
+def _told(holdings: Sequence[StoreHolding], chosen: Sequence[str], freed: int, done: bool) -> str:
     from hoptree.report.tables import size
 
     if done:

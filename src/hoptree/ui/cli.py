@@ -9,7 +9,7 @@ from typing import Any, Final, final
 import click
 
 from hoptree import __version__
-from hoptree.ui.endings import guarded
+from hoptree.ui.exit_codes import guarded
 
 # where each command is; they import what they need when they run, so that `hoptree --help` stays fast
 COMMANDS: Final = {
@@ -21,12 +21,12 @@ COMMANDS: Final = {
     "trials": "hoptree.ui.trial_commands:trials_command",
     "best": "hoptree.ui.study_commands:best_command",
     "verify": "hoptree.ui.study_commands:verify_command",
-    "add": "hoptree.ui.wish_commands:add_command",
-    "extend": "hoptree.ui.wish_commands:extend_command",
-    "clone": "hoptree.ui.wish_commands:clone_command",
-    "stop": "hoptree.ui.wish_commands:stop_command",
+    "add": "hoptree.ui.request_commands:add_command",
+    "extend": "hoptree.ui.request_commands:extend_command",
+    "clone": "hoptree.ui.request_commands:clone_command",
+    "stop": "hoptree.ui.request_commands:stop_command",
     "interrupt": "hoptree.ui.interrupt_command:interrupt_command",
-    "retry": "hoptree.ui.wish_commands:retry_command",
+    "retry": "hoptree.ui.request_commands:retry_command",
     "plot": "hoptree.ui.plot_commands:plot_command",
     "export": "hoptree.ui.export_commands:export_command",
     "clean": "hoptree.ui.clean_command:clean_command",

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
-from hoptree.ui.endings import INTERRUPTED
+from hoptree.ui.exit_codes import INTERRUPTED
 
 STORE: Final = ".hoptree"
 

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from hoptree.ui.common import print_json
-from hoptree.ui.endings import FAILED
+from hoptree.ui.exit_codes import FAILED
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset

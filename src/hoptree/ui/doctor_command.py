@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from hoptree.ui.common import of_a_store, print_json
-from hoptree.ui.endings import FAILED
+from hoptree.ui.exit_codes import FAILED
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "absent": "bright_black"}
 

@@ -12,10 +12,10 @@ import msgspec
 
 from hoptree.core.errors import WorkloadError
 from hoptree.ui.common import in_a_store, interruptible, print_json, stdout_kept_for_json, study_argument
-from hoptree.ui.endings import FAILED
+from hoptree.ui.exit_codes import FAILED
 
 if TYPE_CHECKING:
-    from hoptree.bundle.check import Compared, Difference
+    from hoptree.bundle.check import Difference, TrialComparison
     from hoptree.store import Store
 
 _WEIGHTS = (".safetensors", ".pt")
@@ -121,7 +121,7 @@ def _refuse_unwritable(path: Path) -> None:
 
 def _written(store: Store, name: str, path: Path, kind: str, options: dict[str, Any]) -> Path:
     from hoptree.exports import export
-    from hoptree.record.telling import tell
+    from hoptree.record.load_timeline import tell
 
     if kind not in _FOLDERS:
         _refuse_unwritable(path)
@@ -130,8 +130,8 @@ def _written(store: Store, name: str, path: Path, kind: str, options: dict[str, 
 
 def _mirrored(store: Store, name: str, to: str, target: str | None, location: str, journal: str | None) -> str:
     """Write an Optuna storage; ranges of parameters are in the program only, so that is loaded."""
+    from hoptree.record.load_timeline import find
     from hoptree.record.spec import StudySpec, refuse_changes
-    from hoptree.record.telling import find
     from hoptree.ui.programs import ProgramError, program, recorded_program
 
     url = to if "://" in to else f"sqlite:///{to}"
@@ -193,7 +193,7 @@ def verify_bundle(path: str, trial: int | None, target: str | None, as_json: boo
         found = differences(bundle, study)
         if not as_json:
             click.echo(_told_differences(found))
-        compared: list[Compared] = []
+        compared: list[TrialComparison] = []
         for each in compare(bundle, study, trial):
             compared.append(each)
             if not as_json:
@@ -207,7 +207,7 @@ def verify_bundle(path: str, trial: int | None, target: str | None, as_json: boo
         sys.exit(FAILED)
 
 
-def _row(each: Compared) -> dict[str, Any]:
+def _row(each: TrialComparison) -> dict[str, Any]:
     """Return a trial for programs; what is spelled in a bundle because it is no number is null."""
     row: dict[str, Any] = {**msgspec.to_builtins(each), "same": each.same}
     for side in ("metrics_there", "metrics_here"):
@@ -228,7 +228,7 @@ def _told_differences(found: list[Difference]) -> str:
     return text_table(["differs", "there", "here"], rows, width=terminal_width())
 
 
-def _told_trial(each: Compared) -> str:
+def _told_trial(each: TrialComparison) -> str:
     from hoptree.ui.study_tables import short
 
     prints = f"there {short(each.stored)}, here {short(each.trained)}"
@@ -242,7 +242,7 @@ def _told_trial(each: Compared) -> str:
     return "\n  ".join([f"trial {each.trial}: {prints}: differs", *(["; ".join(pairs)] if pairs else [])])
 
 
-def verdict(found: list[Difference], compared: list[Compared]) -> str:
+def verdict(found: list[Difference], compared: list[TrialComparison]) -> str:
     """Say in a few words whether it was reproduced, and what explains it if not."""
     same = sum(each.same for each in compared)
     counted = f"{same} of {len(compared)} trials: same bits."

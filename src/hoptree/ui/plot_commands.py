@@ -60,7 +60,7 @@ def plot_command(
       hoptree plot digits all --save plots --dark
     """  # noqa: D301 click needs the real character
     from hoptree import plot
-    from hoptree.record.telling import tell
+    from hoptree.record.load_timeline import tell
     from hoptree.report.page import check_suffix
     from hoptree.report.timeline import ReportError
     from hoptree.ui.studies_view import reading

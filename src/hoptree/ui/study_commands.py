@@ -18,7 +18,7 @@ import msgspec
 
 from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.ui.common import interruptible, of_a_store, print_json, stdout_kept_for_json, study_argument
-from hoptree.ui.endings import FAILED
+from hoptree.ui.exit_codes import FAILED
 
 if TYPE_CHECKING:
     from hoptree.results import Results, TrialResult

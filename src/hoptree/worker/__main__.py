@@ -18,10 +18,10 @@ from hoptree.worker.memory import keep_memory
 from hoptree.worker.output import survive_closed_output
 
 if TYPE_CHECKING:
-    from hoptree.worker.loop import Loop
+    from hoptree.worker.loop import WorkerLoop
 
 
-class SetUp(msgspec.Struct, frozen=True):
+class WorkerSetup(msgspec.Struct, frozen=True):
     """What a worker is told before anything else; ``trainer`` is a cloudpickle over a private channel."""
 
     name: str
@@ -40,7 +40,7 @@ def main(descriptor: int, heartbeat: int) -> None:
     """Set up and serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     channel: Connection[Any, Any] = Connection(descriptor)
-    setup = msgspec.msgpack.decode(channel.recv_bytes(), type=SetUp)
+    setup = msgspec.msgpack.decode(channel.recv_bytes(), type=WorkerSetup)
     die_with(setup.driver)
     end_children_after_worker()  # before there are threads
     close_in_children(descriptor, heartbeat)
@@ -53,16 +53,16 @@ def main(descriptor: int, heartbeat: int) -> None:
     sys.path[:] = setup.paths
     from hoptree.core.errors import RefusedError
     from hoptree.data.errors import DataChangedError
-    from hoptree.worker.messages import Refused, encode
+    from hoptree.worker.messages import SetupRefused, encode
     from hoptree.worker.tracebacks import user_traceback
 
     try:
         loop = _loop(channel, setup)
     except (DataChangedError, RefusedError) as error:
-        channel.send_bytes(encode(Refused(str(error))))
+        channel.send_bytes(encode(SetupRefused(str(error))))
         sys.exit(1)
     except Exception as error:
-        channel.send_bytes(encode(Refused(f"trainer: a worker cannot load it:\n{user_traceback(error)}")))
+        channel.send_bytes(encode(SetupRefused(f"trainer: a worker cannot load it:\n{user_traceback(error)}")))
         sys.exit(1)
     loop.serve()
     sys.stdout.flush()
@@ -70,16 +70,16 @@ def main(descriptor: int, heartbeat: int) -> None:
     os._exit(0)  # a framework takes a second to take itself apart, for nothing
 
 
-def _loop(channel: Connection[Any, Any], setup: SetUp) -> Loop:
+def _loop(channel: Connection[Any, Any], setup: WorkerSetup) -> WorkerLoop:
     import cloudpickle
 
     from hoptree.data import Dataset
     from hoptree.store.states import open_states
-    from hoptree.worker.loop import Loop
+    from hoptree.worker.loop import WorkerLoop
 
     trainer = cloudpickle.loads(setup.trainer)
     slots = [Path(folder) for folder in setup.slots]
-    return Loop(channel, trainer, Dataset.open(setup.dataset), open_states(setup.states), slots, setup.name)
+    return WorkerLoop(channel, trainer, Dataset.open(setup.dataset), open_states(setup.states), slots, setup.name)
 
 
 def die_with(driver: int) -> None:

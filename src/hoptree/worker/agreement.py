@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PROGRAM = "__main__"
 
 
-class Identity(NamedTuple):
+class TrainerIdentity(NamedTuple):
     """A trainer as one process has loaded it: its fingerprint, and what tells where another process differs."""
 
     fingerprint: str
@@ -30,7 +30,7 @@ class Identity(NamedTuple):
     patched: Sequence[str]  # functions of libraries that the user's code has replaced
 
     @classmethod
-    def of(cls, trainer: Trainer) -> Identity:
+    def of(cls, trainer: Trainer) -> TrainerIdentity:
         """Return the identity of a trainer in this process."""
         parts = dict(trainer.fingerprint_parts)
         return cls(trainer.fingerprint, _modules(trainer), parts, _patched(parts.get("libraries", "")))
@@ -40,7 +40,7 @@ class Identity(NamedTuple):
 class SentTrainer:
     """A trainer on its way: whoever unpickles it gets the trainer itself, or an error if it is not the same."""
 
-    def __init__(self, pickled: bytes, identity: Identity) -> None:
+    def __init__(self, pickled: bytes, identity: TrainerIdentity) -> None:
         self._pickled = pickled
         self._identity = identity
 
@@ -48,17 +48,17 @@ class SentTrainer:
         return load_agreed, (self._pickled, self._identity)
 
 
-def load_agreed(pickled: bytes, there: Identity) -> Trainer:
+def load_agreed(pickled: bytes, there: TrainerIdentity) -> Trainer:
     """Return the trainer; raise ``RefusedError`` with the module that differs from the driver's."""
     import cloudpickle
 
     trainer: Trainer = cloudpickle.loads(pickled)
     if trainer.fingerprint != there.fingerprint:
-        raise RefusedError(_difference(there, Identity.of(trainer)))
+        raise RefusedError(_difference(there, TrainerIdentity.of(trainer)))
     return trainer
 
 
-def _difference(there: Identity, here: Identity) -> str:
+def _difference(there: TrainerIdentity, here: TrainerIdentity) -> str:
     """Say what differs between the driver's trainer and the worker's."""
     where = f"the worker on {socket.gethostname()}"
     names = sorted(

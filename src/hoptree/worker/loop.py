@@ -23,29 +23,29 @@ from typing import TYPE_CHECKING, assert_never, final
 from hoptree.worker.children import end_copy
 from hoptree.worker.limits import FileLimit
 from hoptree.worker.messages import (
-    Command,
-    Failed,
-    Forget,
-    Forgotten,
+    CancelRun,
+    DumpStack,
+    EvaluateState,
+    FirstUnitStarted,
     FreeSlot,
-    Full,
-    Hello,
-    Here,
-    Hold,
-    Judge,
-    News,
-    Observed,
+    HoldPartitions,
+    InputsObserved,
     Quit,
     Rehearse,
-    Started,
-    Train,
-    Trained,
-    Where,
+    RunCancelled,
+    RunFailed,
+    Stack,
+    StorageFull,
+    TrainUnit,
+    UnitTrained,
+    WorkerCommand,
+    WorkerMessage,
+    WorkerReady,
     decode_command,
     encode,
 )
-from hoptree.worker.models import Models
-from hoptree.worker.runner import Runner, failure
+from hoptree.worker.model_cache import ModelCache
+from hoptree.worker.runner import CommandRunner, failure
 from hoptree.worker.slots import NoRoomError, SlotWriter
 from hoptree.worker.tracebacks import user_stack, user_traceback
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Loop:
+class WorkerLoop:
     """Serves one driver until it says so or is gone."""
 
     def __init__(
@@ -72,9 +72,9 @@ class Loop:
         self._speaking = threading.Lock()
         self._partitions = dataset.partitions
         self._writer = SlotWriter(slots, name)
-        self._models = Models(trainer, states, self._writer)
-        self._runner = Runner(trainer, dataset, self._models, [states.location, *map(str, slots)])
-        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._models = ModelCache(trainer, states, self._writer)
+        self._runner = CommandRunner(trainer, dataset, self._models, [states.location, *map(str, slots)])
+        self._commands: queue.SimpleQueue[WorkerCommand] = queue.SimpleQueue()
         self._forgotten: set[int] = set()
         self._interruptible = -1  # the run that may be given up at this moment
         self._pid = os.getpid()
@@ -85,11 +85,11 @@ class Loop:
         """Announce the worker and carry out commands, one at a time."""
         signal.signal(signal.SIGUSR1, self._interrupted)
         threading.Thread(target=self._listen, name="commands", daemon=True).start()
-        self._say(Hello(os.getpid(), tuple(range(self._partitions)), self._runner.platform()))
+        self._say(WorkerReady(os.getpid(), tuple(range(self._partitions)), self._runner.platform()))
         while True:
             command = self._commands.get()
             match command:
-                case Train() | Judge():
+                case TrainUnit() | EvaluateState():
                     self._guard(command)
                 case FreeSlot(slot):
                     self._writer.free(slot)
@@ -98,7 +98,7 @@ class Loop:
                     self._restore_limit()
                 case Quit():
                     return
-                case Forget() | Where() | Hold():
+                case CancelRun() | DumpStack() | HoldPartitions():
                     pass  # the listener has seen to it; all partitions are here
                 case _:
                     assert_never(command)
@@ -113,18 +113,18 @@ class Loop:
                 command = decode_command(self._channel.recv_bytes())
                 self._commands.put(command)
                 match command:
-                    case Train(source=source) | Judge(source=source) if source is not None:
+                    case TrainUnit(source=source) | EvaluateState(source=source) if source is not None:
                         self._models.prefetch(source)
-                    case Forget(run):
+                    case CancelRun(run):
                         self._forgotten.add(run)
                         if self._interruptible == run:
                             signal.pthread_kill(main, signal.SIGUSR1)
-                    case Where():
-                        self._say(Here(user_stack(sys._current_frames()[main])))
+                    case DumpStack():
+                        self._say(Stack(user_stack(sys._current_frames()[main])))
         except (EOFError, OSError):
             os._exit(0)  # the driver is gone: nobody waits for what runs here
 
-    def _say(self, news: News) -> None:
+    def _say(self, news: WorkerMessage) -> None:
         end_copy(self._pid)
         data = encode(news)
         try:
@@ -135,27 +135,27 @@ class Loop:
 
     # --- the thread that works ----------------------------------------------------------------------------
 
-    def _tell(self, news: News) -> None:
+    def _tell(self, news: WorkerMessage) -> None:
         """Say what came of a command, and before that what the user's code has read."""
         for observations in self._runner.observed():
-            self._say(Observed(observations))
+            self._say(InputsObserved(observations))
         self._say(news)
 
-    def _guard(self, command: Train | Judge) -> None:
+    def _guard(self, command: TrainUnit | EvaluateState) -> None:
         """Carry a run out; what the user's code raises is news, not the end of the worker."""
         run = command.action.run
         try:
             if run in self._forgotten:
                 raise _GivenUp
-            if isinstance(command, Train):
+            if isinstance(command, TrainUnit):
                 self._train(command)
             else:
                 self._tell(self._runner.judge(command))
         except _GivenUp:
-            self._tell(Forgotten(run))
+            self._tell(RunCancelled(run))
         except NoRoomError as error:
             limited = self._limit.changed() if error.errno == errno.EFBIG else ""
-            self._tell(Failed(run, limited, "user") if limited else Full(str(error.strerror)))
+            self._tell(RunFailed(run, limited, "user") if limited else StorageFull(str(error.strerror)))
         except (Exception, SystemExit) as error:
             self._tell(failure(run, error))
         self._forgotten.discard(run)
@@ -166,7 +166,7 @@ class Loop:
         if not self._limit.restore():
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _train(self, command: Train) -> None:
+    def _train(self, command: TrainUnit) -> None:
         made = self._runner.train(command, self._may_be_given_up)
         end_copy(self._pid)
         try:
@@ -174,10 +174,10 @@ class Loop:
         except NoRoomError:
             raise
         except OSError as error:  # no code of the user's had a part in that
-            self._say(Failed(command.action.run, f"its state cannot be kept: {user_traceback(error)}", "system"))
+            self._say(RunFailed(command.action.run, f"its state cannot be kept: {user_traceback(error)}", "system"))
             return
         seconds = self._runner.handed_on(made, command.target)
-        self._tell(Trained(command.action.run, slot, made.size, seconds))
+        self._tell(UnitTrained(command.action.run, slot, made.size, seconds))
         if command.action.evaluate:
             self._tell(self._runner.evaluate(command, made.resident))
 
@@ -185,7 +185,7 @@ class Loop:
     def _may_be_given_up(self, run: int) -> Iterator[None]:
         if not self._started:
             self._started = True
-            self._say(Started(run))
+            self._say(FirstUnitStarted(run))
         self._interruptible = run
         try:
             if run in self._forgotten:  # it came between the first look and here

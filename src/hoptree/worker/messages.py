@@ -15,7 +15,7 @@ class _Message(msgspec.Struct, frozen=True, tag=True):
     pass
 
 
-class Source(msgspec.Struct, frozen=True):
+class StateSource(msgspec.Struct, frozen=True):
     """A state by its name; ``slot`` is where it lies in shared memory ("": look for it)."""
 
     key: str
@@ -36,31 +36,31 @@ class Rehearse(_Message, frozen=True):
     changing: list[dict[str, Value]] = []
 
 
-class Train(_Message, frozen=True):
+class TrainUnit(_Message, frozen=True):
     """Run a unit from ``source`` (None: the untrained model); the state after it is named ``target``."""
 
     action: RunUnit
     origin: Origin
-    source: Source | None
+    source: StateSource | None
     target: str
     shuffle_seed: int
 
 
-class Judge(_Message, frozen=True):
+class EvaluateState(_Message, frozen=True):
     """Evaluate a stored state."""
 
     action: Evaluate
     origin: Origin
-    source: Source
+    source: StateSource
 
 
-class Forget(_Message, frozen=True):
+class CancelRun(_Message, frozen=True):
     """Give up a run: before it begins, or in the middle of it."""
 
     run: int
 
 
-class Where(_Message, frozen=True):
+class DumpStack(_Message, frozen=True):
     """Say what the run under way is doing: it takes too long."""
 
 
@@ -70,7 +70,7 @@ class FreeSlot(_Message, frozen=True):
     slot: str
 
 
-class Hold(_Message, frozen=True):
+class HoldPartitions(_Message, frozen=True):
     """Have these partitions from now on, and no others."""
 
     partitions: tuple[int, ...]
@@ -80,7 +80,7 @@ class Quit(_Message, frozen=True):
     """End as soon as nothing runs."""
 
 
-class Hello(_Message, frozen=True):
+class WorkerReady(_Message, frozen=True):
     """A worker is ready: its trainer is loaded, and it has the partitions that it was to have.
 
     ``platform`` is what else changes bits there.
@@ -91,29 +91,29 @@ class Hello(_Message, frozen=True):
     platform: dict[str, str] = {}
 
 
-class Started(_Message, frozen=True):
+class FirstUnitStarted(_Message, frozen=True):
     """The first unit of a worker begins: what its code needs is loaded, and the model is there."""
 
     run: int
 
 
-class Holding(_Message, frozen=True):
+class PartitionsHeld(_Message, frozen=True):
     """A worker has other partitions now."""
 
     partitions: tuple[int, ...]
 
 
-class Leaving(_Message, frozen=True):
+class WorkerLeaving(_Message, frozen=True):
     """A worker is to leave: its machine is not needed any more."""
 
 
-class Refused(_Message, frozen=True):
+class SetupRefused(_Message, frozen=True):
     """A worker cannot work with what it was given: the trainer or the data cannot be loaded here."""
 
     reason: str
 
 
-class Rehearsed(_Message, frozen=True):
+class RehearsalResult(_Message, frozen=True):
     """What a rehearsal found: the names of the metrics, or why every config failed.
 
     ``seconds`` is what a unit would take at that pace: a few examples are slow, so it is rather too much.
@@ -133,7 +133,7 @@ class Rehearsed(_Message, frozen=True):
     refused_change: str = ""
 
 
-class Observed(_Message, frozen=True):
+class InputsObserved(_Message, frozen=True):
     """What the user's code has read that nobody knew of, and its content; before the news of what read it.
 
     ``then`` are these news, encoded, where a worker can only answer once.
@@ -143,7 +143,7 @@ class Observed(_Message, frozen=True):
     then: bytes = b""
 
 
-class Trained(_Message, frozen=True):
+class UnitTrained(_Message, frozen=True):
     """A unit is done and its state lies in a slot."""
 
     run: int
@@ -152,7 +152,7 @@ class Trained(_Message, frozen=True):
     seconds: float
 
 
-class Judged(_Message, frozen=True):
+class StateMetrics(_Message, frozen=True):
     """A state's metrics are known."""
 
     run: int
@@ -160,7 +160,7 @@ class Judged(_Message, frozen=True):
     seconds: float = 0.0
 
 
-class Failed(_Message, frozen=True):
+class RunFailed(_Message, frozen=True):
     """A unit or an evaluation raised; ``reason`` carries the user's own traceback.
 
     With ``lost`` the state that it starts from is nowhere to be found, or damaged.
@@ -172,42 +172,44 @@ class Failed(_Message, frozen=True):
     lost: bool = False
 
 
-class Full(_Message, frozen=True):
+class StorageFull(_Message, frozen=True):
     """There is no room for a state, neither in memory nor on disk: nobody can go on."""
 
     reason: str
 
 
-class Forgotten(_Message, frozen=True):
+class RunCancelled(_Message, frozen=True):
     """A run was given up."""
 
     run: int
 
 
-class Here(_Message, frozen=True):
+class Stack(_Message, frozen=True):
     """Where in the user's code a run is."""
 
     stack: str
 
 
-Command: TypeAlias = Rehearse | Train | Judge | Forget | Where | FreeSlot | Hold | Quit
-News: TypeAlias = (
-    Hello
-    | Started
-    | Holding
-    | Leaving
-    | Refused
-    | Rehearsed
-    | Observed
-    | Trained
-    | Judged
-    | Failed
-    | Full
-    | Forgotten
-    | Here
+WorkerCommand: TypeAlias = (
+    Rehearse | TrainUnit | EvaluateState | CancelRun | DumpStack | FreeSlot | HoldPartitions | Quit
+)
+WorkerMessage: TypeAlias = (
+    WorkerReady
+    | FirstUnitStarted
+    | PartitionsHeld
+    | WorkerLeaving
+    | SetupRefused
+    | RehearsalResult
+    | InputsObserved
+    | UnitTrained
+    | StateMetrics
+    | RunFailed
+    | StorageFull
+    | RunCancelled
+    | Stack
 )
 
 _encoder = msgspec.msgpack.Encoder()
 encode = _encoder.encode
-decode_command = msgspec.msgpack.Decoder(Command).decode
-decode_news = msgspec.msgpack.Decoder(News).decode
+decode_command = msgspec.msgpack.Decoder(WorkerCommand).decode
+decode_news = msgspec.msgpack.Decoder(WorkerMessage).decode

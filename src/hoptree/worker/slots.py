@@ -36,7 +36,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)
 _POPULATE_READ = 22  # madvise: map all pages now, for reading (Linux 5.14 and later)
 
 
-class Field(msgspec.Struct, frozen=True, array_like=True):
+class SlotArray(msgspec.Struct, frozen=True, array_like=True):
     """Where one array lies."""
 
     name: str
@@ -46,16 +46,16 @@ class Field(msgspec.Struct, frozen=True, array_like=True):
     size: int
 
 
-class Header(msgspec.Struct, frozen=True, array_like=True):
+class SlotHeader(msgspec.Struct, frozen=True, array_like=True):
     """What a slot holds: the key of its state, the arrays, and the JSON beside them."""
 
     key: str
-    fields: tuple[Field, ...]
+    fields: tuple[SlotArray, ...]
     meta: dict[str, Any]
 
 
 _ENCODE = msgspec.msgpack.Encoder()
-_DECODE = msgspec.msgpack.Decoder(Header)
+_DECODE = msgspec.msgpack.Decoder(SlotHeader)
 _NUMBERS = struct.Struct("<QQQ")  # the header's length, the checksum, the bytes that are used
 _EMPTY = bytes(8)
 
@@ -76,14 +76,14 @@ class SlotWriter:
         """Copy a state into a slot and return the slot's path."""
         import numpy as np
 
-        fields: list[Field] = []
+        fields: list[SlotArray] = []
         offset = 0
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         for name, array in contiguous.items():
             shape = arrays[name].shape  # numpy makes a scalar contiguous by giving it a dimension
-            fields.append(Field(name, array.dtype.str, shape, offset, array.nbytes))
+            fields.append(SlotArray(name, array.dtype.str, shape, offset, array.nbytes))
             offset += -(-array.nbytes // _ALIGN) * _ALIGN
-        header = _ENCODE.encode(Header(key, tuple(fields), meta))
+        header = _ENCODE.encode(SlotHeader(key, tuple(fields), meta))
         begin = _begin(len(header))
         name, slot = self._take(begin + offset)
         slot[: len(_EMPTY)] = _EMPTY  # until all is there: a writer may die at any moment
@@ -172,7 +172,7 @@ class SlotReader:
                 del self._maps[next(iter(self._maps))]
         return slot
 
-    def read(self, path: str) -> tuple[Header, dict[str, np.ndarray[Any, Any]]]:
+    def read(self, path: str) -> tuple[SlotHeader, dict[str, np.ndarray[Any, Any]]]:
         """Return what a slot holds, if it is what was written; the arrays are views into the slot.
 
         They change when the slot is used again.
@@ -194,7 +194,7 @@ class SlotReader:
         return header, arrays
 
 
-def _checked(path: str, slot: mmap.mmap) -> tuple[Header, int]:
+def _checked(path: str, slot: mmap.mmap) -> tuple[SlotHeader, int]:
     """Return a slot's header and where its arrays begin; refuse a slot that is not as it was written."""
     if len(slot) < _HEADER:
         raise SlotDamagedError(f"{path}: it has {len(slot)} bytes only")

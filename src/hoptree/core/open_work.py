@@ -1,0 +1,264 @@
+"""Demand: which places of the plan somebody waits for, and how long the way to the furthest of them is.
+
+A node's *stops* are the places in it that an open request or a waiting child needs. Every stop is *covered*: by
+a cursor in the node that will pass it, or, when no state is stored in the node, by a stop at its start in the
+parent. All changes keep that, so what happens at a place is known from the place alone, and the cost of an event
+does not depend on the size of the plan.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from hoptree.core.plan import ActiveLineage, Node, Place, State, Trial
+
+
+@final
+class OpenWork:
+    """The open work of a plan; tells the engine which cursors came, changed or lost their reason."""
+
+    def __init__(self, partitions: int) -> None:
+        self.backlog = 0.0  # expected time of all units that are asked for and not yet trained
+        self.done = [0.0] * partitions  # expected time of all units that were trained, by partition
+        self.spawned: list[ActiveLineage] = []
+        self.changed: list[ActiveLineage] = []
+        self.unneeded: list[ActiveLineage] = []
+
+    def left(self, partition: int) -> float:
+        """Return the expected time of what is still to be trained on a partition."""
+        return (self.backlog + sum(self.done)) / len(self.done) - self.done[partition]
+
+    def want(self, node: Node, unit: int, tail: float = 0.0) -> None:
+        """Add a stop at a place whose state is not stored; ``tail`` is the longest way beyond it."""
+        if unit in node.counts:
+            node.counts[unit] += 1
+        else:
+            node.counts[unit] = 1
+            index = bisect_left(node.stops, unit)
+            node.stops.insert(index, unit)
+            if node.best is not None:
+                node.best.insert(index, node.best[index] if index < len(node.best) else float("-inf"))
+        self._raise(node, unit, unit * node.cost + tail)
+        self._cover(node, unit)
+        self._recount(node)
+
+    def unwant(self, node: Node, unit: int) -> None:
+        """Take one reason for a stop away; cursors and waiting parents that served only it follow."""
+        self.unwant_all([Place(node, unit)])
+
+    def unwant_all(self, places: Sequence[Place]) -> None:
+        """Take one reason away from each of some stops; every node they lie in is looked at once."""
+        gone: dict[Node, set[int]] = {}
+        for node, unit in places:
+            if unit not in node.counts:
+                continue
+            node.counts[unit] -= 1
+            if not node.counts[unit]:
+                del node.counts[unit]
+                gone.setdefault(node, set()).add(unit)
+        for node, units in gone.items():
+            node.stops = [stop for stop in node.stops if stop not in units]
+            self._forget_lengths(node)
+        for node in gone:
+            self._reconsider(node)
+
+    def arrive(self, node: Node, unit: int) -> list[Node]:
+        """Take the stop at a place whose state has come; return the children that begin there."""
+        del node.counts[unit]
+        index = bisect_left(node.stops, unit)
+        del node.stops[index]
+        if node.best is not None:
+            del node.best[index]
+        children = node.waiters.pop(unit, [])
+        for child in children:
+            child.waiting = False
+        return children
+
+    def next_stop(self, cursor: ActiveLineage) -> int | None:
+        """Return the next stop that this cursor has to reach, if one is left for it."""
+        stops = cursor.node.stops
+        index = bisect_right(stops, cursor.unit)
+        if index == len(stops):
+            return None
+        stop = stops[index]
+        for other in cursor.node.cursors:
+            if other is cursor:
+                continue
+            if cursor.unit < other.unit < stop or (cursor.unit == other.unit and other.runs):
+                return None
+        return stop
+
+    def spawn(self, node: Node, unit: int, state: State | None) -> ActiveLineage:
+        """Put a cursor at a stored state (or at the untrained model)."""
+        cursor = ActiveLineage(node, unit, state)
+        if state is not None:
+            state.users += 1
+        node.cursors.append(cursor)
+        self.refresh(cursor)
+        self.spawned.append(cursor)
+        return cursor
+
+    def remove(self, cursor: ActiveLineage) -> None:
+        """Take a cursor out; what it covered must be covered anew by the caller if it is still wanted."""
+        cursor.node.cursors.remove(cursor)
+        cursor.stale = True
+
+    def cover_again(self, node: Node) -> None:
+        """Find a new source for every stop of a node, after a cursor or a state was lost."""
+        for stop in list(node.stops):
+            self._cover(node, stop)
+        self._recount(node)
+
+    def found(self, node: Node) -> None:
+        """Let stops be reached from a state that has come from elsewhere; what went there without need may end."""
+        self._forget_lengths(node)
+        for stop in list(node.stops):
+            self._cover(node, stop)
+        self._reconsider(node)
+
+    def trials_behind(self, cursor: ActiveLineage) -> Iterator[Trial]:
+        """Yield the trials that cannot go on without this cursor."""
+        for node, stop in self.stops_behind(cursor):
+            yield from list(node.requests.get(stop, ()))
+
+    def stops_behind(self, cursor: ActiveLineage) -> Iterator[Place]:
+        """Yield the places that are reached through this cursor only."""
+        if self.next_stop(cursor) is None:
+            return
+        limit = min((c.unit for c in cursor.node.cursors if c.unit > cursor.unit), default=None)
+        yield from self._stops(cursor.node, cursor.unit, limit)
+
+    def _stops(self, node: Node, after: int, limit: int | None) -> Iterator[Place]:
+        for stop in list(node.stops):
+            if stop > after and (limit is None or stop <= limit):
+                yield Place(node, stop)
+                for child in list(node.waiters.get(stop, ())):
+                    yield from self._stops(child, child.start, None)
+
+    # --- the longest way --------------------------------------------------------------------------------
+
+    def longest(self, node: Node, unit: int) -> float:
+        """Return the expected time from a place to the furthest stop that is reached through it."""
+        if node.best is None:
+            self._rebuild(node)
+        assert node.best is not None
+        index = bisect_right(node.stops, unit)
+        return node.best[index] - unit * node.cost if index < len(node.stops) else 0.0
+
+    def _rebuild(self, node: Node) -> None:
+        best: list[float] = []
+        peak = float("-inf")
+        for stop in reversed(node.stops):
+            tail = max((self.longest(child, child.start) for child in node.waiters.get(stop, ())), default=0.0)
+            peak = max(peak, stop * node.cost + tail)
+            best.append(peak)
+        node.best = best[::-1]
+
+    def _raise(self, node: Node, unit: int, value: float) -> None:
+        """Let a longer way be known to every stop before it, to its cursors and to waiting parents."""
+        if node.best is None:
+            self._rebuild(node)
+        assert node.best is not None
+        index = bisect_left(node.stops, unit)
+        grew = False
+        while index >= 0 and node.best[index] < value:
+            node.best[index] = value
+            grew = True
+            index -= 1
+        if not grew:
+            return
+        for cursor in node.cursors:
+            if cursor.unit < unit:
+                self.refresh(cursor)
+        if node.waiting and node.parent is not None:
+            tail = self.longest(node, node.start)
+            self._raise(node.parent, node.start, node.start * node.parent.cost + tail)
+
+    def refresh(self, cursor: ActiveLineage) -> None:
+        """Bring a cursor's longest way up to date."""
+        peak = self.longest(cursor.node, cursor.unit) + cursor.unit * cursor.node.cost
+        if peak != cursor.peak:
+            cursor.peak = peak
+            self.changed.append(cursor)
+
+    def reprice(self, node: Node, cost: float) -> None:
+        """Let a node cost something else, whose children cost by now what they should; ranks stay as they are."""
+        change = cost - node.cost
+        self.backlog += node.todo * change
+        for partition, count in node.trained.items():
+            self.done[partition] += count * change
+        node.cost = cost
+        self._rebuild(node)
+        for cursor in node.cursors:
+            cursor.peak = self.longest(node, cursor.unit) + cursor.unit * cost
+
+    # --- cover ------------------------------------------------------------------------------------------
+
+    def _cover(self, node: Node, unit: int) -> None:
+        """See to it that something will reach a stop: a cursor here, or a stop in the parent."""
+        source = max((at for at in node.states if at < unit), default=-1)
+        moving = max((c.unit for c in node.cursors if c.unit < unit), default=-1)
+        if moving >= max(source, 0):
+            return
+        if source >= 0:
+            self.spawn(node, source, node.states[source])
+            return
+        if node.waiting:
+            return
+        parent = node.parent
+        assert parent is not None
+        if node.start == 0:
+            self.spawn(node, 0, None)
+            return
+        state = parent.states.get(node.start)
+        if state is not None:
+            self.spawn(node, node.start, state)
+            return
+        node.waiting = True
+        insort(parent.waiters.setdefault(node.start, []), node, key=lambda child: child.id)
+        self.want(parent, node.start, self.longest(node, node.start))
+
+    def _reconsider(self, node: Node) -> None:
+        """Say which cursors have lost their reason, and wait no longer for a parent without one."""
+        for cursor in list(node.cursors):
+            if self.next_stop(cursor) is None:
+                self.unneeded.append(cursor)
+            else:
+                self.refresh(cursor)
+        first = min((cursor.unit for cursor in node.cursors), default=None)
+        if node.waiting and not (node.stops and (first is None or node.stops[0] <= first)):
+            self._stop_waiting(node)
+        self._recount(node)
+
+    def _stop_waiting(self, node: Node) -> None:
+        node.waiting = False
+        parent = node.parent
+        assert parent is not None
+        waiters = parent.waiters[node.start]
+        waiters.remove(node)
+        if not waiters:
+            del parent.waiters[node.start]
+        self.unwant(parent, node.start)
+
+    def _forget_lengths(self, node: Node) -> None:
+        node.best = None
+        while node.waiting and node.parent is not None:
+            node = node.parent
+            node.best = None
+
+    def _recount(self, node: Node) -> None:
+        """Bring the backlog in line with a node's stops and sources."""
+        sources = sorted(cursor.unit for cursor in node.cursors)
+        if node.waiting:
+            sources.insert(0, node.start)
+        todo = 0
+        for index, source in enumerate(sources):
+            limit = sources[index + 1] if index + 1 < len(sources) else None
+            reach = node.stops[-1] if node.stops else source
+            if limit is not None and reach > limit:
+                reach = node.stops[bisect_right(node.stops, limit) - 1]
+            todo += max(0, reach - source)
+        self.backlog += (todo - node.todo) * node.cost
+        node.todo = todo

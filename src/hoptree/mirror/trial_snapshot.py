@@ -1,0 +1,64 @@
+"""What a mirror shows of a trial, taken from the record of its study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, final
+
+import msgspec
+
+from hoptree.core.events import Metrics
+from hoptree.core.plan import Trial
+from hoptree.core.schedules import Config
+from hoptree.record.record import Record
+from hoptree.report.study_timeline import StudyTimeline
+
+Standing: TypeAlias = Literal["running", "complete", "stopped", "failed"]
+
+
+@final
+class TrialSnapshot(msgspec.Struct, frozen=True):
+    """A trial as it stood at some time, under the number by which its study shows it.
+
+    ``begun`` and ``ended`` are seconds since 1970, where the journal was asked; else it is shown as it happens.
+    """
+
+    number: int
+    config: Config
+    state: Standing
+    curve: dict[int, Metrics]
+    error: str = ""
+    begun: float | None = None
+    ended: float | None = None
+
+    @classmethod
+    def take(cls, number: int, trial: Trial) -> TrialSnapshot:
+        """Return how a trial stands now."""
+        config = dict(trial.history[-1].config)
+        return cls(number, config, trial.ending or "running", dict(trial.curve), trial.reason)
+
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics of the last report."""
+        return self.curve[max(self.curve)] if self.curve else {}
+
+
+def shown_trials(record: Record, study: str) -> list[TrialSnapshot]:
+    """Return all trials of a study as they stand now."""
+    own = [trial for trial in record.trials if trial.study == study]
+    return [TrialSnapshot.take(number, trial) for number, trial in enumerate(own)]
+
+
+def timed(trials: Sequence[TrialSnapshot], chronicle: StudyTimeline) -> list[TrialSnapshot]:
+    """Return trials with the times at which they began and ended."""
+    at = {course.number: course for course in chronicle.courses}
+    return [
+        msgspec.structs.replace(
+            trial,
+            begun=chronicle.created + course.begun,
+            ended=None if course.ended is None else chronicle.created + course.ended,
+        )
+        if (course := at.get(trial.number)) is not None
+        else trial
+        for trial in trials
+    ]

@@ -1,0 +1,83 @@
+"""Telling of a study: its journal, read again, as a chronicle. Needs neither its code nor its states."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from hoptree.core.errors import HoptreeError
+from hoptree.record.opening import open_record
+from hoptree.record.record import Record
+from hoptree.record.spec import StudySpec
+from hoptree.report.study_timeline import StudyTimeline
+from hoptree.report.timeline_builder import TimelineBuilder
+from hoptree.search.protocol import Goal
+
+if TYPE_CHECKING:
+    from hoptree.store import Store, StudyRecord
+
+
+def tell(store: Store, name: str, goal: Goal | None = None) -> StudyTimeline:
+    """Return what the store knows of a study, from its own journal or from that of a group it was run with.
+
+    ``goal`` is that of a member of a group; the catalog has the one of the first.
+    """
+    known = find(store, name)
+    spec = StudySpec.read(known.spec)
+    goal = goal or spec.goal
+    record = Record(spec.settings)
+    chronicler = TimelineBuilder(record.state)
+    for step in record.replay(store.journal.read(known.name)):
+        chronicler.see(step)
+    return chronicler.chronicle(
+        name,
+        goal.metric,
+        goal.maximize,
+        only=name if name in spec.members else None,
+        facts=_facts(store, known, spec, goal),
+        environments=tuple(spec.environments),
+        created=known.created,
+    )
+
+
+def find(store: Store, name: str) -> StudyRecord:
+    """Return the catalog's entry of a study, or of a group that it was run with: the one that tells most of it.
+
+    Its own comes first where both tell as much.
+    """
+    from hoptree.store import StudyMissingError
+
+    studies = store.catalog.all()
+    own = [known for known in studies if name in (known.name, *known.spec.get("members", ()))]
+    told = sorted((known for known in own if store.journal.last(known.name)), key=lambda known: known.name != name)
+    if not told:
+        if any(known.name == name for known in studies):
+            raise StudyMissingError(f"{name}: it has no trials yet in {store.folder}; run it first")
+        holds = ", ".join(known.name for known in studies[:20]) or "none"
+        raise StudyMissingError(f"{name}: no such study in {store.folder}; it holds {holds}; run it first")
+    return told[0] if len(told) == 1 else max(told, key=lambda known: _extent(store, known, name))
+
+
+def _extent(store: Store, known: StudyRecord, name: str) -> tuple[int, int]:
+    """Return how much a journal tells of a study: its trials, and their epochs."""
+    try:
+        own = [trial for trial in open_record(store, known).trials if trial.study == name]
+    except HoptreeError:
+        return 0, 0  # of another version: it has nothing to say
+    return len(own), sum(trial.done for trial in own)
+
+
+def _facts(store: Store, known: StudyRecord, spec: StudySpec, goal: Goal) -> dict[str, str]:
+    return {
+        "status": "running" if store.holder(known.name) else known.status,
+        "begun": datetime.fromtimestamp(known.created, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "goal": f"{'maximize' if goal.maximize else 'minimize'} {goal.metric}",
+        "search": spec.search,
+        "space": "\n".join(f"{name}: {values}" for name, values in spec.space["names"]),
+        "seed": str(spec.seed),
+        "order": f"{spec.settings.order}, with {'shared' if spec.share else 'no shared'} beginnings",
+        "partitions": str(spec.settings.partitions),
+        "data": spec.data,
+        "trainer": spec.trainer,
+        "program": spec.program,
+    }

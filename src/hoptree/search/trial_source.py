@@ -1,0 +1,35 @@
+"""A supply of new trials: numbered as they start, until there are enough or the sampler has no more."""
+
+from __future__ import annotations
+
+from typing import final
+
+from hoptree.search.jobs import Jobs
+from hoptree.search.protocol import Sampler, Train
+
+
+@final
+class TrialSource:
+    """Starts trials with the sampler's configs: its config n is the search's trial n."""
+
+    def __init__(self, sampler: Sampler, jobs: Jobs, trials: int, until: int, every: int) -> None:
+        self._sampler = sampler
+        self._jobs = jobs
+        self._trials = trials
+        self._until = until
+        self._every = every
+        self.started = 0
+        self.short = False  # whether the sampler had fewer
+
+    def train(self) -> Train | None:
+        """Start the next trial; None if there is none."""
+        if self.started >= self._trials:
+            return None
+        config = self._sampler.ask()
+        if config is None:
+            self._trials = self.started  # it is not asked again
+            self.short = True
+            return None
+        self._jobs.grant(self.started, self._until)
+        self.started += 1
+        return Train(config, self._until, self._every)

@@ -1,0 +1,127 @@
+"""Forgetting a study: all that a store has of it goes, but for what another study needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import msgspec
+
+from hoptree.store import exact_json
+from hoptree.store.errors import StudyMissingError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Table
+
+    from hoptree.store.database import Database
+    from hoptree.store.states import StateStore
+
+_CHUNK = 500  # names in one statement: SQLite takes 999 or more
+
+
+@final
+class RemovedStudy(msgspec.Struct, frozen=True):
+    """What went with a study: how many entries, reports and states, and the bytes that those states took."""
+
+    study: str
+    entries: int
+    reports: int
+    states: int
+    freed: int
+
+
+def forget(database: Database, states: StateStore, study: str) -> RemovedStudy:
+    """Remove a study in one transaction, then the files of the states that nobody else needs.
+
+    Its states are those that it holds, and those that it made and nobody holds. The row of its lease stays: tokens
+    only ever grow. Whoever calls this has the study's lease.
+    """
+    from sqlalchemy import delete, func, select
+
+    from hoptree.store.tables import CLAIMS, ENTRIES, REPORTS, SNAPSHOTS, STATES, STUDIES, WANTS, WISHES
+
+    with database.writing() as connection:
+        alone = _alone(connection, study)
+        if not connection.execute(delete(STUDIES).where(STUDIES.c.name == study)).rowcount:
+            raise StudyMissingError(f"{study}: no such study in {database.where}; nothing was removed")
+        count = select(func.count()).select_from(ENTRIES).where(ENTRIES.c.study == study)
+        entries = int(connection.execute(count).scalar_one())
+        reports = _reports(connection, study)
+        keys = _states(connection, study)
+        _delete(connection, REPORTS, reports)
+        _delete(connection, STATES, keys)
+        for table in (ENTRIES, SNAPSHOTS, WISHES, CLAIMS, WANTS):
+            connection.execute(delete(table).where(table.c.study == study))
+        connection.execute(delete(WISHES).where(WISHES.c.study.in_(alone)))
+        _origins(connection)
+    freed = [states.delete(key) for key in keys]
+    return RemovedStudy(study, entries, len(reports), sum(map(bool, freed)), sum(freed))
+
+
+def _alone(connection: Connection, study: str) -> list[str]:
+    """Return the members of a group that no other study or group knows: what was asked of them goes with it."""
+    from sqlalchemy import select
+
+    from hoptree.store.tables import STUDIES
+
+    specs = {
+        name: exact_json.load(spec) for name, spec in connection.execute(select(STUDIES.c.name, STUDIES.c.spec))
+    }
+    members = specs.pop(study, {}).get("members", ())
+    others = {*specs, *(member for spec in specs.values() for member in spec.get("members", ()))}
+    return [member for member in members if member not in others]
+
+
+def _origins(connection: Connection) -> None:
+    """Remove the origins of variants that no study is left of: no state of them is there any more."""
+    from sqlalchemy import delete, select
+
+    from hoptree.store.tables import ORIGINS, STUDIES
+
+    specs = connection.execute(select(STUDIES.c.spec)).scalars()
+    used = {variant for spec in specs for variant in exact_json.load(spec).get("variants", ())}
+    known = connection.execute(select(ORIGINS.c.variant)).scalars().all()
+    for variant in known:
+        if variant not in used:
+            connection.execute(delete(ORIGINS).where(ORIGINS.c.variant == variant))
+
+
+def _reports(connection: Connection, study: str) -> list[str]:
+    """Let go of the reports of a study, and return those that no other one has made or used."""
+    from sqlalchemy import delete, exists, select
+
+    from hoptree.store.tables import REPORT_HOLDS
+
+    other = REPORT_HOLDS.alias()
+    others = exists().where(other.c.key == REPORT_HOLDS.c.key, other.c.study != study)
+    keys = (
+        connection.execute(select(REPORT_HOLDS.c.key).where(REPORT_HOLDS.c.study == study, ~others)).scalars().all()
+    )
+    connection.execute(delete(REPORT_HOLDS).where(REPORT_HOLDS.c.study == study))
+    return list(keys)
+
+
+def _states(connection: Connection, study: str) -> list[str]:
+    """Let go of the states of a study, and return those that no other one holds; the others get a new owner."""
+    from sqlalchemy import delete, exists, func, select, union, update
+
+    from hoptree.store.tables import HOLDS, STATES
+
+    other = HOLDS.alias()
+    held = exists().where(other.c.key == HOLDS.c.key, other.c.study != study)
+    others = exists().where(other.c.key == STATES.c.key, other.c.study != study)
+    keys = union(  # a state may be held before it is in the books
+        select(HOLDS.c.key).where(HOLDS.c.study == study, ~held),
+        select(STATES.c.key).where(STATES.c.study == study, ~others),
+    )
+    gone = connection.execute(keys).scalars().all()
+    heir: Any = select(func.min(other.c.study)).where(other.c.key == STATES.c.key, other.c.study != study)
+    connection.execute(update(STATES).where(STATES.c.study == study, others).values(study=heir.scalar_subquery()))
+    connection.execute(delete(HOLDS).where(HOLDS.c.study == study))
+    return sorted(gone)
+
+
+def _delete(connection: Connection, table: Table, keys: list[str]) -> None:
+    from sqlalchemy import delete
+
+    for start in range(0, len(keys), _CHUNK):
+        connection.execute(delete(table).where(table.c.key.in_(keys[start : start + _CHUNK])))

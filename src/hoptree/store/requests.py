@@ -1,0 +1,127 @@
+"""Wishes: what users ask of a study while it runs or afterwards, for its driver to take up.
+
+They are kept by study, and a study may have several journals: its own, and those of groups it was run with. So a
+wish about a trial says what that trial was when it was made: its number as the study shows it, the ``key`` of its
+history, and the epochs that it was ``granted`` by then. A wish of an older version has the number only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, final
+
+import msgspec
+
+from hoptree.core.errors import WorkloadError
+from hoptree.core.lineage import ConfigItems
+
+if TYPE_CHECKING:
+    from hoptree.store.database import Database
+
+
+class _Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tags are on disk: they stay when a class is renamed."""
+
+
+class AddTrial(_Request, frozen=True, tag="Add"):
+    """Train another config."""
+
+    config: ConfigItems
+    until: int
+    every: int
+
+
+class CloneTrial(_Request, frozen=True, tag="Clone"):
+    """Train another config from where a trial was after an epoch."""
+
+    trial: int
+    at: int
+    config: ConfigItems
+    until: int
+    every: int
+    key: str = ""
+
+
+class ExtendTrial(_Request, frozen=True, tag="Prolong"):
+    """Train a trial for longer."""
+
+    trial: int
+    until: int
+    key: str = ""
+    granted: int = 0
+
+
+class StopTrial(_Request, frozen=True, tag="GiveUp"):
+    """Stop a trial."""
+
+    trial: int
+    key: str = ""
+    granted: int = 0
+
+
+class RetryTrial(_Request, frozen=True, tag="Retry"):
+    """Train a failed trial again; ``retries`` says how often that was done before."""
+
+    trial: int
+    key: str = ""
+    retries: int = 0
+
+
+UserRequest: TypeAlias = AddTrial | CloneTrial | ExtendTrial | StopTrial | RetryTrial
+
+
+class UnreadableRequest(msgspec.Struct, frozen=True):
+    """What another version wrote down and this one cannot read, and why not."""
+
+    text: str
+    reason: str
+
+
+_DECODER: msgspec.json.Decoder[UserRequest] = msgspec.json.Decoder(UserRequest)
+
+
+@final
+class RequestTable:
+    """The wishes of all studies, in the order in which they were made."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def make(self, study: str, *wishes: UserRequest) -> int:
+        """Enter wishes, all or none, and return the number of the last; anybody may, whoever drives the study."""
+        from sqlalchemy import func, insert, select
+
+        from hoptree.store.tables import WISHES
+
+        try:
+            texts = [msgspec.json.encode(wish).decode() for wish in wishes]
+        except (TypeError, ValueError, OverflowError) as error:  # a lone surrogate is a ValueError
+            raise WorkloadError(
+                f"config: {error}; expected numbers, truth values and text that UTF-8 can encode"
+            ) from None
+        with self._database.writing() as connection:
+            self._database.lock(connection, WISHES.name)
+            last = connection.execute(select(func.max(WISHES.c.number))).scalar() or 0
+            rows = [
+                {"number": number, "study": study, "wish": text}
+                for number, text in enumerate(texts, start=last + 1)
+            ]
+            if rows:
+                connection.execute(insert(WISHES), rows)
+        return last + len(rows)
+
+    def after(self, study: str, number: int) -> list[tuple[int, UserRequest | UnreadableRequest]]:
+        """Return the wishes of a study that came after a number."""
+        from sqlalchemy import select
+
+        from hoptree.store.tables import WISHES
+
+        chosen = select(WISHES.c.number, WISHES.c.wish).where(WISHES.c.study == study, WISHES.c.number > number)
+        rows = self._database.read(lambda connection: connection.execute(chosen.order_by(WISHES.c.number)).all())
+        return [(row.number, _read(row.wish)) for row in rows]
+
+
+def _read(text: str) -> UserRequest | UnreadableRequest:
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.MsgspecError, ValueError) as error:
+        return UnreadableRequest(text, str(error))

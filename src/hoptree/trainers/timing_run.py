@@ -1,0 +1,95 @@
+"""A pilot: a few batches of a config, to learn what its units take before any has been trained."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hoptree.core.lineage import history, segments
+from hoptree.core.schedules import Scalar
+from hoptree.trainers.base import Columns, Trainer, UnitSpec
+from hoptree.trainers.errors import Diverged
+
+if TYPE_CHECKING:
+    from hoptree.data import Dataset
+
+_BATCHES = 3
+_LONG_ENOUGH = 0.03  # seconds: a shorter time is measured again over more batches
+
+
+class TimingRun(NamedTuple):
+    """What was measured for one config."""
+
+    unit: float  # seconds
+    evaluation: float
+    state: int  # bytes
+
+
+def pilots(
+    trainer: Trainer, data: Dataset, configs: Sequence[Mapping[str, Scalar]], *, seconds: float
+) -> dict[int, TimingRun]:
+    """Try configs, by number, until some seconds have passed; those that cannot be trained are left out.
+
+    What the first one takes is not counted: libraries load, memory and kernels warm up.
+    """
+    found: dict[int, TimingRun] = {}
+    began = math.inf
+    for number, values in enumerate(configs):
+        if time.perf_counter() - began > seconds:
+            break
+        try:
+            found[number] = pilot(trainer, data, values)
+        except (Exception, SystemExit):  # noqa: S112 what is wrong with a config is told when it is its turn
+            continue
+        began = min(began, time.perf_counter())
+    return found
+
+
+def pilot(trainer: Trainer, data: Dataset, values: Mapping[str, Scalar]) -> TimingRun:
+    """Train and evaluate some batches of a config in this process, and extrapolate to a unit."""
+    columns, valid = data.partition(0), data.valid()
+    model = trainer.build(values, 0)
+    whole = segments(history(dict(values)), partitions=1, units=1)[0].values
+    spec = UnitSpec(whole, unit=0, partitions=1, partition=0, seed=0, shuffle_seed=0)
+    size = values.get("batch_size")
+    few = _BATCHES * (size if isinstance(size, int) and size > 0 else 64)
+    with suppress(Diverged):
+        trainer.train(model, _first(columns, few), spec)  # once without the clock: memory and kernels warm up
+    rows = _rows(columns)
+    while True:
+        began = time.perf_counter()
+        try:
+            trainer.train(model, _first(columns, few), spec)
+        except Diverged:
+            model = trainer.build(values, 0)  # it took as long as it took
+        arrays: dict[str, Any] = trainer.dump(model).arrays
+        seconds = time.perf_counter() - began
+        if seconds >= _LONG_ENOUGH or few >= rows:
+            break
+        few *= 2
+    evaluation = 0.0 if valid is None else _evaluation(trainer, model, valid, values)
+    unit = seconds * max(1.0, rows / few)
+    return TimingRun(unit, evaluation, sum(array.nbytes for array in arrays.values()))
+
+
+def _evaluation(trainer: Trainer, model: Any, valid: Columns, values: Mapping[str, Scalar]) -> float:
+    rows, few = _rows(valid), 256
+    trainer.evaluate(model, _first(valid, few), values)
+    while True:
+        began = time.perf_counter()
+        trainer.evaluate(model, _first(valid, few), values)
+        seconds = time.perf_counter() - began
+        if seconds >= _LONG_ENOUGH or few >= rows:
+            return seconds * rows / min(few, rows)
+        few *= 2
+
+
+def _rows(columns: Columns) -> int:
+    return len(next(iter(columns.values())))
+
+
+def _first(columns: Columns, rows: int) -> Columns:
+    return {name: column[:rows] for name, column in columns.items()}

@@ -1,0 +1,91 @@
+"""One trial trained alone in a process of its own: ``python -m hoptree.worker.fresh_process CHANNEL``.
+
+Nothing that another trial has left in memory can make a difference here: no module that two models share, no global
+variable that training changes. So what comes out is what the trial's config, seed, code and data give.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hoptree.core.schedules import Scalar
+from hoptree.worker.__main__ import die_with
+from hoptree.worker.children import close_in_children, end_children_after_worker
+from hoptree.worker.memory import keep_memory
+
+if TYPE_CHECKING:
+    from hoptree.trainers.base import UnitSpec
+
+
+class FreshProcessSetup(msgspec.Struct, frozen=True):
+    """What is to be trained; ``trainer`` is a cloudpickle and ``units`` are packed, both over a private channel."""
+
+    parent: int
+    paths: list[str]
+    folder: str
+    trainer: bytes
+    dataset: str
+    values: dict[str, Scalar]
+    seed: int
+    units: msgspec.Raw
+    evaluated: dict[str, Scalar]
+
+
+class FreshProcessResult(msgspec.Struct, frozen=True):
+    """What came out: the fingerprint of the state, and its metrics; or what the user's code raised."""
+
+    fingerprint: str = ""
+    metrics: dict[str, float] = {}
+    error: str = ""
+
+
+def main(descriptor: int) -> None:
+    """Train, answer, end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    channel: Connection[Any, Any] = Connection(descriptor)
+    setup = msgspec.msgpack.decode(channel.recv_bytes(), type=FreshProcessSetup)
+    die_with(setup.parent)
+    end_children_after_worker()
+    close_in_children(descriptor)
+    keep_memory()
+    os.chdir(setup.folder)
+    sys.path[:] = setup.paths
+    from hoptree.worker.tracebacks import user_traceback
+
+    try:
+        result = _trained(setup)
+    except (Exception, SystemExit) as error:
+        result = FreshProcessResult(error=user_traceback(error))
+    channel.send_bytes(msgspec.msgpack.encode(result))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _trained(setup: FreshProcessSetup) -> FreshProcessResult:
+    import cloudpickle
+
+    from hoptree.data import Dataset
+    from hoptree.store import fingerprint
+    from hoptree.trainers.base import UnitSpec
+    from hoptree.trainers.plain_numbers import as_number
+
+    trainer, data = cloudpickle.loads(setup.trainer), Dataset.open(setup.dataset)
+    units: list[UnitSpec] = msgspec.msgpack.decode(setup.units, type=list[UnitSpec])
+    model = trainer.build(setup.values, setup.seed)
+    for unit in units:
+        trainer.train(model, data.partition(unit.partition), unit)
+    trained = fingerprint(trainer.dump(model).arrays)
+    valid = data.valid()
+    metrics = {} if valid is None else trainer.evaluate(model, valid, setup.evaluated)
+    return FreshProcessResult(trained, {name: as_number(name, value) for name, value in metrics.items()})
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
