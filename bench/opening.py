@@ -26,13 +26,13 @@ import numpy as np
 import hoptree as ht
 from bench.memory import peak_memory
 from bench.results import record, table
+from hoptree.backends.event_loop import drive, without_collector
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.engine import Engine
 from hoptree.core.facts import Entry, FactWriter
 from hoptree.core.snapshots import SNAPSHOT_VERSION, take_snapshot
 from hoptree.core.steps import Step
 from hoptree.core.study_state import StudyState
-from hoptree.drive import drive, without_collector
 from hoptree.driver.recorder import SNAPSHOT_EVERY
 from hoptree.record.spec import agree
 from hoptree.search.trial_numbers import TrialNumbers

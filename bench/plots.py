@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import msgspec
-from tests.report.chronicles import WIDE, run
+from tests.report.study_timelines import WIDE, run
 
 import hoptree as ht
 from bench.results import record, table

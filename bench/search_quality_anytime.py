@@ -23,8 +23,8 @@ from hoptree.core.actions import Report
 from hoptree.core.events import TrialAsked
 from hoptree.core.lineage import Values
 from hoptree.core.steps import Step
+from hoptree.forecast.simulation import Simulation, simulate
 from hoptree.search import ASHA, Hyperband, MedianStopping, Optuna, Procedure, Random, SuccessiveHalving
-from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 

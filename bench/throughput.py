@@ -10,7 +10,7 @@ from statistics import median
 
 from bench.memory import peak_memory
 from bench.results import record, spread, table
-from hoptree.simulation import simulate
+from hoptree.forecast.simulation import simulate
 from hoptree.simulator import Cluster, Workload
 
 SIZES = ((1_000, 1_000), (10_000, 1_000))

@@ -18,12 +18,12 @@ import msgspec
 import hoptree as ht
 from bench.memory import peak_memory
 from bench.results import record, table
+from hoptree.backends.event_loop import drive, without_collector
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import Action
 from hoptree.core.engine import Engine
 from hoptree.core.events import CostsLearned, Event
 from hoptree.core.settings import Settings
-from hoptree.drive import drive, without_collector
 from hoptree.estimate import Estimator
 from hoptree.search.protocol import Goal
 from hoptree.search.tuner import Tuner

@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 
 from bench.results import record, spread, table
+from hoptree.backends.event_loop import drive
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.engine import Engine
 from hoptree.core.events import Event
 from hoptree.core.plan import Cost
 from hoptree.core.schedules import Config, multistep
 from hoptree.core.settings import Settings
-from hoptree.drive import drive
 from hoptree.estimate import Estimator
 from hoptree.search.fixed import Fixed
 from hoptree.search.tuner import Tuner

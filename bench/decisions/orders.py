@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.decisions.settings import SEEDS, SETTINGS, name, run
 from bench.results import record, spread, table
-from hoptree.simulation import simulate
+from hoptree.forecast.simulation import simulate
 from hoptree.simulator import Cluster, Workload
 
 EPOCHS = 10

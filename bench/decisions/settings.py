@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import product
 
+from hoptree.forecast.simulation import Simulation, simulate
 from hoptree.optimize.settings import paper_setting
-from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, WorkerSpec, Workload
 
 SETTINGS = list(product((16, 256), (8, 16), (False, True)))

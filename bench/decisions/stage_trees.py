@@ -9,8 +9,8 @@ from random import Random
 from bench.results import record, spread, table
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.schedules import Config, cosine, cyclic, exponential, multistep, warmup
+from hoptree.forecast.simulation import simulate
 from hoptree.search.protocol import Decision, Extend, Train
-from hoptree.simulation import simulate
 from hoptree.simulator import Cluster, WorkerSpec, Workload
 
 EPOCHS = 120

@@ -15,16 +15,17 @@ from hoptree.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from hoptree import optimize, plot
+    from hoptree import optimize
+    from hoptree.backends.plugins import load_plugin, plugins
     from hoptree.backends.ray_settings import Ray
     from hoptree.core.policies import Policy
     from hoptree.core.schedules import Schedule
     from hoptree.data import Dataset
-    from hoptree.group import run
+    from hoptree.forecast.simulation import Simulation, simulate
     from hoptree.identity.files import file
     from hoptree.mirror.wandb_mirror import WandB
-    from hoptree.registry import load_plugin, plugins
-    from hoptree.results import Results
+    from hoptree.record.results import Results
+    from hoptree.report import plot
     from hoptree.search.asha import ASHA
     from hoptree.search.grid import Grid
     from hoptree.search.hyperband import Hyperband
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
     )
     from hoptree.search.space import SpaceError, choice, integer, log, uniform, where
     from hoptree.search.successive_halving import SuccessiveHalving
-    from hoptree.simulation import Simulation, simulate
     from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
-    from hoptree.study import Study
+    from hoptree.study.run_studies import run
+    from hoptree.study.study import Study
     from hoptree.trainers import Functions, Torch, Trainer, accuracy
 
 __version__ = "0.1.0"
@@ -112,16 +113,17 @@ __all__ = [
 
 # All but errors is imported when it is used, so that `import hoptree` takes no time.
 _HOMES = {
-    "hoptree": ("optimize", "plot"),
+    "hoptree": ("optimize",),
     "hoptree.backends.ray_settings": ("Ray",),
     "hoptree.core.policies": ("Policy",),
     "hoptree.core.schedules": ("Schedule",),
     "hoptree.data": ("Dataset",),
-    "hoptree.group": ("run",),
+    "hoptree.study.run_studies": ("run",),
     "hoptree.identity.files": ("file",),
     "hoptree.mirror.wandb_mirror": ("WandB",),
-    "hoptree.registry": ("load_plugin", "plugins"),
-    "hoptree.results": ("Results",),
+    "hoptree.backends.plugins": ("load_plugin", "plugins"),
+    "hoptree.record.results": ("Results",),
+    "hoptree.report": ("plot",),
     "hoptree.search.asha": ("ASHA",),
     "hoptree.search.grid": ("Grid",),
     "hoptree.search.hyperband": ("Hyperband",),
@@ -134,11 +136,12 @@ _HOMES = {
     ),
     "hoptree.search.space": ("SpaceError", "choice", "integer", "log", "uniform", "where"),
     "hoptree.search.successive_halving": ("SuccessiveHalving",),
-    "hoptree.simulation": ("Simulation", "simulate"),
+    "hoptree.forecast.simulation": ("Simulation", "simulate"),
     "hoptree.simulator": ("Cluster", "Crash", "FlakyUnits", "StateLoss", "WorkerSpec", "Workload"),
-    "hoptree.study": ("Study",),
+    "hoptree.study.study": ("Study",),
     "hoptree.trainers": ("Functions", "Torch", "Trainer", "accuracy"),
 }  # fmt: skip
+_MODULES = ("optimize", "plot")
 _LATER = {name: home for home, names in _HOMES.items() for name in names}
 
 
@@ -146,7 +149,7 @@ def __getattr__(name: str) -> Any:
     home = _LATER.get(name)
     if home is None:
         raise AttributeError(f"module 'hoptree' has no attribute {name!r}")
-    value = import_module(f"hoptree.{name}") if home == "hoptree" else getattr(import_module(home), name)
+    value = import_module(f"{home}.{name}") if name in _MODULES else getattr(import_module(home), name)
     globals()[name] = value
     return value
 

@@ -33,7 +33,7 @@ from hoptree.core.saving import SavePolicy
 from hoptree.core.schedules import Config, multistep
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
-from hoptree.simulation import Simulation, simulate
+from hoptree.forecast.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
 from tests.core.books import books_of
 from tests.core.driver import Driver

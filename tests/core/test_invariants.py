@@ -24,7 +24,7 @@ from hoptree.core.states import StateBooks
 from hoptree.core.steps import Step
 from hoptree.core.trials import Trials
 from hoptree.core.workers import Worker
-from hoptree.simulation import simulate
+from hoptree.forecast.simulation import simulate
 from hoptree.simulator import Cluster, Workload
 from tests.core.driver import Driver
 

@@ -27,7 +27,7 @@ from hoptree.core.schedules import (
     warmup,
 )
 from hoptree.core.settings import Settings
-from hoptree.simulation import simulate
+from hoptree.forecast.simulation import simulate
 from hoptree.simulator import Cluster, Workload
 from tests.core.strategies import configs
 

@@ -16,9 +16,9 @@ from hoptree.core.plan import ActiveLineage
 from hoptree.core.policies import POLICIES, BreadthFirst, Policy
 from hoptree.core.schedules import Config, multistep, piecewise
 from hoptree.core.steps import Step
+from hoptree.forecast.simulation import simulate
 from hoptree.optimize import solve
 from hoptree.search import Decision, Extend, Train
-from hoptree.simulation import simulate
 from hoptree.simulator import Cluster, WorkerSpec, Workload
 from tests.core.driver import Driver
 from tests.core.strategies import configs

@@ -23,8 +23,8 @@ from hoptree.core.schedules import (
 )
 from hoptree.core.steps import Step
 from hoptree.core.trials import Trials
+from hoptree.forecast.simulation import simulate
 from hoptree.optimize import solve
-from hoptree.simulation import simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, Workload
 from tests.core.driver import Driver
 from tests.core.test_policies import shop, shops

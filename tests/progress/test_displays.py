@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from hoptree.backends.event_loop import drive
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.engine import Engine
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
-from hoptree.drive import drive
 from hoptree.estimate import Estimator
 from hoptree.progress import RunStats, RunViews, TimeLeft, TimeLeftEstimator
 from hoptree.progress.plain import PlainDisplay

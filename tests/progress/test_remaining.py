@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 import hoptree as ht
+from hoptree.backends.event_loop import drive
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import RunUnit
 from hoptree.core.engine import Engine
@@ -17,7 +18,6 @@ from hoptree.core.lineage import Values, config_items
 from hoptree.core.schedules import Config
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
-from hoptree.drive import drive
 from hoptree.estimate import Estimator
 from hoptree.progress import BudgetTracker, RunStats, RunViews, TimeLeft, TimeLeftEstimator
 from hoptree.search.budget_estimate import BudgetEstimate, outlook_of

@@ -2,10 +2,10 @@ import sys
 import xml.etree.ElementTree as ET
 
 import pytest
-from tests.report.timelines import hopping
 
 from hoptree.core.errors import MissingExtraError
 from hoptree.report import ReportError, Span, Timeline, gantt
+from tests.report.timelines import hopping
 
 
 @pytest.mark.parametrize("dark", [False, True])

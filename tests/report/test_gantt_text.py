@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
-from tests.report.timelines import hopping, patient, timelines
 
 from hoptree.report import ReportError, Span, Timeline, gantt
 from hoptree.report.axis import time_axis
 from hoptree.report.gantt_text import LEAST_WIDTH, MOST_ROWS
+from tests.report.timelines import hopping, patient, timelines
 
 
 def rows(chart: str) -> list[str]:

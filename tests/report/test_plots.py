@@ -13,7 +13,6 @@ import msgspec
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from tests.report.chronicles import CONDITIONAL, MIXED, STEPPED, WIDE, chronicle
 
 import hoptree as ht
 from hoptree.core.errors import MissingExtraError
@@ -22,6 +21,7 @@ from hoptree.report.columns import columns
 from hoptree.report.importance import importance
 from hoptree.report.page import apart, value_limits
 from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
+from tests.report.study_timelines import CONDITIONAL, MIXED, STEPPED, WIDE, chronicle
 
 STUDIES: dict[str, Callable[[], StudyTimeline]] = {
     "grid": lambda: chronicle(ht.Grid(epochs=12), STEPPED),

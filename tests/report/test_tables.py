@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from tests.report.timelines import patient
 
 from hoptree.report import ReportError, count, duration, size, text_table
 from hoptree.report.tables import NOTHING, fitted_table
+from tests.report.timelines import patient
 
 CELLS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40)
 

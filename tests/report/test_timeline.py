@@ -2,9 +2,9 @@ import math
 
 import pytest
 from hypothesis import given
-from tests.report.timelines import patient, timelines
 
 from hoptree.report import ReportError, Span, Timeline
+from tests.report.timelines import patient, timelines
 
 
 def unit(worker: str, start: float, end: float, kind: str = "unit") -> Span:

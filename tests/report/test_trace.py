@@ -5,9 +5,9 @@ from collections import defaultdict
 import msgspec
 import pytest
 from hypothesis import given
-from tests.report.timelines import hopping, patient, timelines
 
 from hoptree.report import ReportError, Span, Timeline, perfetto, save_trace
+from tests.report.timelines import hopping, patient, timelines
 
 
 def by_phase(timeline: Timeline) -> dict[str, list[dict]]:

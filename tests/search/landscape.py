@@ -14,11 +14,11 @@ from typing import Any
 import optuna
 
 from hoptree.core.lineage import Values
+from hoptree.forecast.simulation import Simulation, simulate
 from hoptree.search import Goal, Procedure
 from hoptree.search.sampling import make_sampler
 from hoptree.search.streams import share
 from hoptree.search.values import choice, log, uniform
-from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 

@@ -13,11 +13,11 @@ from typing import Any
 from hoptree.core.actions import RunUnit
 from hoptree.core.lineage import Values
 from hoptree.core.steps import Step
+from hoptree.forecast.simulation import simulate
 from hoptree.search import PBT, Procedure
 from hoptree.search.sampling import make_sampler
 from hoptree.search.streams import share
 from hoptree.search.values import log
-from hoptree.simulation import simulate
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 from tests.search.landscape import LOSS

@@ -8,9 +8,9 @@ import pytest
 
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.lineage import Values
+from hoptree.forecast.simulation import simulate
 from hoptree.search import PBT, Hyperband, Procedure, SuccessiveHalving
 from hoptree.search.protocol import Decision, Extend, Search
-from hoptree.simulation import simulate
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 from tests.search.landscape import LOSS, SPACE, loss

@@ -11,8 +11,8 @@ import pytest
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import Values
+from hoptree.forecast.simulation import Simulation, simulate
 from hoptree.search import Decision, Optuna, Search, Train
-from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 from tests.search import landscape

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hoptree.core.errors import HoptreeError, WorkloadError
+from hoptree.forecast.simulation import simulate
 from hoptree.search import PBT, Branch, Extend, Stop
 from hoptree.search.streams import share
 from hoptree.search.values import choice, uniform
-from hoptree.simulation import simulate
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 from tests.search.news import LOSS, Table, Told, calm, orders, shuffled, tables

@@ -11,6 +11,7 @@ import pytest
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.schedules import Schedule
+from hoptree.forecast.simulation import simulate
 from hoptree.search import (
     ASHA,
     PBT,
@@ -27,7 +28,6 @@ from hoptree.search.rungs import epochs_of
 from hoptree.search.schedules import multistep
 from hoptree.search.streams import share
 from hoptree.search.values import choice, log, uniform
-from hoptree.simulation import simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, Workload
 from hoptree.simulator.workload import Landscape
 from hoptree.testing import ProcedureContract
@@ -198,7 +198,7 @@ from bench.memory import peak_memory
 from hoptree.search import *
 from hoptree.search.streams import share
 from hoptree.search.values import choice, log, uniform
-from hoptree.simulation import simulate
+from hoptree.forecast.simulation import simulate
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 

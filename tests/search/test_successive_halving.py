@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import Values
+from hoptree.forecast.simulation import simulate
 from hoptree.search import Stop, SuccessiveHalving
 from hoptree.search.rungs import epochs_of, rung_epochs
 from hoptree.search.streams import share
 from hoptree.search.values import choice, uniform
-from hoptree.simulation import simulate
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 from tests.search.news import LOSS, Table, Told, calm, orders, shuffled, tables

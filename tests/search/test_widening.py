@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import hoptree as ht
+from hoptree.backends.event_loop import drive
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import RunUnit
 from hoptree.core.engine import Engine
@@ -18,7 +19,6 @@ from hoptree.core.events import DriverStarted, TrialAsked, TrialBranched, TrialE
 from hoptree.core.facts import Entry, FactPlace, FactWriter, RunFailedFact, TrialEnded
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
-from hoptree.drive import drive
 from hoptree.record.record import Record
 from hoptree.search.errors import NoExtensionError
 from hoptree.search.plain_data import rebuild_setting, rebuild_space, setting_data, space_data

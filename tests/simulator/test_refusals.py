@@ -10,7 +10,7 @@ import pytest
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import Values
-from hoptree.simulation import simulate
+from hoptree.forecast.simulation import simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
 from hoptree.simulator.workload import Landscape
 

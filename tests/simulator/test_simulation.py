@@ -17,8 +17,8 @@ from hoptree.core.lineage import Values
 from hoptree.core.policies import POLICIES
 from hoptree.core.schedules import multistep
 from hoptree.core.steps import Step
+from hoptree.forecast.simulation import Simulation, simulate
 from hoptree.search import Decision, Extend, Stop, Train
-from hoptree.simulation import Simulation, simulate
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, WorkerSpec, Workload
 from hoptree.simulator.workload import Landscape
 from tests.core.strategies import configs

@@ -13,9 +13,9 @@ import pytest
 import hoptree as ht
 from hoptree.record.disk_usage import holdings
 from hoptree.store import Store
-from tests.system.company import await_that
 from tests.system.plain import study
 from tests.system.processes import trained_units
+from tests.system.shared_store import await_that
 
 CONFIG = {"lr": 0.3, "act": "fine", "nap": 0.0, "where": ""}
 

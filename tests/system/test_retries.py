@@ -10,9 +10,9 @@ import pytest
 
 import hoptree as ht
 from hoptree.store import Store
-from tests.system.company import await_that
 from tests.system.plain import Plain, study
 from tests.system.processes import trained_units
+from tests.system.shared_store import await_that
 
 
 def endings(results: ht.Results) -> list[tuple[int, str]]:

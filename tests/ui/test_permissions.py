@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.powerless import powerless
 
 from hoptree.store import Store
+from tests.powerless import powerless
 
 # runs commands one after the other, and prints how each ended and what it said
 RUNNER = """

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.ui.test_every_command import MAIN, hoptree
 
 import hoptree as ht
 from hoptree.store import FolderStates, Store
 from hoptree.ui.cli import cli
 from hoptree.ui.study_tables import brief
+from tests.ui.test_every_command import MAIN, hoptree
 
 
 def invoke(store: Path, *arguments: str) -> Result:

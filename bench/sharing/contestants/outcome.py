@@ -10,7 +10,7 @@ import msgspec
 
 import hoptree as ht
 from bench.sharing.meter import Spent, spent
-from hoptree.results import Results
+from hoptree.record.results import Results
 
 
 class Outcome(msgspec.Struct):
@@ -44,7 +44,7 @@ class Clock:
 
 def warm_up(study: ht.Study) -> None:
     """Import what a run imports: its start, as the import of torch is."""
-    import hoptree.group  # noqa: F401
+    import hoptree.study.run_studies  # noqa: F401
 
     with study.open_store():
         pass

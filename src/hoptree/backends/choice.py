@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from hoptree.backends.heartbeats import LIMIT, beat_interval
 from hoptree.backends.job import BackendSettings
 from hoptree.backends.local import LocalPool, slots_of
+from hoptree.backends.plugins import find_plugin, plugins
 from hoptree.backends.ray_settings import Ray, check_count
 from hoptree.backends.worker_handle import WorkerPool
 from hoptree.core.errors import WorkloadError
-from hoptree.registry import find_plugin, plugins
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset

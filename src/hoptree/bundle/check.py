@@ -14,7 +14,7 @@ from hoptree.record.fresh_processes import train_in_fresh_processes
 from hoptree.record.retrain import Retrainer
 
 if TYPE_CHECKING:
-    from hoptree.study import Study
+    from hoptree.study.study import Study
 
 # What may differ, from the likeliest reason for other bits to the least likely, with what it would explain.
 REASONS: Final[dict[str, str]] = {

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 import msgspec
 
 from hoptree.backends.choice import find_backend, make_pool, worker_count
+from hoptree.backends.event_loop import EventSource, Observer, drive
 from hoptree.backends.job import TrainingJob
 from hoptree.backends.local import remove_slots, slots_of
 from hoptree.backends.pool_backend import PoolBackend
@@ -28,7 +29,6 @@ from hoptree.core.events import USER, DriverStarted, Event, StateLost
 from hoptree.core.policy_choice import named
 from hoptree.core.saving import SavePolicy
 from hoptree.core.steps import Step
-from hoptree.drive import EventSource, Observer, drive
 from hoptree.driver.coordination import ClaimingBackend
 from hoptree.driver.event_sources import Draining, Periodic
 from hoptree.driver.ledger_backend import LedgerBackend
@@ -45,8 +45,8 @@ from hoptree.estimate import Estimator
 from hoptree.progress import BudgetTracker, ProgressReporter
 from hoptree.record.opening import last_snapshot
 from hoptree.record.record import Record
+from hoptree.record.results import Savings
 from hoptree.record.spec import AgreedSpec, StudySpec, agree
-from hoptree.results import Savings
 from hoptree.search.budget_estimate import outlook_of
 from hoptree.search.trial_numbers import TrialNumbers
 from hoptree.search.tuner import Tuners

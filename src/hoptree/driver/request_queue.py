@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, assert_never, final
 
+from hoptree.backends.event_loop import TrialAsker
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.events import (
@@ -21,7 +22,6 @@ from hoptree.core.events import (
 )
 from hoptree.core.keys import history_key
 from hoptree.core.plan import Trial
-from hoptree.drive import TrialAsker
 from hoptree.driver.request_validation import check
 from hoptree.record.record import Record
 from hoptree.search.trial_numbers import TrialNumbers

@@ -9,8 +9,8 @@ from html import escape
 from itertools import pairwise
 from pathlib import Path
 
-from hoptree import plot
 from hoptree.exports.page_style import SCRIPT, style
+from hoptree.report import plot
 from hoptree.report.page import rendered
 from hoptree.report.study_timeline import StudyTimeline, TrialTimeline, short
 from hoptree.report.tables import duration

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import msgspec
 
+from hoptree.backends.event_loop import TrialAsker, drive
 from hoptree.backends.local import slot_folders, slots_of
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import DropState, Evaluate, RunUnit
@@ -36,16 +37,15 @@ from hoptree.core.keys import fraction
 from hoptree.core.lineage import History, Values
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
-from hoptree.drive import TrialAsker, drive
 from hoptree.driver.request_queue import RequestQueue
 from hoptree.driver.state_reuse import StateIndex
 from hoptree.estimate import WIDE
 from hoptree.forecast.forecast import Account, Expectation, Forecast
 from hoptree.forecast.measured import Measured
 from hoptree.record.record import Record, ReplayedRequests
+from hoptree.record.results import Savings
 from hoptree.report.stage_tree import stage_tree
 from hoptree.report.timeline import Span, Timeline
-from hoptree.results import Savings
 from hoptree.search.trial_numbers import TrialNumbers
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.workload import Landscape

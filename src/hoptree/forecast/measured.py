@@ -25,7 +25,7 @@ from hoptree.estimate import Estimator
 from hoptree.estimate.samples import Samples
 from hoptree.forecast.forecast import Account
 from hoptree.record.record import Record
-from hoptree.results import Savings
+from hoptree.record.results import Savings
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset

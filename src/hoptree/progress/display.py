@@ -94,7 +94,7 @@ class ProgressReporter:
             self._drawn(lambda: self._display.end(scenes))
 
     def _drawn(self, draw: Callable[[], None]) -> bool:
-        """Draw; where nobody reads any more (``python study.py | head``) return False: the run goes on unseen."""
+        """Draw; where nobody reads any more (``python study/study.py | head``) return False: the run goes on unseen."""
         try:
             draw()
         except OSError:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import msgspec
 
+from hoptree.backends.event_loop import Observer, TrialAsker
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import StudyChangedError
 from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialRetried
@@ -17,7 +18,6 @@ from hoptree.core.plan import Node, Place, Trial
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.core.study_state import StudyState
-from hoptree.drive import Observer, TrialAsker
 
 if TYPE_CHECKING:
     from hoptree.search.trial_numbers import TrialNumbers

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import final
 
+from hoptree.backends.event_loop import drive
 from hoptree.backends.job import BackendSettings, TrainingJob
 from hoptree.backends.protocol import Backend, FindsStates
 from hoptree.core.actions import EndTrial, Evaluate, Report, RunUnit
@@ -39,7 +40,6 @@ from hoptree.core.invariants import InvariantChecker
 from hoptree.core.schedules import Config, multistep
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
-from hoptree.drive import drive
 from hoptree.search.protocol import Branch, Decision, Train
 from hoptree.search.tuner import Tuner
 from hoptree.testing.actions import ActionMaker

@@ -46,7 +46,7 @@ def train_demo(workers: int | None = None) -> str:
     from hoptree.data import Dataset
     from hoptree.search.grid import Grid
     from hoptree.search.space import choice
-    from hoptree.study import Study
+    from hoptree.study.study import Study
     from hoptree.trainers import Torch, accuracy
     from hoptree.ui.studies_view import find_study, reading
     from hoptree.ui.study_tables import trials_table

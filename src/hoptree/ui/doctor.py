@@ -121,7 +121,7 @@ def _version(package: str) -> str:
 
 def _plugins() -> Iterator[Check]:
     from hoptree.backends.choice import BUILT_IN
-    from hoptree.registry import KINDS, plugins
+    from hoptree.backends.plugins import KINDS, plugins
 
     for kind in KINDS:
         found = plugins(kind)

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from hoptree.core.errors import HoptreeError
-from hoptree.error_look import told, told_bug, told_place
+from hoptree.record.error_format import told, told_bug, told_place
 
 FAILED: Final = 1  # it was done, and something failed: no trial is complete, bits differ, a check does not hold
 REFUSED: Final = 2  # it was not done: wrong usage, or something given that cannot be

@@ -9,7 +9,7 @@ import click
 
 from hoptree.ui.common import in_a_store, study_argument
 
-# The names of hoptree.plot.KINDS, which a test compares: importing it here would make every command slow.
+# The names of hoptree.report.plot.KINDS, which a test compares: importing it here would make every command slow.
 KINDS: Final = ("curves", "best", "parallel", "importance", "slices", "tree", "gantt", "savings", "rungs")
 
 
@@ -59,8 +59,8 @@ def plot_command(
       hoptree plot digits curves --save curves.svg
       hoptree plot digits all --save plots --dark
     """  # noqa: D301 click needs the real character
-    from hoptree import plot
     from hoptree.record.load_timeline import tell
+    from hoptree.report import plot
     from hoptree.report.page import check_suffix
     from hoptree.report.timeline import ReportError
     from hoptree.ui.studies_view import reading

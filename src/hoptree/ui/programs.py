@@ -17,7 +17,7 @@ from hoptree.core.errors import HoptreeError, StudyChangedError
 
 if TYPE_CHECKING:
     from hoptree.record.spec import StudySpec
-from hoptree.study import Study
+from hoptree.study.study import Study
 
 MODULE = "__program__"  # not __main__: what stands under that name is not to run
 _TRAINED_WITH = ("trainer", "data", "seed")  # what bits depend on; the rest only says which trials there are
@@ -155,7 +155,7 @@ def _told(error: Exception, file: str) -> str:
 
 
 def _find(module: ModuleType, file: Path, name: str) -> Study:
-    from hoptree.study import Study
+    from hoptree.study.study import Study
 
     studies = {variable: value for variable, value in vars(module).items() if isinstance(value, Study)}
     if not studies:

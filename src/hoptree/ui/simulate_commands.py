@@ -23,7 +23,7 @@ POLICIES: Final = (
 )  # core's, without importing it
 
 if TYPE_CHECKING:
-    from hoptree.simulation import Simulation
+    from hoptree.forecast.simulation import Simulation
     from hoptree.simulator.cluster import Cluster
     from hoptree.simulator.workload import Workload
 
@@ -36,7 +36,7 @@ def demo_command(simulated: bool, workers: int | None) -> None:
 
     Example: hoptree demo
     """
-    from hoptree.simulation import simulate
+    from hoptree.forecast.simulation import simulate
     from hoptree.ui.demo import demo_workload, train_demo
 
     if not simulated:
@@ -90,7 +90,7 @@ def simulate_command(file: Path | None, **options: Any) -> None:
       hoptree simulate --configs 256 --workers 16 --heterogeneous --order free
       hoptree simulate study.toml --save gantt.svg --trace trace.json
     """  # noqa: D301 click needs the real character
-    from hoptree.simulation import simulate
+    from hoptree.forecast.simulation import simulate
     from hoptree.ui import workload_file
 
     if file:

@@ -14,8 +14,8 @@ from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.events import TrialBranched
 from hoptree.core.schedules import Config, Schedule
 from hoptree.record.opening import open_record
+from hoptree.record.results import Results, Savings, TrialResult
 from hoptree.record.spec import StudySpec
-from hoptree.results import Results, Savings, TrialResult
 from hoptree.store import (
     StateDamagedError,
     StateMissingError,

@@ -21,8 +21,8 @@ from hoptree.ui.common import interruptible, of_a_store, print_json, stdout_kept
 from hoptree.ui.exit_codes import FAILED
 
 if TYPE_CHECKING:
-    from hoptree.results import Results, TrialResult
-    from hoptree.study import Study, Verification
+    from hoptree.record.results import Results, TrialResult
+    from hoptree.study.study import Study, Verification
     from hoptree.ui.studies_view import StudyView
 
 # --- running ----------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from hoptree.report.spark import sparkline
 from hoptree.report.tables import fitted_table, printable, size, text_table
 
 if TYPE_CHECKING:
+    from hoptree.record.results import TrialResult
     from hoptree.record.spec import StudySpec
-    from hoptree.results import TrialResult
     from hoptree.ui.studies_view import StudyHead, StudyView
 
 _CURVE = 16  # columns of a sparkline

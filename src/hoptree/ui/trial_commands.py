@@ -12,7 +12,7 @@ from hoptree.core.errors import WorkloadError
 from hoptree.ui.common import of_a_store, print_json, study_argument
 
 if TYPE_CHECKING:
-    from hoptree.results import TrialResult
+    from hoptree.record.results import TrialResult
     from hoptree.ui.studies_view import StudyView
 
 _STATES: Final = ("complete", "stopped", "failed", "running")

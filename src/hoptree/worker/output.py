@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def survive_closed_output() -> None:
-    """Let prints to a pipe that was closed (``python study.py | head``) vanish: they are no fault of a trial."""
+    """Let prints to a pipe that was closed (``python study/study.py | head``) vanish: they are no fault of a trial."""
     sys.stdout, sys.stderr = _forgiving(sys.stdout), _forgiving(sys.stderr)
 
 

@@ -29,10 +29,10 @@ from hoptree.trainers import TrainerError
 from hoptree.ui import export_commands, plot_commands
 from hoptree.ui.cli import cli
 from hoptree.ui.programs import ProgramError, program
-from tests.report.chronicles import chronicle
+from tests.report.study_timelines import chronicle
 from tests.system.plain import study as plain_study
 
-PROGRAM = Path(__file__).with_name("tiny_study.py")
+PROGRAM = Path(__file__).parents[1] / "system" / "tiny_study.py"
 
 
 @pytest.fixture(scope="module")

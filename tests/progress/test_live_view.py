@@ -20,7 +20,7 @@ import pytest
 from hoptree.report.tables import NOTHING
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = Path(__file__).with_name("many_study.py")
+PROGRAM = Path(__file__).parents[1] / "system" / "many_study.py"
 BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"  # around every picture
 
 

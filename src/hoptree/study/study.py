@@ -22,13 +22,13 @@ from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config, plain
 from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
 from hoptree.driver.request_validation import addition, changed, clone, extension, giving_up, retrials
-from hoptree.error_look import in_one_look
 from hoptree.record.environment import environment
+from hoptree.record.error_format import in_one_look
 from hoptree.record.record import Record
+from hoptree.record.results import Results, Savings, TrialResult
 from hoptree.record.retrain import Retrainer
 from hoptree.record.spec import StudySpec, first_version
 from hoptree.report.traffic import Traffic
-from hoptree.results import Results, Savings, TrialResult
 from hoptree.search.protocol import Goal, Procedure, Search
 from hoptree.search.space import Space, describe
 from hoptree.search.stable_repr import lasting_text
@@ -157,7 +157,7 @@ class Study:
         when units are trained and not what comes out, so a study may go on with another one.
         """
         from hoptree.driver.options import RunOptions
-        from hoptree.group import drive_studies
+        from hoptree.study.run_studies import drive_studies
 
         options = RunOptions(
             workers=workers,
@@ -182,7 +182,7 @@ class Study:
         configs, trained in this process; the same searches and the same engine then run in a simulation. After a
         run the forecast tells also what was to be expected of all of it, and what happened.
         """
-        from hoptree.group import Explanation
+        from hoptree.study.run_studies import Explanation
 
         return Explanation([self]).explain(workers, accept_changes=accept_changes)
 
@@ -197,7 +197,7 @@ class Study:
         interrupt has left open go on meanwhile, until the report is there. In a study that is driven elsewhere it
         gets its turn by the policy, which is late while all workers are busy with longer trials.
         """
-        from hoptree.on_demand import evaluate
+        from hoptree.study.evaluate_config import evaluate
 
         return evaluate(self, config, epoch, workers, backend)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, final
 
+from hoptree.backends.event_loop import Observer, drive, without_collector
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
@@ -18,7 +19,6 @@ from hoptree.core.plan import Node, Work
 from hoptree.core.policies import Policy
 from hoptree.core.policy_choice import PolicyChoice, check_policy, planned
 from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
-from hoptree.drive import Observer, drive, without_collector
 from hoptree.report import gantt, trace
 from hoptree.report.tables import count, duration, size, text_table
 from hoptree.report.timeline import Span, Timeline

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from hoptree.backends.choice import Where
     from hoptree.core.schedules import Config
     from hoptree.store import Store
-    from hoptree.study import Study
+    from hoptree.study.study import Study
 
 _PAUSE = 0.25  # seconds between two looks at what another driver does
 
 
 def evaluate(study: Study, config: Config, epoch: int, workers: int | None, backend: Where) -> Metrics:
     """Return a config's metrics after an epoch; see ``Study.evaluate``."""
-    from hoptree.group import grant
     from hoptree.store import StudyHeldError
+    from hoptree.study.run_studies import grant
 
     whole("epoch", epoch, 1)
     wish = addition(config, epoch, every=0)

@@ -1,4 +1,4 @@
-"""A driver that shares its store with others: ``company_study.py FOLDER NAME WIDTHS [JOURNAL [SEARCH]]``.
+"""A driver that shares its store with others: ``shared_store_study.py FOLDER NAME WIDTHS [JOURNAL [SEARCH]]``.
 
 No unit begins while somebody holds the lock on ``FOLDER/go``, so that a test can wait until all drivers are there.
 """
@@ -27,7 +27,7 @@ class Gated(Plain):
         super().train(model, data, unit)
 
 
-def company_study(folder: Path, name: str, widths: list[int], journal: str = "", search: str = "grid") -> ht.Study:
+def shared_store_study(folder: Path, name: str, widths: list[int], journal: str = "", search: str = "grid") -> ht.Study:
     space = {**SPACE, "width": ht.choice(*widths), "nap": 0.02}
     procedures = {
         "grid": ht.Grid(epochs=6),
@@ -47,7 +47,7 @@ def company_study(folder: Path, name: str, widths: list[int], journal: str = "",
 
 def main(folder: str, name: str, widths: str, journal: str = "", search: str = "grid") -> None:
     os.environ["HOPTREE_TEST_GO"] = str(Path(folder) / "go")
-    study = company_study(Path(folder), name, json.loads(widths), journal, search)
+    study = shared_store_study(Path(folder), name, json.loads(widths), journal, search)
     results = study.run(workers=2)
     found = {
         "states": [trial.state for trial in results.trials],

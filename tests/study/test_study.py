@@ -18,7 +18,7 @@ import hoptree as ht
 from hoptree.backends.local import slots_of
 from tests.system.processes import descendants, units_done_twice
 
-PROGRAM = Path(__file__).with_name("digits_study.py")
+PROGRAM = Path(__file__).parents[1] / "system" / "digits_study.py"
 
 
 def start(folder: Path, workers: int = 2, share: bool = True) -> subprocess.Popen[str]:

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 import hoptree as ht
+from hoptree.backends.event_loop import Observer, drive
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.engine import Engine
 from hoptree.core.keys import fraction
 from hoptree.core.lineage import Values
 from hoptree.core.settings import Settings
-from hoptree.drive import Observer, drive
 from hoptree.report.study_timeline import StudyTimeline
 from hoptree.report.timeline_builder import TimelineBuilder
 from hoptree.search.protocol import Goal

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.company import run_together, unique_epochs
+from tests.system.shared_store import run_together, unique_epochs
 
 
 def test_what_drivers_share_is_trained_once(tmp_path: Path, postgresql: str) -> None:

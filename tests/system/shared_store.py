@@ -18,7 +18,7 @@ from hoptree.record.spec import StudySpec
 from hoptree.store import Store
 from tests.system.plain import dataset
 
-PROGRAM = Path(__file__).with_name("company_study.py")
+PROGRAM = Path(__file__).with_name("shared_store_study.py")
 PATIENCE = 120.0
 
 

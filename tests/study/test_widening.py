@@ -13,9 +13,9 @@ import pytest
 
 import hoptree as ht
 from hoptree.store import Store
-from tests.system.company import await_that
 from tests.system.plain import dataset, study
 from tests.system.processes import trained_units, units_done_twice
+from tests.system.shared_store import await_that
 
 RATES = {"lr": ht.log(0.01, 1.0), "act": "fine", "nap": 0.0, "where": ""}
 

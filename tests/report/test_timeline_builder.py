@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.report.chronicles import STEPPED, WIDE, chronicle, run
 
 import hoptree as ht
+from hoptree.backends.event_loop import drive
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.engine import Engine
@@ -17,13 +17,13 @@ from hoptree.core.events import Event, TrialAsked, TrialExtended, UnitFinished, 
 from hoptree.core.lineage import config_items
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
-from hoptree.drive import drive
 from hoptree.progress import RunStats
 from hoptree.record.record import Record
 from hoptree.report.timeline_builder import TimelineBuilder
 from hoptree.search.protocol import Goal
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.workload import Landscape
+from tests.report.study_timelines import STEPPED, WIDE, chronicle, run
 
 
 def test_sums_are_those_of_the_plan() -> None:

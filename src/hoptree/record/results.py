@@ -15,7 +15,7 @@ from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.core.study_state import StudyState
-from hoptree.error_look import in_one_look
+from hoptree.record.error_format import in_one_look
 from hoptree.record.record import Record
 from hoptree.record.retrain import Retrainer
 from hoptree.report.failures import told

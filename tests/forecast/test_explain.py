@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 import hoptree as ht
-from hoptree import group
 from hoptree.forecast import explanation
+from tests.study.test_study import tiny_study
 from tests.system.plain import Plain, dataset, study
 from tests.system.test_commands import PROGRAM, hoptree
-from tests.system.test_study import tiny_study
 
 FIGURES = {"trials", "epochs_asked", "epochs_trained", "epochs_reused", "merge_rate", "units", "workers", "seconds",
            "cpu_seconds", "memory", "disk", "least", "most"}  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import hoptree as ht
-from hoptree.results import NoStateError
+from hoptree.record.results import NoStateError
 from hoptree.ui.cli import cli
 from tests.system.plain import Plain, study
 

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.ui.test_every_command import MAIN, hoptree
 
 from hoptree.core.errors import HoptreeError
-from hoptree.error_look import told
+from hoptree.record.error_format import told
+from tests.ui.test_every_command import MAIN, hoptree
 
 SEARCH = """
 import hoptree as ht

@@ -8,18 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from hoptree.backends.choice import Where, worker_count
+from hoptree.backends.event_loop import Observer
 from hoptree.core.errors import HoptreeError, WorkloadError
-from hoptree.drive import Observer
 from hoptree.driver.driver import Driver
 from hoptree.driver.options import RunOptions
 from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.variant_choice import NEW, changed, expected_variant
 from hoptree.driver.variants import Variants
-from hoptree.error_look import in_one_look
+from hoptree.record.error_format import in_one_look
 from hoptree.record.record import Record
+from hoptree.record.results import Results
 from hoptree.record.spec import StudySpec, continued, refuse_changes, refuse_others
-from hoptree.results import Results
 
 if TYPE_CHECKING:
     from hoptree.forecast.forecast import Forecast
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hoptree.mirror import WandB
     from hoptree.store import Store
     from hoptree.store.journal import Recorded
-    from hoptree.study import Study
+    from hoptree.study.study import Study
 
 _READ = 200_000  # events of another study up to which its journal is read for what can be learned from it
 
@@ -52,7 +52,7 @@ def run_options(**given: Any) -> RunOptions:
 
 
 def _checked(studies: object) -> list[Study]:
-    from hoptree.study import Study
+    from hoptree.study.study import Study
 
     if isinstance(studies, Sequence) and all(isinstance(study, Study) for study in studies):
         return list(studies)

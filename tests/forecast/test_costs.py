@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hoptree.core.events import CostsLearned
 from hoptree.core.facts import StateEvaluatedFact, UnitFinishedFact
-from tests.system.test_study import tiny_study
+from tests.study.test_study import tiny_study
 
 
 def test_times_are_journaled_and_the_next_session_begins_with_costs(tmp_path: Path) -> None:

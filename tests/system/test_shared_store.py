@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hoptree.store import Store
-from tests.system.company import await_all, await_that, closed, finish, run_together, start, unique_epochs
+from tests.system.shared_store import await_all, await_that, closed, finish, run_together, start, unique_epochs
 
 
 @pytest.fixture(scope="module")
