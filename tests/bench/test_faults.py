@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from bench.faults.campaign import KINDS, Told, report
 from bench.faults.driver import Ended
 from bench.faults.reference import Reference, compare
@@ -30,6 +31,7 @@ def trial(act: str = "fine", **changes: Any) -> dict[str, Any]:
     return {**copy.deepcopy(whole), **changes}
 
 
+@pytest.mark.slow
 def test_runs_that_are_disturbed_come_to_what_the_undisturbed_one_does() -> None:
     kinds = [part for kind in TRIED for part in ("--kind", kind)]
     command = [sys.executable, "-m", "bench.faults", *kinds, "--runs", str(len(TRIED)), "--seed", "3"]

@@ -136,6 +136,7 @@ def test_a_node_that_is_removed_costs_no_result(
     assert "(raylet)" not in "".join(capfd.readouterr())  # Ray would print the end of the node's log
 
 
+@pytest.mark.slow
 def test_a_node_that_comes_takes_its_share(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
     nodes.add(1)
     (tmp_path / "here").mkdir()
@@ -146,6 +147,7 @@ def test_a_node_that_comes_takes_its_share(tmp_path: Path, nodes: Nodes, expecte
     assert len(joined(tmp_path / "s")[-1].partitions) == 2
 
 
+@pytest.mark.slow
 def test_with_replicas_two_of_four_nodes_may_go(tmp_path: Path, nodes: Nodes) -> None:
     nodes.add(4)
 
@@ -168,6 +170,7 @@ def test_with_replicas_two_of_four_nodes_may_go(tmp_path: Path, nodes: Nodes) ->
     assert sum(len(event.partitions) for event in joined(tmp_path / "s")[:4]) == 8
 
 
+@pytest.mark.slow
 def test_an_actor_that_is_killed_costs_no_result(
     tmp_path: Path, nodes: Nodes, expected: list[str], look: Callable[[], Any]
 ) -> None:

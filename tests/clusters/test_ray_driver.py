@@ -85,6 +85,7 @@ def test_a_driver_that_is_killed_is_resumed(tmp_path: Path, nodes: Nodes, expect
     assert units_done_twice(tmp_path / "store", "plain") == 0
 
 
+@pytest.mark.slow
 def test_an_interrupt_saves_what_runs(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
     nodes.add(2)
     signalled(program(tmp_path, "ray", 2, RAY_ADDRESS=nodes.address), signal.SIGINT)

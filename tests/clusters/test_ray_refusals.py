@@ -115,6 +115,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 def test_what_the_cluster_can_never_satisfy(tmp_path: Path, nodes: Nodes) -> None:
     nodes.add(2)
     for settings, message in IMPOSSIBLE:
@@ -224,6 +225,7 @@ def without(nodes: Nodes) -> Iterator[Callable[[Path], None]]:
     nodes.wait_for(1 + len(nodes.here))
 
 
+@pytest.mark.slow
 def test_a_store_that_workers_cannot_reach(tmp_path: Path, nodes: Nodes, without: Callable[[Path], None]) -> None:
     (tmp_path / "store").mkdir()
     without(tmp_path / "store")
@@ -245,6 +247,7 @@ def test_a_node_that_comes_later_and_cannot_work_is_done_without(
     assert caplog.text.count("not used: node") == 1
 
 
+@pytest.mark.slow
 def test_states_at_a_url_need_no_common_folder(
     tmp_path: Path, nodes: Nodes, without: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +267,7 @@ def test_states_at_a_url_need_no_common_folder(
     assert not (tmp_path / "store" / "states").exists()
 
 
+@pytest.mark.slow
 def test_data_that_only_the_driver_has(tmp_path: Path, nodes: Nodes, without: Callable[[Path], None]) -> None:
     data = dataset(tmp_path)
     without(tmp_path / "data")
@@ -272,6 +276,7 @@ def test_data_that_only_the_driver_has(tmp_path: Path, nodes: Nodes, without: Ca
     assert nothing_was_trained(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_module_that_a_node_does_not_have(tmp_path: Path, nodes: Nodes) -> None:
     nodes.add(1)
     with pytest.raises(ht.RefusedError, match="node .*: No module named 'nowhere'; install it there"):

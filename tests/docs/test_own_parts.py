@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import hoptree.testing
 from hoptree.testing import MirrorContract, StateStoreContract, TrainerContract
 from tests.docs.pages import DOCS, ROOT, blocks
@@ -13,6 +15,7 @@ def count(contract: type) -> int:
     return sum(name.startswith("test_") for name in dir(contract))
 
 
+@pytest.mark.slow
 def test_the_parts_of_the_page_keep_their_contracts(tmp_path: Path) -> None:
     (tmp_path / "test_page.py").write_text("\n\n".join(blocks(DOCS / "own-parts.md", "python")))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "test_page.py"]

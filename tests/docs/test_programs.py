@@ -30,6 +30,10 @@ def run(folder: Path, program: str, name: str = "program.py", **around: str) -> 
 
 SLOW = {
     "ray",
+    "pytorch",
+    "resume",
+    "files",
+    "quickstart",
     "look",
     "scheduling",
     "searches",

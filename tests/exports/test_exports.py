@@ -342,6 +342,7 @@ def test_a_bundle_has_all_that_bits_depend_on(folder: Path, bundle: Path) -> Non
     assert (folder / "again.zip").read_bytes() == bundle.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_bundle_is_verified_elsewhere(bundle: Path, tmp_path: Path) -> None:
     told = hoptree(elsewhere(bundle, tmp_path), "verify", "tiny.zip", "--program", "tiny.py")
     assert told.startswith("Code, data, seed and environment: the same")
@@ -350,6 +351,7 @@ def test_a_bundle_is_verified_elsewhere(bundle: Path, tmp_path: Path) -> None:
     assert not (tmp_path / ".hoptree" / "journal.sqlite").exists()
 
 
+@pytest.mark.slow
 def test_other_code_is_named(bundle: Path, tmp_path: Path) -> None:
     place = elsewhere(bundle, tmp_path, ('optimizer="sgd"', 'optimizer="adam"'))
     told = hoptree(place, "verify", "tiny.zip", "0", "--program", "tiny.py", code=1)
@@ -455,6 +457,7 @@ def test_orders_that_were_chosen_are_in_a_bundle(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--as", "optuna"]])
+@pytest.mark.slow
 def test_the_command_writes_an_optuna_storage(folder: Path, tmp_path: Path, options: list[str]) -> None:
     import optuna
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from hoptree.core.events import CostsLearned
 from hoptree.core.facts import StateEvaluatedFact, UnitFinishedFact
 from tests.study.test_study import tiny_study
 
 
+@pytest.mark.slow
 def test_times_are_journaled_and_the_next_session_begins_with_costs(tmp_path: Path) -> None:
     from torch import nn
 

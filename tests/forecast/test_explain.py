@@ -101,6 +101,7 @@ def test_what_was_wished_for_is_expected_too(tmp_path: Path) -> None:
     ],
     ids=["asha", "asha-stop", "halving", "pbt", "median"],
 )
+@pytest.mark.slow
 def test_what_was_asked_for_is_what_was_to_be_expected(tmp_path: Path, search: Any, slack: int) -> None:
     space = {"lr": ht.log(1e-3, 1.0)}
     first = study(tmp_path, space=space, search=ht.Random(2, epochs=2))
@@ -172,6 +173,7 @@ def test_no_workers_are_refused(tmp_path: Path, workers: int) -> None:
         tiny_study(tmp_path, model).explain(workers=workers)
 
 
+@pytest.mark.slow
 def test_the_command_tells_people_and_programs(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(PROGRAM.read_text())
     told = json.loads(hoptree(tmp_path, "explain", "tiny.py", "--workers", "3", "--json"))

@@ -99,6 +99,7 @@ def test_what_changes_no_bits_changes_no_names(name: str, value: str, monkeypatc
     assert trainer().platform() == before
 
 
+@pytest.mark.slow
 def test_the_kernels_of_torch_are_another_variant_and_the_same_in_every_process() -> None:
     here = platform_elsewhere()
     assert platform_elsewhere(PYTHONHASHSEED="3") == here

@@ -154,6 +154,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 3), STATES, CURVES), min_size=1, max
 
 @settings(deadline=None, max_examples=4)
 @given(CHANGES, st.booleans())
+@pytest.mark.slow
 def test_changes_end_where_a_new_mirror_begins(changes: list[Any], reopened: bool) -> None:
     with TemporaryDirectory() as folder:
         ends_the_same(Path(folder), changes, reopened)

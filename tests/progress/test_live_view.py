@@ -116,7 +116,7 @@ def check(lines: list[str], columns: int) -> None:
     assert all(len(line) <= columns for line in picture)
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (200, 50)])
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), pytest.param(200, 50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("trials", [8, pytest.param(200, marks=pytest.mark.slow)])
 def test_nothing_wraps_or_flickers(tmp_path: Path, columns: int, lines: int, trials: int) -> None:
     seen = 0
@@ -146,6 +146,7 @@ def test_a_small_window_is_not_torn(tmp_path: Path) -> None:
     assert sum(line.startswith("many") for line in text) == 1
 
 
+@pytest.mark.slow
 def test_a_trial_that_runs_is_seen_with_its_worker(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
@@ -169,6 +170,7 @@ def test_a_trial_that_runs_is_seen_with_its_worker(tmp_path: Path) -> None:
     assert "trials   8 complete" in terminal.everything
 
 
+@pytest.mark.slow
 def test_the_time_left_of_studies_that_run_together(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)

@@ -120,6 +120,7 @@ def test_a_study_that_is_driven_or_unknown_is_refused(tmp_path: Path) -> None:
         store.forget("mien")
 
 
+@pytest.mark.slow
 def test_the_name_of_another_study_may_begin_alike(tmp_path: Path) -> None:
     make(tmp_path, "mine", "exit").run(workers=1)
     make(tmp_path, "mine-trial-1", "exit").run(workers=1)

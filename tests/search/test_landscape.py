@@ -80,23 +80,28 @@ def test_random_search():
     compare(Random(20, EPOCHS, every=0), sampler=random_sampler)
 
 
+@pytest.mark.slow
 def test_successive_halving():
     compare(SuccessiveHalving(81, EPOCHS), halving)
 
 
+@pytest.mark.slow
 def test_hyperband():
     compare(Hyperband(EPOCHS, rounds=2), hyperband)
 
 
+@pytest.mark.slow
 def test_asha():
     compare(ASHA(81, EPOCHS, concurrent=8), halving)
 
 
+@pytest.mark.slow
 def test_asha_that_stops():
     # By chance, equals differ by more than one standard error in one of six draws of 20 seeds.
     compare(ASHA(81, EPOCHS, mode="stop", concurrent=8), halving, seeds=range(100))
 
 
+@pytest.mark.slow
 def test_asha_that_stops_is_optunas_pruner_when_one_trial_runs_at_a_time():
     for seed in SEEDS:
         ours = landscape.ours(ASHA(81, EPOCHS, mode="stop", concurrent=1), seed)
@@ -105,14 +110,17 @@ def test_asha_that_stops_is_optunas_pruner_when_one_trial_runs_at_a_time():
         assert ours.epochs == reference.epochs
 
 
+@pytest.mark.slow
 def test_median_stopping():
     compare(MedianStopping(80, EPOCHS), optuna.pruners.MedianPruner)
 
 
+@pytest.mark.slow
 def test_median_stopping_where_curves_cross():
     compare(MedianStopping(80, EPOCHS), optuna.pruners.MedianPruner, seeds=range(30), shape=landscape.crossing)
 
 
+@pytest.mark.slow
 def test_tpe_in_batches():
     compare(Optuna("tpe", trials=40, epochs=9, every=0, batch=4), sampler=tpe, epochs=9)
 
@@ -135,6 +143,7 @@ def test_bohb():
     compare(Hyperband(EPOCHS, rounds=2, sampler=Optuna("tpe")), hyperband, tpe)
 
 
+@pytest.mark.slow
 def test_population_based_training():
     procedure = PBT(20, moving.EPOCHS, interval=1)
     ours = [moving.ours(procedure, seed) for seed in SEEDS]

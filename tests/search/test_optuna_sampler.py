@@ -25,7 +25,8 @@ from hoptree.search.optuna_sampler import OptunaSampler
 from hoptree.search.space import SpaceError
 from tests.search.spaces import asked
 
-LEARNING = ("tpe", "cma-es", "gp")
+GP = pytest.param("gp", marks=pytest.mark.slow)  # seconds for every proposal
+LEARNING = ("tpe", "cma-es", GP)
 BOWL = {"x": ht.uniform(-5, 5), "lr": ht.log(1e-5, 1.0)}
 CONDITIONAL = {
     "optimizer": ht.choice(
@@ -81,6 +82,7 @@ def test_learning_beats_chance_at_the_same_budget(method: str, trials: int, seed
     assert learnt < drawn / 3
 
 
+@pytest.mark.slow
 def test_tpe_beats_chance_in_a_conditional_space():
     learnt = median(best_of("tpe", seed, 50, conditional, CONDITIONAL) for seed in range(5))
     drawn = median(best_of("random", seed, 50, conditional, CONDITIONAL) for seed in range(5))
@@ -135,7 +137,7 @@ def test_losses_are_compared_at_the_deepest_epoch_that_enough_have_reached(
 
 
 def test_only_failures_teach_nothing_and_break_nothing():
-    for method in LEARNING:
+    for method in ("tpe", "cma-es", "gp"):
         sampler = OptunaSampler(BOWL, 0, method, {"n_startup_trials": 2})
         for number in range(6):
             assert sampler.ask() is not None
@@ -183,11 +185,11 @@ def history(method: str, seed: int, steps: int, space: Any, loss: Callable[[Conf
     [
         ("tpe", BOWL, bowl, 60),
         ("cma-es", BOWL, bowl, 60),
-        ("gp", BOWL, bowl, 16),
+        pytest.param("gp", BOWL, bowl, 16, marks=pytest.mark.slow),
         ("random", BOWL, bowl, 60),
         ("tpe", CONDITIONAL, conditional, 60),
         ("cma-es", CONDITIONAL, conditional, 60),
-        ("gp", CONDITIONAL, conditional, 8),
+        pytest.param("gp", CONDITIONAL, conditional, 8, marks=pytest.mark.slow),
     ],
 )
 def test_the_same_asks_and_tells_give_the_same_configs(

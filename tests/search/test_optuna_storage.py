@@ -58,6 +58,7 @@ def test_cma_es_proposes_what_a_new_study_would(space: Any, seed: int, startup: 
     same_configs("cma-es", space, seed, startup, steps)
 
 
+@pytest.mark.slow
 def test_a_gaussian_process_proposes_what_a_new_study_would() -> None:
     """One history, as each proposal takes half a second: failures, another level, a loss that is replaced."""
     told = [(0, 1, 0.5), (1, 1, math.inf), (2, 1, 0.25), (0, 3, 0.75), (2, 3, 0.5), (1, 1, 0.125)]

@@ -188,6 +188,7 @@ def test_a_study_with_its_own_sampler_goes_on(tmp_path: Path) -> None:
         mine(edited).run(workers=1)
 
 
+@pytest.mark.slow
 def test_the_page_on_samplers_is_true(tmp_path: Path) -> None:
     """The sampler of the page passes the contract, in a process of its own."""
     sampler, tests = BLOCKS.findall(PAGE.read_text())[4:]

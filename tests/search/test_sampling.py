@@ -105,6 +105,7 @@ for kind in ("random", "sobol", "latin-hypercube", Optuna("tpe"), Optuna("cma-es
 """
 
 
+@pytest.mark.slow
 def test_every_process_gives_the_same():
     printed = [
         subprocess.run(

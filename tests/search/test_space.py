@@ -39,6 +39,7 @@ def test_a_grid_is_every_combination_once_and_in_order(space: dict[str, Any]):
 
 @quick
 @given(spaces(FINITE_NUMBERS))
+@pytest.mark.slow
 def test_samplers_give_a_space_that_has_an_end_once_and_completely(space: dict[str, Any]):
     total = size(read(space))
     assert total is not None

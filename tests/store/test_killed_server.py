@@ -145,6 +145,7 @@ def test_calls_of_a_driver_wait_for_the_server(killed_server, opened, starter):
 
 
 @pytest.mark.parametrize("durable", ["durable", "not"])
+@pytest.mark.slow
 def test_a_server_that_is_killed_at_many_moments_loses_nothing(killed_server, url, tmp_path, durable):
     acknowledged = 0
     with running(APPEND, tmp_path / "store", url) as driver:

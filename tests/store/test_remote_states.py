@@ -104,6 +104,7 @@ def test_a_server_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         states.get("0abc")
 
 
+@pytest.mark.slow
 def test_a_study_with_its_states_on_an_object_store(tmp_path: Path, url: str) -> None:
     rates, later = {"lr": ht.choice(0.1, 0.2)}, {"lr": ht.choice(0.2, 0.3)}
     here = study(tmp_path / "here", space=rates).run(workers=2)

@@ -27,7 +27,9 @@ class Gated(Plain):
         super().train(model, data, unit)
 
 
-def shared_store_study(folder: Path, name: str, widths: list[int], journal: str = "", search: str = "grid") -> ht.Study:
+def shared_store_study(
+    folder: Path, name: str, widths: list[int], journal: str = "", search: str = "grid"
+) -> ht.Study:
     space = {**SPACE, "width": ht.choice(*widths), "nap": 0.02}
     procedures = {
         "grid": ht.Grid(epochs=6),

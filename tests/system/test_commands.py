@@ -51,6 +51,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_what_python_has_run_is_not_trained_again(done: Path) -> None:
     told = json.loads(hoptree(done, "run", "tiny.py", "--json"))
     assert told["savings"]["epochs_trained"] == 0
@@ -75,6 +76,7 @@ def spec(folder: Path) -> dict[str, Any]:
     return known.spec
 
 
+@pytest.mark.slow
 def test_the_lines_that_best_prints_load_the_model(done: Path) -> None:
     lines = json.loads(hoptree(done, "best", "tiny", "--json"))["python"]
     program = "\n".join([*lines, "import torch", "print(tuple(model(torch.zeros(5, 4)).shape))"])
@@ -82,6 +84,7 @@ def test_the_lines_that_best_prints_load_the_model(done: Path) -> None:
     assert ran.stdout == "(5, 3)\n", ran.stderr
 
 
+@pytest.mark.slow
 def test_verify_trains_the_same_bits(done: Path) -> None:
     told = hoptree(done, "verify", "tiny").splitlines()
     assert [line.rpartition(": ")[2] for line in told] == ["same bits"] * 4
@@ -111,6 +114,7 @@ def _open_when_over(process: subprocess.Popen[str], gate: Path) -> None:
         os.close(os.open(gate, os.O_RDONLY | os.O_NONBLOCK))
 
 
+@pytest.mark.slow
 def test_a_study_can_be_looked_at_while_it_runs(tmp_path: Path) -> None:
     with stopped_at_the_gate(tmp_path) as process:
         study = json.loads(hoptree(tmp_path, "show", "tiny", "--json"))

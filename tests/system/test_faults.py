@@ -40,6 +40,7 @@ def test_user_code_that_fails_ends_its_trial_only(tmp_path: Path, act: str, reas
     assert "hoptree/trainers" not in results.trials[1].error
 
 
+@pytest.mark.slow
 def test_where_all_fails_there_is_no_best_one_and_why(tmp_path: Path) -> None:
     with pytest.raises(ht.RefusedError, match="no config that was tried can be:\n") as refused:
         study(tmp_path, "leave").run(workers=1)
@@ -49,6 +50,7 @@ def test_where_all_fails_there_is_no_best_one_and_why(tmp_path: Path) -> None:
         results.best  # noqa: B018
 
 
+@pytest.mark.slow
 def test_a_unit_that_hangs_is_ended_and_says_where_it_was(tmp_path: Path) -> None:
     results = study(tmp_path, "fine", "hang").run(workers=1, unit_limit=3.0)
     assert [trial.state for trial in results.trials] == ["complete", "failed"]
@@ -220,6 +222,7 @@ def digits_like(folder: Path, **options: Any) -> ht.Study:
     return study(folder, data=data, **settings)
 
 
+@pytest.mark.slow
 def test_shapes_that_do_not_fit_are_refused_with_the_shapes(tmp_path: Path) -> None:
     with pytest.raises(ht.RefusedError, match=r"nothing was trained(.|\n)*(24x4 and 8x3)"):
         digits_like(tmp_path).run(workers=1)
@@ -264,6 +267,7 @@ def test_an_error_of_60_mb_is_cut_before_it_is_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("act", ["limit", "hard limit"])
+@pytest.mark.slow
 def test_a_limit_on_file_sizes_fails_its_trial_only(tmp_path: Path, act: str) -> None:
     large = Plain(1 << 16)  # every state of another size class than what a worker has room for already
     results = study(tmp_path, act, "fine", "also fine", trainer=large).run(workers=1)

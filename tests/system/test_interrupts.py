@@ -67,6 +67,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return finish(start(tmp_path_factory.mktemp("reference"), nap=0.1))
 
 
+@pytest.mark.slow
 def test_what_a_killed_driver_left_in_memory_is_not_expected_to_be_trained_again(tmp_path: Path) -> None:
     process = start(tmp_path, nap=0.1)
     wait_for(tmp_path, "UnitFinishedFact", 8)
@@ -104,6 +105,7 @@ def test_killed_at_ten_random_moments_and_resumed(tmp_path: Path, reference: dic
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_population_based_training_killed_twice_and_resumed(tmp_path: Path) -> None:
     unharmed, hurt = tmp_path / "unharmed", tmp_path / "hurt"
     unharmed.mkdir()
@@ -121,6 +123,7 @@ def test_population_based_training_killed_twice_and_resumed(tmp_path: Path) -> N
     assert units_done_twice(hurt / "store", "plain") == 0
 
 
+@pytest.mark.slow
 def test_asynchronous_optuna_killed_twice_goes_on_as_its_journal_says(tmp_path: Path) -> None:
     """What it proposes depends on the order of the reports; a driver that goes on is told them in that order."""
     begun: list[list[str]] = []
@@ -188,6 +191,7 @@ def test_a_full_disk_stops_the_study_and_loses_nothing(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_trained_again(tmp_path: Path) -> None:
     process = start(tmp_path, nap=0.2)
     wait_for(tmp_path, "UnitFinishedFact", 3)
@@ -215,6 +219,7 @@ def second_interrupt(process: subprocess.Popen[str]) -> None:
     os.kill(process.pid, signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_loses_no_more_than_a_kill(tmp_path: Path, reference: dict[str, Any]) -> None:
     process = start(tmp_path, nap=0.1)
     wait_for(tmp_path, "UnitFinishedFact", 8)
@@ -226,6 +231,7 @@ def test_a_second_interrupt_loses_no_more_than_a_kill(tmp_path: Path, reference:
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_an_interrupt_on_a_full_disk_loses_no_more_than_a_kill(tmp_path: Path) -> None:
     process = start(tmp_path, nap=0.1, size=1 << 20)  # states of 8 MiB
     wait_for(tmp_path, "UnitFinishedFact", 8)
@@ -245,7 +251,9 @@ def slots(folder: Path) -> list[Path]:
     return [Path(slot) for slot in find_states(slot_folders(slots_of(folder / "store", "plain"))).values()]
 
 
-@pytest.mark.parametrize("damage", ["array", "header", "cut", "gone"])
+@pytest.mark.parametrize(
+    "damage", ["array", *(pytest.param(d, marks=pytest.mark.slow) for d in ("header", "cut", "gone"))]
+)
 def test_slots_that_are_damaged_between_two_runs_are_lost_states(
     tmp_path: Path, reference: dict[str, Any], damage: str
 ) -> None:

@@ -20,6 +20,7 @@ from tests.system.shared_store import await_that
 CONFIG = {"lr": 0.3, "act": "fine", "nap": 0.0, "where": ""}
 
 
+@pytest.mark.slow
 def test_trials_are_added_extended_and_cloned_afterwards(tmp_path: Path) -> None:
     mine = study(tmp_path, "a", "b", epochs=2)
     first = mine.run(workers=2)
@@ -119,6 +120,7 @@ def is_driven(folder: Path) -> bool:
         return store.holder("plain") is not None and store.journal.last("plain") > 8
 
 
+@pytest.mark.slow
 def test_states_stay_every_so_many_epochs(tmp_path: Path) -> None:
     mine = study(tmp_path, "a", epochs=7, save_every=2)
     mine.run(workers=1)

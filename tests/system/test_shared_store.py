@@ -29,7 +29,10 @@ def check(results: dict[str, dict[str, Any]], reference: dict[str, Any]) -> None
             assert result[found] == {config: reference[found][config] for config in result[found]}
 
 
-@pytest.mark.parametrize("grids", [{"a": [1, 2], "b": [2, 3]}, {"a": [1, 2], "b": [1, 2], "c": [1]}])
+@pytest.mark.parametrize(
+    "grids",
+    [{"a": [1, 2], "b": [2, 3]}, pytest.param({"a": [1, 2], "b": [1, 2], "c": [1]}, marks=pytest.mark.slow)],
+)
 def test_what_drivers_share_is_trained_once(
     tmp_path: Path, reference: dict[str, Any], grids: dict[str, list[int]]
 ) -> None:
@@ -59,6 +62,7 @@ def last_entry(folder: Path, study: str) -> int:
         return store.journal.last(study)
 
 
+@pytest.mark.slow
 def test_drivers_that_wait_for_each_other_all_end(tmp_path: Path) -> None:
     """Rungs make a driver wait for reports; what it waits for, the other one may have taken, and the reverse."""
     results = run_together(tmp_path, {"a": [1, 2, 3], "b": [3, 2, 1], "c": [2, 1, 3]}, search="halving")

@@ -118,7 +118,7 @@ def test_a_sound_procedure_passes():
         ("order decides", "the order of reports changed the decisions"),
         ("guessed direction", "maximizing decides otherwise"),
         ("global randomness", "changed with the seed of the random module|a fresh search decides"),
-        ("no end", "has not ended after"),
+        pytest.param("no end", "has not ended after", marks=pytest.mark.slow),
     ],
 )
 def test_planted_faults_are_found(fault, message):
@@ -151,6 +151,7 @@ def test_the_page_holds_a_procedure_of_less_than_thirty_lines():
     assert len([line for line in lines if "import" not in line]) < 30
 
 
+@pytest.mark.slow
 def test_the_page_is_true(tmp_path: Path):
     """The programs of the page, as one file of tests, pass in a process of their own."""
     blocks = BLOCKS.findall(PAGE.read_text())[:4]

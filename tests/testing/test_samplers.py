@@ -38,6 +38,6 @@ class TestGrid(SamplerContract):
 class TestOptuna(SamplerContract):
     steps = 16
 
-    @pytest.fixture(params=METHODS)
+    @pytest.fixture(params=[pytest.param(m, marks=[pytest.mark.slow] * (m == "gp")) for m in METHODS])
     def sampler(self, request: pytest.FixtureRequest) -> Any:
         return learner(request.param)

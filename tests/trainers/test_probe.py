@@ -26,6 +26,7 @@ def probed(values: Any, data: Any = None, valid: Any = None, **options: Any) -> 
     return probe(ht.Torch(digits.mlp, **settings), values, data or partition(0), valid or partition(-1))
 
 
+@pytest.mark.slow
 def test_it_is_the_same_in_other_processes() -> None:
     found = {probed(VALUES), probed(VALUES)}
     for seed in ("1", "2"):
