@@ -130,7 +130,7 @@ def test_what_users_wished_for_was_to_be_expected(tmp_path: Path) -> None:
 
 
 def test_a_long_journal_of_its_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group, "_READ", 1)  # of others, only what is short is read
+    monkeypatch.setattr(run_studies, "_READ", 1)  # of others, only what is short is read
     mine = study(tmp_path, "a", "b", share=False)
     mine.run(workers=1, quiet=True)
     told = mine.explain(workers=1)
