@@ -10,6 +10,7 @@ import pytest
 
 import hoptree as ht
 from hoptree.forecast import explanation
+from hoptree.study import run_studies
 from tests.study.test_study import tiny_study
 from tests.system.plain import Plain, dataset, study
 from tests.system.test_commands import PROGRAM, hoptree
