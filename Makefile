@@ -57,6 +57,7 @@ bench: $(READY_BENCH)  ## speed, sharing, clusters, quality of decisions, faults
 	$(BIN)/python -m bench.speed
 	$(BIN)/python -m bench.sharing
 	$(BIN)/python -m bench.start
+	$(BIN)/python -m bench.rehearsal
 	$(BIN)/python -m bench.cluster
 	$(BIN)/python -m bench.opening
 	$(BIN)/python -m bench.faults
