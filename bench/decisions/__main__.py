@@ -1,18 +1,20 @@
-"""Run all parts, or those named: `python -m bench.decisions [open-shop] [solvers] [stage-trees] [orders]
-[costs]`.
+"""Run all parts, or those named: `python -m bench.decisions [open-shop] [solvers] [taillard] [stage-trees]
+[policy-factor] [orders] [costs]`.
 """
 
 from __future__ import annotations
 
 import sys
 
-from bench.decisions import costs, open_shop, orders, solvers, stage_trees
+from bench.decisions import costs, open_shop, orders, policy_factor, solve_taillard, solvers, stage_trees
 
 PARTS = {
     "open-shop": open_shop.main,
     "orders": orders.main,
     "stage-trees": stage_trees.main,
+    "policy-factor": policy_factor.main,
     "solvers": solvers.main,
+    "taillard": solve_taillard.main,
     "costs": costs.main,
 }
 

@@ -47,7 +47,7 @@ def main() -> None:
             barriers.append([f"{configs} configs, {workers} workers, noise {noise}", spread(ratios, 3)])
     text = (
         "## A barrier at every epoch against none\n\n"
-        f"{EPOCHS} epochs, strict order, 5 seeds: makespan with the barrier over makespan without.\n\n"
-        + table(["setting", "barrier / none"], barriers)
+        f"{EPOCHS} epochs, strict order, the default policy, 5 seeds: makespan with the barrier over makespan "
+        "without.\n\n" + table(["setting", "barrier / none"], barriers)
     )
     record("barrier", "python -m bench.decisions orders", text)
