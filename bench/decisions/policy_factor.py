@@ -14,7 +14,7 @@ from typing import NamedTuple
 from bench.decisions.stage_trees import CONCURRENT, RUNGS, AshaArrivals, cluster, space, workload
 from bench.results import record, table
 from hoptree.core.schedules import Config
-from hoptree.simulation import Simulation, simulate
+from hoptree.forecast.simulation import Simulation, simulate
 
 PAPER = 1.27
 PAPER_WORKERS = 40
