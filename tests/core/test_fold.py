@@ -15,11 +15,12 @@ from hoptree.core.dispatch import Dispatcher
 from hoptree.core.engine import Engine
 from hoptree.core.errors import ProtocolError
 from hoptree.core.events import TrialAsked, WorkerJoined
+from hoptree.core.fact_reader import fold
+from hoptree.core.fact_writer import FactWriter
 from hoptree.core.facts import (
     Entry,
     EvaluationGiven,
     FactPlace,
-    FactWriter,
     RunCancelledFact,
     RunFailedFact,
     StateEvaluatedFact,
@@ -28,7 +29,6 @@ from hoptree.core.facts import (
     TrialReported,
     UnitFinishedFact,
     UnitGiven,
-    fold,
 )
 from hoptree.core.lineage import config_items
 from hoptree.core.policies import POLICIES
@@ -210,7 +210,7 @@ def test_an_evaluation_trains_nothing() -> None:
 
 @pytest.mark.parametrize("given", [UnitGiven(0, "v", NEXT, 0), EvaluationGiven(0, "v", NEXT)])
 def test_a_run_under_way_is_not_given_again(given: Any) -> None:
-    refused(Entry(WorkerJoined("v", (0,)), (given,)), match="run 0 of v: it was given to w before")
+    refused(Entry(WorkerJoined("v", (0,)), (given,)), match="run 0 of v: it was assigned to w before")
 
 
 NOWHERE = FactPlace("f" * 32, 2)

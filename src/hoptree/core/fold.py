@@ -33,10 +33,11 @@ from hoptree.core.events import (
 )
 from hoptree.core.lineage import History, Phase, branched
 from hoptree.core.metrics import unspelled
-from hoptree.core.plan import Node, Place, State, Trial, due_epochs
+from hoptree.core.nodes import Node, Place, State
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.core.study_state import StudyState
+from hoptree.core.trial import Trial, due_epochs
 
 
 @final
@@ -75,7 +76,7 @@ class Fold:
                     if trial.must_move(event.until):
                         trial.end_at(None)
                         trial.move(*trial.base_to_come)
-                    trial.ending = None
+                    trial.change("extended")
                     self._grant(trial, event.until, event.known)
             case TrialRetried():
                 trial = self._trial(event.trial)
@@ -120,7 +121,7 @@ class Fold:
         for action in actions:
             match action:
                 case Report(number, epoch, metrics):
-                    self._trial(number).tell(epoch, metrics)
+                    self._trial(number).add_report(epoch, metrics)
                 case EndTrial(number, ending, reason):
                     self._end(self._trial(number), ending, reason)
                 case AdoptState(node, unit, keep):
@@ -149,7 +150,7 @@ class Fold:
         phases: History = branched(source.history, event.at, dict(event.config))
         root, variant = source.base_to_come
         trial = Trial(event.trial, phases, root, source.study, event.every)
-        trial.alone, trial.tree, trial.barrier = source.alone, source.tree, source.barrier
+        trial.alone, trial.tree_owner, trial.barrier = source.alone, source.tree_owner, source.barrier
         trial.asked_by, trial.variant = event.asked_by, variant
         return trial
 
@@ -199,13 +200,13 @@ class Fold:
 
     def _open(self, trial: Trial, due: list[int]) -> None:
         self._plan.follow(trial, trial.until)
-        root = self._plan.root(trial.root, trial.lane)
+        root = self._plan.root(trial.root, trial.tree)
         for epoch, place in zip(due, self._plan.places(trial.history, root, due), strict=True):
             trial.open[epoch] = place
 
     def _enter(self, trial: Trial, until: int, known: KnownResults | None) -> None:
         """Note the reports that the store had already."""
-        root = self._plan.root(trial.root, trial.lane)
+        root = self._plan.root(trial.root, trial.tree)
         reports = {} if known is None else {epoch: each for epoch, each in known.reports if 0 < epoch <= until}
         for node, unit in self._plan.places(trial.history, root, sorted(reports)):
             metrics = reports[unit // self._partitions]
@@ -214,7 +215,7 @@ class Fold:
     def _end(self, trial: Trial, ending: Ending, reason: str) -> None:
         trial.owed = tuple(sorted(trial.open)) if ending == "failed" else ()
         trial.open.clear()
-        trial.ending = ending
+        trial.change(ending)
         trial.reason = reason
         trial.end_at(None)
         self._leave_nodes(trial)

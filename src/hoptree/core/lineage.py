@@ -15,7 +15,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from hoptree.core.errors import WorkloadError
-from hoptree.core.schedules import Config, Form, Piece, Scalar, Value, as_schedule, is_text, plain, until
+from hoptree.core.plain_values import is_text, plain
+from hoptree.core.schedules import Config, Form, Piece, Scalar, Value, as_schedule, until
 
 ConfigItems: TypeAlias = tuple[tuple[str, Value], ...]
 Content: TypeAlias = tuple[Form | float, ...]  # form, or form, boundary, form, … within one unit
@@ -107,14 +108,14 @@ def segments(phases: History, partitions: int, units: int) -> list[Segment]:
     names = sorted({name for phase in phases for name, _ in phase.config})
     tracks = [_track(_pieces(phases, name, horizon), partitions, units) for name in names]
     starts = sorted({start for track in tracks for start, _ in track})
-    cursors = [0] * len(tracks)
+    positions = [0] * len(tracks)
     result: list[Segment] = []
     for start in starts:
         items: list[tuple[str, Content]] = []
         for index, track in enumerate(tracks):
-            while cursors[index] + 1 < len(track) and track[cursors[index] + 1][0] <= start:
-                cursors[index] += 1
-            content = track[cursors[index]][1]
+            while positions[index] + 1 < len(track) and track[positions[index] + 1][0] <= start:
+                positions[index] += 1
+            content = track[positions[index]][1]
             if content != (_ABSENT,):
                 items.append((names[index], content))
         result.append(Segment(start, Values(tuple(items))))

@@ -1,7 +1,7 @@
 """Demand: which places of the plan somebody waits for, and how long the way to the furthest of them is.
 
 A node's *stops* are the places in it that an open request or a waiting child needs. Every stop is *covered*: by
-a cursor in the node that will pass it, or, when no state is stored in the node, by a stop at its start in the
+a lineage in the node that will pass it, or, when no state is stored in the node, by a stop at its start in the
 parent. All changes keep that, so what happens at a place is known from the place alone, and the cost of an event
 does not depend on the size of the plan.
 """
@@ -12,12 +12,13 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from hoptree.core.plan import ActiveLineage, Node, Place, State, Trial
+from hoptree.core.nodes import ActiveLineage, Node, Place, State
+from hoptree.core.trial import Trial
 
 
 @final
 class OpenWork:
-    """The open work of a plan; tells the engine which cursors came, changed or lost their reason."""
+    """The open work of a plan; tells the engine which lineages came, changed or lost their reason."""
 
     def __init__(self, partitions: int) -> None:
         self.backlog = 0.0  # expected time of all units that are asked for and not yet trained
@@ -30,7 +31,7 @@ class OpenWork:
         """Return the expected time of what is still to be trained on a partition."""
         return (self.backlog + sum(self.done)) / len(self.done) - self.done[partition]
 
-    def want(self, node: Node, unit: int, tail: float = 0.0) -> None:
+    def add_target(self, node: Node, unit: int, tail: float = 0.0) -> None:
         """Add a stop at a place whose state is not stored; ``tail`` is the longest way beyond it."""
         if unit in node.counts:
             node.counts[unit] += 1
@@ -44,11 +45,11 @@ class OpenWork:
         self._cover(node, unit)
         self._recount(node)
 
-    def unwant(self, node: Node, unit: int) -> None:
-        """Take one reason for a stop away; cursors and waiting parents that served only it follow."""
-        self.unwant_all([Place(node, unit)])
+    def remove_target(self, node: Node, unit: int) -> None:
+        """Take one reason for a stop away; lineages and waiting parents that served only it follow."""
+        self.remove_targets([Place(node, unit)])
 
-    def unwant_all(self, places: Sequence[Place]) -> None:
+    def remove_targets(self, places: Sequence[Place]) -> None:
         """Take one reason away from each of some stops; every node they lie in is looked at once."""
         gone: dict[Node, set[int]] = {}
         for node, unit in places:
@@ -76,37 +77,37 @@ class OpenWork:
             child.waiting = False
         return children
 
-    def next_stop(self, cursor: ActiveLineage) -> int | None:
-        """Return the next stop that this cursor has to reach, if one is left for it."""
-        stops = cursor.node.stops
-        index = bisect_right(stops, cursor.unit)
+    def next_target(self, lineage: ActiveLineage) -> int | None:
+        """Return the next stop that this lineage has to reach, if one is left for it."""
+        stops = lineage.node.stops
+        index = bisect_right(stops, lineage.unit)
         if index == len(stops):
             return None
         stop = stops[index]
-        for other in cursor.node.cursors:
-            if other is cursor:
+        for other in lineage.node.active:
+            if other is lineage:
                 continue
-            if cursor.unit < other.unit < stop or (cursor.unit == other.unit and other.runs):
+            if lineage.unit < other.unit < stop or (lineage.unit == other.unit and other.runs):
                 return None
         return stop
 
     def spawn(self, node: Node, unit: int, state: State | None) -> ActiveLineage:
-        """Put a cursor at a stored state (or at the untrained model)."""
-        cursor = ActiveLineage(node, unit, state)
+        """Put a lineage at a stored state (or at the untrained model)."""
+        lineage = ActiveLineage(node, unit, state)
         if state is not None:
             state.users += 1
-        node.cursors.append(cursor)
-        self.refresh(cursor)
-        self.spawned.append(cursor)
-        return cursor
+        node.active.append(lineage)
+        self.refresh(lineage)
+        self.spawned.append(lineage)
+        return lineage
 
-    def remove(self, cursor: ActiveLineage) -> None:
-        """Take a cursor out; what it covered must be covered anew by the caller if it is still wanted."""
-        cursor.node.cursors.remove(cursor)
-        cursor.stale = True
+    def remove(self, lineage: ActiveLineage) -> None:
+        """Take a lineage out; what it covered must be covered anew by the caller if it is still wanted."""
+        lineage.node.active.remove(lineage)
+        lineage.change("remove")
 
     def cover_again(self, node: Node) -> None:
-        """Find a new source for every stop of a node, after a cursor or a state was lost."""
+        """Find a new source for every stop of a node, after a lineage or a state was lost."""
         for stop in list(node.stops):
             self._cover(node, stop)
         self._recount(node)
@@ -118,17 +119,17 @@ class OpenWork:
             self._cover(node, stop)
         self._reconsider(node)
 
-    def trials_behind(self, cursor: ActiveLineage) -> Iterator[Trial]:
-        """Yield the trials that cannot go on without this cursor."""
-        for node, stop in self.stops_behind(cursor):
+    def trials_behind(self, lineage: ActiveLineage) -> Iterator[Trial]:
+        """Yield the trials that cannot go on without this lineage."""
+        for node, stop in self.targets_behind(lineage):
             yield from list(node.requests.get(stop, ()))
 
-    def stops_behind(self, cursor: ActiveLineage) -> Iterator[Place]:
-        """Yield the places that are reached through this cursor only."""
-        if self.next_stop(cursor) is None:
+    def targets_behind(self, lineage: ActiveLineage) -> Iterator[Place]:
+        """Yield the places that are reached through this lineage only."""
+        if self.next_target(lineage) is None:
             return
-        limit = min((c.unit for c in cursor.node.cursors if c.unit > cursor.unit), default=None)
-        yield from self._stops(cursor.node, cursor.unit, limit)
+        limit = min((c.unit for c in lineage.node.active if c.unit > lineage.unit), default=None)
+        yield from self._stops(lineage.node, lineage.unit, limit)
 
     def _stops(self, node: Node, after: int, limit: int | None) -> Iterator[Place]:
         for stop in list(node.stops):
@@ -157,7 +158,7 @@ class OpenWork:
         node.best = best[::-1]
 
     def _raise(self, node: Node, unit: int, value: float) -> None:
-        """Let a longer way be known to every stop before it, to its cursors and to waiting parents."""
+        """Let a longer way be known to every stop before it, to its lineages and to waiting parents."""
         if node.best is None:
             self._rebuild(node)
         assert node.best is not None
@@ -169,19 +170,19 @@ class OpenWork:
             index -= 1
         if not grew:
             return
-        for cursor in node.cursors:
-            if cursor.unit < unit:
-                self.refresh(cursor)
+        for lineage in node.active:
+            if lineage.unit < unit:
+                self.refresh(lineage)
         if node.waiting and node.parent is not None:
             tail = self.longest(node, node.start)
             self._raise(node.parent, node.start, node.start * node.parent.cost + tail)
 
-    def refresh(self, cursor: ActiveLineage) -> None:
-        """Bring a cursor's longest way up to date."""
-        peak = self.longest(cursor.node, cursor.unit) + cursor.unit * cursor.node.cost
-        if peak != cursor.peak:
-            cursor.peak = peak
-            self.changed.append(cursor)
+    def refresh(self, lineage: ActiveLineage) -> None:
+        """Bring a lineage's longest way up to date."""
+        peak = self.longest(lineage.node, lineage.unit) + lineage.unit * lineage.node.cost
+        if peak != lineage.peak:
+            lineage.peak = peak
+            self.changed.append(lineage)
 
     def reprice(self, node: Node, cost: float) -> None:
         """Let a node cost something else, whose children cost by now what they should; ranks stay as they are."""
@@ -191,15 +192,15 @@ class OpenWork:
             self.done[partition] += count * change
         node.cost = cost
         self._rebuild(node)
-        for cursor in node.cursors:
-            cursor.peak = self.longest(node, cursor.unit) + cursor.unit * cost
+        for lineage in node.active:
+            lineage.peak = self.longest(node, lineage.unit) + lineage.unit * cost
 
     # --- cover ------------------------------------------------------------------------------------------
 
     def _cover(self, node: Node, unit: int) -> None:
-        """See to it that something will reach a stop: a cursor here, or a stop in the parent."""
+        """See to it that something will reach a stop: a lineage here, or a stop in the parent."""
         source = max((at for at in node.states if at < unit), default=-1)
-        moving = max((c.unit for c in node.cursors if c.unit < unit), default=-1)
+        moving = max((c.unit for c in node.active if c.unit < unit), default=-1)
         if moving >= max(source, 0):
             return
         if source >= 0:
@@ -218,16 +219,16 @@ class OpenWork:
             return
         node.waiting = True
         insort(parent.waiters.setdefault(node.start, []), node, key=lambda child: child.id)
-        self.want(parent, node.start, self.longest(node, node.start))
+        self.add_target(parent, node.start, self.longest(node, node.start))
 
     def _reconsider(self, node: Node) -> None:
-        """Say which cursors have lost their reason, and wait no longer for a parent without one."""
-        for cursor in list(node.cursors):
-            if self.next_stop(cursor) is None:
-                self.unneeded.append(cursor)
+        """Say which lineages have lost their reason, and wait no longer for a parent without one."""
+        for lineage in list(node.active):
+            if self.next_target(lineage) is None:
+                self.unneeded.append(lineage)
             else:
-                self.refresh(cursor)
-        first = min((cursor.unit for cursor in node.cursors), default=None)
+                self.refresh(lineage)
+        first = min((lineage.unit for lineage in node.active), default=None)
         if node.waiting and not (node.stops and (first is None or node.stops[0] <= first)):
             self._stop_waiting(node)
         self._recount(node)
@@ -240,7 +241,7 @@ class OpenWork:
         waiters.remove(node)
         if not waiters:
             del parent.waiters[node.start]
-        self.unwant(parent, node.start)
+        self.remove_target(parent, node.start)
 
     def _forget_lengths(self, node: Node) -> None:
         node.best = None
@@ -250,7 +251,7 @@ class OpenWork:
 
     def _recount(self, node: Node) -> None:
         """Bring the backlog in line with a node's stops and sources."""
-        sources = sorted(cursor.unit for cursor in node.cursors)
+        sources = sorted(lineage.unit for lineage in node.active)
         if node.waiting:
             sources.insert(0, node.start)
         todo = 0

@@ -8,39 +8,39 @@ from numbers import Real
 from typing import final
 
 from hoptree.core.errors import WorkloadError
+from hoptree.core.nodes import ActiveLineage
 from hoptree.core.open_work import OpenWork
-from hoptree.core.plan import ActiveLineage
 from hoptree.core.settings import Settings
 from hoptree.core.workers import Workers
 
 
 class Policy(ABC):
-    """Ranks ready cursors; the smallest rank goes first, ties go by rotation and then by age."""
+    """Ranks ready lineages; the smallest rank goes first, ties go by rotation and then by age."""
 
     selective = False  # whether ``admits`` can say no
     two_orders = False  # whether ``urgency`` and ``is_urgent`` are asked
 
     @abstractmethod
-    def rank(self, cursor: ActiveLineage, partition: int) -> float:
-        """Return the rank of a cursor's next unit on a partition, at the moment it becomes ready."""
+    def rank(self, lineage: ActiveLineage, partition: int) -> float:
+        """Return the rank of a lineage's next unit on a partition, at the moment it becomes ready."""
 
-    def urgency(self, cursor: ActiveLineage, partition: int) -> float:
+    def urgency(self, lineage: ActiveLineage, partition: int) -> float:
         """Return the rank in the second order, in time: minus what is left behind the unit."""
-        return self.rank(cursor, partition)
+        return self.rank(lineage, partition)
 
-    def is_urgent(self, cursor: ActiveLineage, other: ActiveLineage) -> bool:
+    def is_urgent(self, lineage: ActiveLineage, other: ActiveLineage) -> bool:
         """Return whether the first of the second order must not wait for the first by rank."""
         return False
 
-    def admits(self, cursor: ActiveLineage, partition: int) -> bool:
+    def admits(self, lineage: ActiveLineage, partition: int) -> bool:
         """Return whether the unit may start now; a worker waits rather than take one that may not."""
         return True
 
-    def took(self, cursor: ActiveLineage, partition: int) -> None:  # noqa: B027 most policies need not know
+    def took(self, lineage: ActiveLineage, partition: int) -> None:  # noqa: B027 most policies need not know
         """Note that the unit was given to a worker."""
 
     def memory(self) -> object:
-        """Return what the next ranks depend on besides the cursors, as plain data."""
+        """Return what the next ranks depend on besides the lineages, as plain data."""
         return None
 
 
@@ -56,13 +56,13 @@ class LongestPath(Policy):
         self._pace = pace
         self._free = free
 
-    def rank(self, cursor: ActiveLineage, partition: int) -> float:
-        """Return minus the expected time to the furthest place that is reached through the cursor."""
-        node = cursor.node
+    def rank(self, lineage: ActiveLineage, partition: int) -> float:
+        """Return minus the expected time to the furthest place that is reached through the lineage."""
+        node = lineage.node
         if not self._free:
-            return cursor.unit * node.cost - cursor.peak
-        left = [time for index, time in enumerate(self._pace) if not cursor.order >> index & 1]
-        later = cursor.peak - (cursor.unit + len(left)) * node.cost
+            return lineage.unit * node.cost - lineage.peak
+        left = [time for index, time in enumerate(self._pace) if not lineage.order >> index & 1]
+        later = lineage.peak - (lineage.unit + len(left)) * node.cost
         return -(later * sum(self._pace) / len(self._pace) + node.cost * sum(left))
 
 
@@ -77,50 +77,50 @@ class FirstCome(Policy):
 
     two_orders = True
 
-    def __init__(self, demand: OpenWork, workers: Workers, *, free: bool) -> None:
-        self._demand = demand
+    def __init__(self, open_work: OpenWork, workers: Workers, *, free: bool) -> None:
+        self._open_work = open_work
         self._workers = workers.by_name
         self._longest = LongestPath(workers.pace, free=free)
         self._room = 3.0 if free else 2.0
 
-    def rank(self, cursor: ActiveLineage, partition: int) -> float:
-        """Return the number of the trial that asked first for what the cursor trains."""
-        return cursor.node.first
+    def rank(self, lineage: ActiveLineage, partition: int) -> float:
+        """Return the number of the trial that asked first for what the lineage trains."""
+        return lineage.node.first
 
-    def urgency(self, cursor: ActiveLineage, partition: int) -> float:
-        """Return minus the expected time to the furthest place that is reached through the cursor."""
-        return self._longest.rank(cursor, partition)
+    def urgency(self, lineage: ActiveLineage, partition: int) -> float:
+        """Return minus the expected time to the furthest place that is reached through the lineage."""
+        return self._longest.rank(lineage, partition)
 
-    def is_urgent(self, cursor: ActiveLineage, other: ActiveLineage) -> bool:
-        """Return whether the path behind a cursor may end last if a unit of another one goes first."""
-        node = cursor.node
-        path = cursor.peak - cursor.unit * node.cost
-        return (self._room * path + other.node.cost) * len(self._workers) > self._demand.backlog
+    def is_urgent(self, lineage: ActiveLineage, other: ActiveLineage) -> bool:
+        """Return whether the path behind a lineage may end last if a unit of another one goes first."""
+        node = lineage.node
+        path = lineage.peak - lineage.unit * node.cost
+        return (self._room * path + other.node.cost) * len(self._workers) > self._open_work.backlog
 
 
 @final
 class BreadthFirst(Policy):
     """The least trained lineage goes first (the BFS baseline of the stage-tree paper)."""
 
-    def rank(self, cursor: ActiveLineage, partition: int) -> float:
+    def rank(self, lineage: ActiveLineage, partition: int) -> float:
         """Return the number of units trained so far."""
-        return cursor.unit
+        return lineage.unit
 
 
 @final
 class MostChildren(Policy):
     """The stage with the most stages right behind it goes first (the THR baseline of the stage-tree paper)."""
 
-    def __init__(self, demand: OpenWork) -> None:
-        self._demand = demand
+    def __init__(self, open_work: OpenWork) -> None:
+        self._open_work = open_work
 
-    def rank(self, cursor: ActiveLineage, partition: int) -> float:
+    def rank(self, lineage: ActiveLineage, partition: int) -> float:
         """Return minus the number of stages that begin where the current one ends."""
-        stop = self._demand.next_stop(cursor)
+        stop = self._open_work.next_target(lineage)
         if stop is None:
             return 0
-        goes_on = cursor.node.stops[-1] > stop
-        return -(len(cursor.node.waiters.get(stop, ())) + goes_on)
+        goes_on = lineage.node.stops[-1] > stop
+        return -(len(lineage.node.waiters.get(stop, ())) + goes_on)
 
 
 @final
@@ -130,7 +130,7 @@ class RandomOrder(Policy):
     def __init__(self, seed: int) -> None:
         self._state = seed & _MASK
 
-    def rank(self, cursor: ActiveLineage, partition: int) -> float:
+    def rank(self, lineage: ActiveLineage, partition: int) -> float:
         """Return the next number of a SplitMix64 stream."""
         self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
         mixed = self._state
@@ -148,7 +148,7 @@ class PlannedOrder(Policy):
     """Follows a solved schedule, again in every epoch: ``starts`` holds, by lineage, when it visits each partition.
 
     A unit begins when all that the schedule has before it, on its partition and in its lineage, is done. What is
-    done is read off the cursors, so it may be undone by faults; a lineage that has ended keeps nobody waiting. The
+    done is read off the lineages, so it may be undone by faults; a lineage that has ended keeps nobody waiting. The
     earliest unit that is left never waits, so the rest always goes on.
     """
 
@@ -158,35 +158,35 @@ class PlannedOrder(Policy):
         self._starts = starts
         self._places = {key: place for place, key in enumerate(starts)}
         self._length = 1 + max((start for row in starts.values() for start in row), default=0.0)
-        self._cursors: list[ActiveLineage] = []
+        self._lineages: list[ActiveLineage] = []
 
-    def rank(self, cursor: ActiveLineage, partition: int) -> float:
+    def rank(self, lineage: ActiveLineage, partition: int) -> float:
         """Return when the schedule has the unit begin, epoch after epoch."""
-        if cursor not in self._cursors:
-            self._cursors = [c for c in self._cursors if not c.stale] + [cursor]
-        starts = self._starts.get(cursor.node.origin.key)
+        if lineage not in self._lineages:
+            self._lineages = [c for c in self._lineages if c.status != "removed"] + [lineage]
+        starts = self._starts.get(lineage.node.origin.key)
         if starts is None:
             return float("inf")
-        return cursor.unit // len(starts) * self._length + starts[partition]
+        return lineage.unit // len(starts) * self._length + starts[partition]
 
-    def admits(self, cursor: ActiveLineage, partition: int) -> bool:
+    def admits(self, lineage: ActiveLineage, partition: int) -> bool:
         """Return whether the unit is the next of its lineage, and no other has to visit the partition before it."""
-        starts = self._starts.get(cursor.node.origin.key)
+        starts = self._starts.get(lineage.node.origin.key)
         if starts is None:
             return True
-        left = [(start, p) for p, start in enumerate(starts) if not cursor.order >> p & 1]
+        left = [(start, p) for p, start in enumerate(starts) if not lineage.order >> p & 1]
         if min(left)[1] != partition:
             return False
-        turn = self._turn(cursor, partition)
-        return not any(self._turn(c, partition) < turn for c in self._cursors if not c.stale)
+        turn = self._turn(lineage, partition)
+        return not any(self._turn(c, partition) < turn for c in self._lineages if c.status != "removed")
 
-    def _turn(self, cursor: ActiveLineage, partition: int) -> tuple[float, float, int]:
+    def _turn(self, lineage: ActiveLineage, partition: int) -> tuple[float, float, int]:
         """Return the epoch, the start and the place at which a lineage visits the partition next."""
-        key = cursor.node.origin.key
+        key = lineage.node.origin.key
         starts = self._starts.get(key)
         if starts is None:
             return float("inf"), 0.0, 0
-        epoch = cursor.unit // len(starts) + (cursor.order >> partition & 1)
+        epoch = lineage.unit // len(starts) + (lineage.order >> partition & 1)
         return epoch, starts[partition], self._places[key]
 
 
@@ -199,35 +199,35 @@ class CheckedPolicy(Policy):
         self.selective = bool(policy.selective)
         self.two_orders = bool(policy.two_orders)
 
-    def rank(self, cursor: ActiveLineage, partition: int) -> float:
+    def rank(self, lineage: ActiveLineage, partition: int) -> float:
         """Return its rank, if that is a number."""
-        return self._number("rank", cursor, partition)
+        return self._number("rank", lineage, partition)
 
-    def urgency(self, cursor: ActiveLineage, partition: int) -> float:
+    def urgency(self, lineage: ActiveLineage, partition: int) -> float:
         """Return its rank in the second order, if that is a number."""
-        return self._number("urgency", cursor, partition)
+        return self._number("urgency", lineage, partition)
 
-    def is_urgent(self, cursor: ActiveLineage, other: ActiveLineage) -> bool:
+    def is_urgent(self, lineage: ActiveLineage, other: ActiveLineage) -> bool:
         """Return its answer, if that is True or False."""
-        return self._truth("is_urgent", cursor, other)
+        return self._truth("is_urgent", lineage, other)
 
-    def admits(self, cursor: ActiveLineage, partition: int) -> bool:
+    def admits(self, lineage: ActiveLineage, partition: int) -> bool:
         """Return its answer, if that is True or False."""
-        return self._truth("admits", cursor, partition)
+        return self._truth("admits", lineage, partition)
 
-    def took(self, cursor: ActiveLineage, partition: int) -> None:
+    def took(self, lineage: ActiveLineage, partition: int) -> None:
         """Pass it on."""
-        self._ask("took", cursor, partition)
+        self._ask("took", lineage, partition)
 
     def memory(self) -> object:
         """Return its own."""
         return self._ask("memory")
 
-    def _number(self, method: str, cursor: ActiveLineage, partition: int) -> float:
-        answer = self._ask(method, cursor, partition)
+    def _number(self, method: str, lineage: ActiveLineage, partition: int) -> float:
+        answer = self._ask(method, lineage, partition)
         if isinstance(answer, bool) or not isinstance(answer, Real) or answer != answer:
             raise self._wrong(
-                method, (cursor, partition), f"answered {answer!r}", "a number: the smallest goes first"
+                method, (lineage, partition), f"answered {answer!r}", "a number: the smallest goes first"
             )
         return float(answer)
 
@@ -254,12 +254,12 @@ def checked(policy: Policy) -> Policy:
     return policy if type(policy).__module__ == __name__ else CheckedPolicy(policy)
 
 
-def make_policy(settings: Settings, demand: OpenWork, workers: Workers) -> Policy:
+def make_policy(settings: Settings, open_work: OpenWork, workers: Workers) -> Policy:
     """Return the policy that the settings name."""
     free = settings.order == "free"
     match settings.policy:
         case "first-come":
-            return FirstCome(demand, workers, free=free)
+            return FirstCome(open_work, workers, free=free)
         case "longest-path":
             return LongestPath(workers.pace, free=free)
         case "random":
@@ -267,7 +267,7 @@ def make_policy(settings: Settings, demand: OpenWork, workers: Workers) -> Polic
         case "breadth-first":
             return BreadthFirst()
         case "most-children":
-            return MostChildren(demand)
+            return MostChildren(open_work)
         case _:
             raise unknown_policy(settings.policy)
 

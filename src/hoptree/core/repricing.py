@@ -16,16 +16,16 @@ class Repricing:
     """Brings what costs of nodes decide in line with a formula.
 
     First every node gets its price, the latest first: children come after their parents, so the ways below a node
-    are known when they are needed. Then cursors get their rank, the earliest first, so that of equals who came
+    are known when they are needed. Then lineages get their rank, the earliest first, so that of equals who came
     first stays first. Until it is done, some nodes are ranked by old prices and some by new ones, which costs a few
     decisions their sense and none its correctness.
     """
 
-    def __init__(self, plan: Plan, demand: OpenWork) -> None:
+    def __init__(self, plan: Plan, open_work: OpenWork) -> None:
         self._plan = plan
-        self._demand = demand
+        self._open_work = open_work
         self._unpriced = 0  # nodes before this one have old prices
-        self._ranked = 0  # cursors of nodes from here on …
+        self._ranked = 0  # lineages of nodes from here on …
         self._until = 0  # … to here have old ranks
 
     @property
@@ -46,10 +46,10 @@ class Repricing:
             self._unpriced -= 1
             left -= 1
             node = nodes[self._unpriced]
-            self._demand.reprice(node, self._plan.price(node))
+            self._open_work.reprice(node, self._plan.price(node))
         if self._unpriced:
             return
         part = nodes[self._ranked : min(self._until, self._ranked + left)]
         self._ranked += len(part)
-        cursors = [cursor for node in part for cursor in node.cursors]
-        self._demand.changed += sorted(cursors, key=lambda cursor: cursor.sequence)
+        lineages = [lineage for node in part for lineage in node.active]
+        self._open_work.changed += sorted(lineages, key=lambda lineage: lineage.sequence)

@@ -12,7 +12,7 @@ from typing import final
 import msgspec
 
 from hoptree.core.actions import Action, SaveState
-from hoptree.core.plan import State
+from hoptree.core.nodes import State
 
 _FILE, _DISK = 5e-4, 1e9  # seconds for a file, and bytes per second: what writing takes, roughly
 

@@ -21,6 +21,14 @@ from typing import Any, NamedTuple, TypeAlias, final
 import msgspec
 
 from hoptree.core.errors import ScheduleError
+from hoptree.core.plain_values import (
+    is_text,
+    milestones_argument,
+    number_argument,
+    period_argument,
+    plain,
+    positive_argument,
+)
 
 Scalar: TypeAlias = bool | int | float | str | None
 
@@ -115,23 +123,6 @@ def agreement(one: Iterator[Piece], two: Iterator[Piece]) -> float:
     return reached
 
 
-def plain(value: Any) -> Any:
-    """Return a numpy scalar as Python's own number, and a member of an enumeration of numbers or text as its value.
-
-    Keys must not depend on who made a value, and a journal keeps no more of it. Anything else is returned as it is.
-    """
-    if getattr(value, "shape", None) == () and callable(getattr(value, "item", None)):
-        value = value.item()
-    if type(value) in _PLAIN:
-        return value
-    return next((copy(value) for kind, copy in _PLAIN.items() if isinstance(value, kind)), value)
-
-
-_PLAIN: dict[type, Callable[[Any], Any]] = {
-    bool: bool, int: int.__int__, float: float.__float__, str: str.__str__
-}  # fmt: skip
-
-
 def as_schedule(value: Value) -> Schedule:
     """Return ``value`` itself if it is a schedule, else the schedule that is always ``value``."""
     return value if isinstance(value, Schedule) else constant(value)
@@ -147,7 +138,7 @@ def constant(value: Scalar) -> Schedule:
         raise ScheduleError(f"value: {value!r}; expected a number, a string, a truth value or None")
     if isinstance(value, str) and not is_text(value):
         raise ScheduleError(f"value: {value!r}; expected text that UTF-8 can hold, without lone surrogates")
-    return Schedule("constant", (_number("value", value) if isinstance(value, float) else value,))
+    return Schedule("constant", (number_argument("value", value) if isinstance(value, float) else value,))
 
 
 def linear(start: float, end: float, over: float) -> Schedule:
@@ -156,7 +147,7 @@ def linear(start: float, end: float, over: float) -> Schedule:
     >>> linear(1.0, 0.0, over=4)(3)
     0.25
     """
-    numbers = (_number("start", start), _number("end", end), _positive("over", over))
+    numbers = (number_argument("start", start), number_argument("end", end), positive_argument("over", over))
     if not math.isfinite((numbers[1] - numbers[0]) / numbers[2]):
         raise ScheduleError(f"over: {over!r}; expected a time over which {start!r} can become {end!r}")
     return Schedule("linear", numbers)
@@ -168,7 +159,7 @@ def exponential(init: float, gamma: float) -> Schedule:
     >>> exponential(8.0, 0.5)(2)
     2.0
     """
-    return Schedule("exponential", (_number("init", init), _positive("gamma", gamma)))
+    return Schedule("exponential", (number_argument("init", init), positive_argument("gamma", gamma)))
 
 
 def multistep(init: float, at: Sequence[float], gamma: float) -> Schedule:
@@ -177,7 +168,11 @@ def multistep(init: float, at: Sequence[float], gamma: float) -> Schedule:
     >>> [multistep(64, at=[2, 4], gamma=2)(epoch) for epoch in range(5)]
     [64, 64, 128, 128, 256]
     """
-    first, milestones, factor = _number("init", init), _milestones("at", at), _number("gamma", gamma)
+    first, milestones, factor = (
+        number_argument("init", init),
+        milestones_argument("at", at),
+        number_argument("gamma", gamma),
+    )
     try:
         finite = math.isfinite(first * factor ** len(milestones))
     except OverflowError:
@@ -193,7 +188,12 @@ def cyclic(init: float, peak: float, up: float, down: float) -> Schedule:
     >>> cyclic(0.0, 1.0, up=2, down=2)(5)
     0.5
     """
-    numbers = (_number("init", init), _number("peak", peak), _period("up", up), _period("down", down))
+    numbers = (
+        number_argument("init", init),
+        number_argument("peak", peak),
+        period_argument("up", up),
+        period_argument("down", down),
+    )
     return Schedule("cyclic", numbers)
 
 
@@ -203,10 +203,13 @@ def cosine(init: float, low: float = 0.0, *, period: float, gamma: float = 1.0) 
     >>> cosine(1.0, period=10)(5)
     0.5
     """
-    growth = _number("gamma", gamma)
+    growth = number_argument("gamma", gamma)
     if not growth >= 1:
         raise ScheduleError(f"gamma: {gamma!r}; expected 1 or more, so that periods do not vanish")
-    return Schedule("cosine", (_number("init", init), _number("low", low), _period("period", period), growth))
+    return Schedule(
+        "cosine",
+        (number_argument("init", init), number_argument("low", low), period_argument("period", period), growth),
+    )
 
 
 def warmup(init: float, period: float, into: Value) -> Schedule:
@@ -219,7 +222,7 @@ def warmup(init: float, period: float, into: Value) -> Schedule:
     target = follow(0.0)
     if isinstance(target, str | bool) or target is None:
         raise ScheduleError(f"into: begins with {target!r}; a warmup needs a schedule of numbers")
-    return Schedule("warmup", (_number("init", init), _positive("period", period), follow))
+    return Schedule("warmup", (number_argument("init", init), positive_argument("period", period), follow))
 
 
 def piecewise(parts: Sequence[Value], at: Sequence[float]) -> Schedule:
@@ -228,7 +231,7 @@ def piecewise(parts: Sequence[Value], at: Sequence[float]) -> Schedule:
     >>> piecewise([constant(1.0), linear(1.0, 0.0, over=2)], at=[3])(4)
     0.5
     """
-    milestones = _milestones("at", at)
+    milestones = milestones_argument("at", at)
     if isinstance(parts, str) or not isinstance(parts, Sequence):
         raise ScheduleError(f"parts: {parts!r}; expected a list of schedules or values")
     if len(parts) != len(milestones) + 1:
@@ -335,45 +338,6 @@ _EVALUATE: dict[str, Callable[..., Any]] = {
 }
 
 
-# --- what is refused --------------------------------------------------------------------------------------
-
-
-def _number(field: str, value: float) -> float:
-    value = plain(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
-        raise ScheduleError(f"{field}: {value!r}; expected a finite number of at most {_LARGEST:g}")
-    return value + 0.0 if isinstance(value, float) else value  # -0.0 and 0.0 are one value
-
-
-def is_text(value: str) -> bool:
-    r"""Return whether UTF-8 can hold a text: a journal can, and so can a key.
-
-    >>> is_text("lr"), is_text("\ud800")
-    (True, False)
-    """
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _positive(field: str, value: float) -> float:
-    number = _number(field, value)
-    if not number > 0:
-        raise ScheduleError(f"{field}: {value!r}; expected a number above 0")
-    return number
-
-
-def _period(field: str, value: float) -> float:
-    number = _positive(field, value)
-    if number < _SHORTEST:
-        raise ScheduleError(
-            f"{field}: {value!r} epochs; expected at least {_SHORTEST}, so that pieces can be counted"
-        )
-    return number
-
-
 def _part(field: str, value: Value) -> Schedule:
     try:
         return as_schedule(value)
@@ -385,20 +349,3 @@ def _text(argument: object) -> str:
     if isinstance(argument, tuple):
         return f"[{', '.join(map(_text, argument))}]"
     return str(argument) if isinstance(argument, Schedule) else repr(argument)
-
-
-_LARGEST = 1e300
-_SHORTEST = 1e-3
-
-
-def _milestones(field: str, values: Sequence[float]) -> tuple[float, ...]:
-    if not isinstance(values, Iterable):
-        raise ScheduleError(f"{field}: {values!r}; expected a list of milestones, in epochs")
-    milestones = tuple(_positive(f"{field}[{index}]", value) for index, value in enumerate(values))
-    for index, value in enumerate(milestones):
-        if index and not value > milestones[index - 1]:
-            raise ScheduleError(
-                f"{field}[{index}]: {value!r} comes after {milestones[index - 1]!r}; "
-                "expected increasing milestones, in epochs"
-            )
-    return milestones

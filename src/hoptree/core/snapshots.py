@@ -11,11 +11,14 @@ from hoptree.core.actions import Ending, EndTrial, Evaluate, Report, RunUnit
 from hoptree.core.costs import CostFormula
 from hoptree.core.errors import ProtocolError
 from hoptree.core.events import Asker, Metrics
-from hoptree.core.facts import EvaluationGiven, FactReader, FactWriter, UnitGiven
+from hoptree.core.fact_reader import FactReader
+from hoptree.core.fact_writer import FactWriter
+from hoptree.core.facts import EvaluationGiven, UnitGiven
 from hoptree.core.lineage import History
-from hoptree.core.plan import EarlierHistory, Node, Place, State, Trial
+from hoptree.core.nodes import Node, Place, State
 from hoptree.core.settings import Settings
 from hoptree.core.study_state import Request, StudyState
+from hoptree.core.trial import EarlierHistory, Trial
 
 SNAPSHOT_VERSION = 1
 
@@ -170,12 +173,12 @@ def restored(snapshot: Snapshot, settings: Settings) -> StudyState:
         trial = _trial(row)
         state.trials[row.number] = trial
         for earlier in row.earlier:
-            begin = plan.root(earlier.root, trial.lane_of(earlier.variant))
+            begin = plan.root(earlier.root, trial.tree_of(earlier.variant))
             plan.path(trial.history, begin, earlier.until * plan.partitions)
         plan.follow(trial, row.until)
         if row.ending is not None:
             plan.follow(trial, 0)
-    made = {(node.key, node.lane): node for node in plan.nodes}
+    made = {(node.key, node.tree): node for node in plan.nodes}
     named = [(line.lineage, line.tree) for line in snapshot.nodes]
     if set(named) != set(made):
         raise ProtocolError(f"snapshot: it tells of {len(named)} lineages, and its trials pass {len(made)} others")
@@ -185,7 +188,7 @@ def restored(snapshot: Snapshot, settings: Settings) -> StudyState:
         state.visits.update(((node.id, unit), partition) for unit, partition in line.visits.items())
     for row in snapshot.trials:
         trial = state.trials[row.number]
-        root = plan.root(trial.root, trial.lane)
+        root = plan.root(trial.root, trial.tree)
         trial.open.update(zip(row.open, plan.places(trial.history, root, row.open), strict=True))
         for epoch, (node, unit) in zip(row.told, plan.places(trial.history, root, row.told), strict=True):
             trial.curve[epoch] = node.reports[unit]
@@ -227,7 +230,7 @@ def _node_row(node: Node, visits: dict[int, int]) -> NodeRow:
     attempts = tuple((what, unit, count) for (what, unit), count in sorted(node.attempts.items()))
     return NodeRow(
         node.key,
-        node.lane,
+        node.tree,
         tuple(states),
         dict(sorted(node.reports.items())),
         attempts,
@@ -255,7 +258,7 @@ def _trial_row(trial: Trial) -> TrialRow:
         trial.study,
         trial.every,
         trial.alone,
-        trial.tree,
+        trial.tree_owner,
         trial.barrier,
         trial.until,
         trial.reached,
@@ -276,7 +279,7 @@ def _trial_row(trial: Trial) -> TrialRow:
 
 def _trial(row: TrialRow) -> Trial:
     trial = Trial(row.number, row.history, row.root, row.study, row.every)
-    trial.alone, trial.tree, trial.barrier = row.alone, row.tree, row.barrier
+    trial.alone, trial.tree_owner, trial.barrier = row.alone, row.tree, row.barrier
     trial.variant, trial.onward, trial.earlier = row.variant, row.onward, row.earlier
     trial.until, trial.reached = row.until, row.reached
     trial.ending, trial.reason = row.ending, row.reason

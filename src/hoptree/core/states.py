@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from typing import final
 
 from hoptree.core.actions import Action, AdoptState, DropState
-from hoptree.core.plan import Node, State, Trial
+from hoptree.core.nodes import Node, State
 from hoptree.core.saving import Saving
+from hoptree.core.trial import Trial
 
 
 @final
-class StateBooks:
-    """Counts the users of every state: cursors, evaluations, trials that ended with it, and the store."""
+class StateRegistry:
+    """Counts the users of every state: lineages, evaluations, trials that ended with it, and the store."""
 
     def __init__(self, actions: list[Action], saving: Saving) -> None:
         self._actions = actions
@@ -87,7 +88,7 @@ class StateBooks:
             return
         if state.node.states.pop(state.unit, None) is not None:
             self._saving.dropped(state)
-            self._actions.append(DropState(state.node.id, state.unit, state.node.key, state.node.lane))
+            self._actions.append(DropState(state.node.id, state.unit, state.node.key, state.node.tree))
         else:
             state.node.lost.pop(state.unit, None)
 

@@ -21,9 +21,10 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hoptree.core.plan import Plan, Trial
+from hoptree.core.plan import Plan
 from hoptree.core.settings import Settings
 from hoptree.core.steps import RunIndex, Step
+from hoptree.core.trial import Trial
 
 Request: TypeAlias = TrialAsked | TrialBranched | TrialExtended | TrialStopped | TrialRetried
 

@@ -20,9 +20,11 @@ from hoptree.core.events import (
 )
 from hoptree.core.lineage import Phase, branched
 from hoptree.core.metrics import unspelled
+from hoptree.core.nodes import Node, Place, State
 from hoptree.core.open_work import OpenWork
-from hoptree.core.plan import Node, Place, Plan, State, Trial, due_epochs
-from hoptree.core.states import StateBooks
+from hoptree.core.plan import Plan
+from hoptree.core.states import StateRegistry
+from hoptree.core.trial import Trial, due_epochs
 
 
 @final
@@ -32,16 +34,16 @@ class Trials:
     def __init__(
         self,
         plan: Plan,
-        demand: OpenWork,
-        gates: Barriers,
+        open_work: OpenWork,
+        barriers: Barriers,
         dispatcher: Dispatcher,
-        states: StateBooks,
+        states: StateRegistry,
         actions: list[Action],
         trials: dict[int, Trial],
     ) -> None:
         self._plan = plan
-        self._demand = demand
-        self._gates = gates
+        self._open_work = open_work
+        self._barriers = barriers
         self._dispatcher = dispatcher
         self._states = states
         self._actions = actions
@@ -85,7 +87,7 @@ class Trials:
             raise ProtocolError(f"trial {event.trial} was asked for before with another history")
         root, variant = source.base_to_come
         trial = Trial(event.trial, phases, root, source.study, event.every)
-        trial.alone, trial.tree, trial.variant = source.alone, source.tree, variant
+        trial.alone, trial.tree_owner, trial.variant = source.alone, source.tree_owner, variant
         trial.barrier, trial.asked_by = source.barrier, event.asked_by
         self._begin(trial, event.until, event.known)
 
@@ -107,8 +109,8 @@ class Trials:
             if trial.must_move(event.until):
                 self._let_go_of_final(trial)
                 trial.move(*trial.base_to_come)
-            trial.ending = None
             self.live += 1
+        trial.change("extended")
         self._proceed(trial, event.until, event.known)
 
     def stopped(self, event: TrialStopped) -> None:
@@ -149,7 +151,7 @@ class Trials:
         self._let_go_of_final(trial)
         self._leave_nodes(trial)
         if trial.barrier:
-            self._dispatcher.fresh.extend(self._gates.leave(trial))
+            self._dispatcher.fresh.extend(self._barriers.leave(trial))
         trial.move(*base)
         found = [] if event.known is None else self._adopt(trial, trial.until, event.known)
         self._plan.follow(trial, trial.until)
@@ -175,12 +177,20 @@ class Trials:
         metrics = node.reports[unit]
         for trial in node.requests.pop(unit, ()):
             self._unwant(trial, epoch)
-            trial.tell(epoch, metrics)
+            trial.add_report(epoch, metrics)
             self._actions.append(Report(trial.number, epoch, metrics))
             if not trial.open:
                 self._complete(trial)
             elif trial.barrier:
-                self._dispatcher.fresh.extend(self._gates.opened(trial))
+                self._dispatcher.fresh.extend(self._barriers.opened(trial))
+
+    def arrive(self, state: State) -> None:
+        """Start the children that waited for a state; trials wait only for its evaluation from now on."""
+        node, unit = state.node, state.unit
+        for child in self._open_work.arrive(node, unit):
+            self._open_work.spawn(child, unit, state)
+        for trial in node.requests.get(unit, ()):
+            trial.wanting.discard(unit // self._plan.partitions)
 
     def end(self, trial: Trial, ending: Ending, reason: str = "") -> None:
         """Take a trial's open requests back; what only it needed is cancelled."""
@@ -201,7 +211,7 @@ class Trials:
                 places.append(Place(node, unit))
         trial.wanting.clear()
         trial.open.clear()
-        self._demand.unwant_all(places)
+        self._open_work.remove_targets(places)
 
     def _let_go_of_final(self, trial: Trial) -> None:
         self._forget_final(trial)
@@ -250,7 +260,7 @@ class Trials:
         partitions, root = self._plan.partitions, self._root(trial)
         epochs = sorted(epoch for epoch in known.states if 0 < epoch <= until)
         for node, unit in self._plan.places(trial.history, root, epochs):
-            if unit not in node.states and not node.waiting and all(c.unit > unit for c in node.cursors):
+            if unit not in node.states and not node.waiting and all(c.unit > unit for c in node.active):
                 self._states.adopt(node, unit, keep=True)
         reports = {epoch: metrics for epoch, metrics in known.reports if 0 < epoch <= until}
         found = [
@@ -263,7 +273,7 @@ class Trials:
         return found
 
     def _root(self, trial: Trial) -> Node:
-        return self._plan.root(trial.root, trial.lane)
+        return self._plan.root(trial.root, trial.tree)
 
     def _grant(self, trial: Trial, until: int) -> None:
         """Open the requests of a trial up to an epoch."""
@@ -281,21 +291,21 @@ class Trials:
             if self._request(trial, epoch, place):
                 answered.append(place)
         if trial.barrier:
-            self._gates.enter(trial)
-        if self._gates.any:
-            self._dispatcher.fresh.extend(self._gates.reconsider())
+            self._barriers.enter(trial)
+        if self._barriers.any:
+            self._dispatcher.fresh.extend(self._barriers.reconsider())
         for place in answered:
             self.answer(*place)
 
     def _want(self, trial: Trial, epoch: int) -> None:
         if epoch not in trial.wanting:
             trial.wanting.add(epoch)
-            self._demand.want(*trial.open[epoch])
+            self._open_work.add_target(*trial.open[epoch])
 
     def _unwant(self, trial: Trial, epoch: int) -> None:
         if epoch in trial.wanting:
             trial.wanting.remove(epoch)
-            self._demand.unwant(*trial.open[epoch])
+            self._open_work.remove_target(*trial.open[epoch])
 
     def _complete(self, trial: Trial) -> None:
         """End a trial that owes nothing; the state it ended with is kept, and again if it has to be retrained."""
@@ -326,13 +336,13 @@ class Trials:
         node, unit = place
         if (node.id, unit) not in self.missing:
             self.missing[node.id, unit] = place
-            self._demand.want(node, unit)
+            self._open_work.add_target(node, unit)
 
     def give_up_restoring(self, places: Iterable[Place]) -> None:
         """Leave trials without the states they ended with that cannot be made again."""
         for node, unit in places:
             if self.missing.pop((node.id, unit), None) is not None:
-                self._demand.unwant(node, unit)
+                self._open_work.remove_target(node, unit)
 
     def resume(self) -> None:
         """Take up trials as a fold has left them: what they owe is requested, and what they hold is held."""
@@ -343,7 +353,7 @@ class Trials:
                 self._states.pin(trial, trial.final.node.states.get(trial.final.unit))
         for trial in running:
             if trial.barrier and trial.open:
-                self._gates.enter(trial)
+                self._barriers.enter(trial)
         answered: dict[tuple[int, int], Place] = {}
         for trial in running:
             for epoch, place in sorted(trial.open.items()):
@@ -371,9 +381,9 @@ class Trials:
     def _close(self, trial: Trial, ending: Ending, reason: str) -> None:
         if trial.ending is None:
             self.live -= 1
-        trial.ending = ending
+        trial.change(ending)
         trial.reason = reason
         self._actions.append(EndTrial(trial.number, ending, reason))
         self._leave_nodes(trial)
         if trial.barrier:
-            self._dispatcher.fresh.extend(self._gates.leave(trial))
+            self._dispatcher.fresh.extend(self._barriers.leave(trial))

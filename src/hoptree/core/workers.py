@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from hoptree.core.plan import ActiveLineage, Run
+from hoptree.core.nodes import ActiveLineage, Run
 
 
 @final
