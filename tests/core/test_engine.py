@@ -836,13 +836,13 @@ def test_a_worker_cannot_finish_what_it_has_not_begun():
 def test_unknown_trials_are_refused(event: Event):
     driver = one_worker()
     driver.ask(0, 0.1)
-    assert "trial 4 was never asked for" in impossible(driver, event)
+    assert "trial 4 was never requested" in impossible(driver, event)
 
 
 def test_a_number_stands_for_one_trial():
     driver = one_worker()
     driver.ask(0, 0.1)
-    assert "trial 0 was asked for before" in impossible(driver, TrialAsked(0, config_items({"lr": 0.2}), 1))
+    assert "trial 0 was requested before" in impossible(driver, TrialAsked(0, config_items({"lr": 0.2}), 1))
 
 
 def test_a_state_of_an_unknown_node_cannot_be_lost():
@@ -856,11 +856,11 @@ def test_a_state_of_an_unknown_node_cannot_be_lost():
         (TrialAsked(1, config_items({"lr": 0.1}), 1, every=-1), "every: -1; expected 0"),
         (
             TrialBranched(1, 0, 0, config_items({"lr": 0.1}), 3),
-            "at: epoch 0 of trial 0, which was asked for until 2",
+            "at: epoch 0 of trial 0, which was requested until 2",
         ),
         (
             TrialBranched(1, 0, 3, config_items({"lr": 0.1}), 4),
-            "at: epoch 3 of trial 0, which was asked for until 2",
+            "at: epoch 3 of trial 0, which was requested until 2",
         ),
         (TrialBranched(1, 0, 2, config_items({"lr": 0.1}), 2), "until: 2; expected more than the 2 epochs before"),
     ],

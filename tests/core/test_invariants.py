@@ -1,4 +1,4 @@
-"""The checker sees what it should: for each invariant an engine is broken on purpose, and it complains."""
+"""For each invariant, an engine is broken on purpose, and the checker finds it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, Origin, Report, RunUnit
+from hoptree.core.active_lineages import ActiveLineages
 from hoptree.core.barriers import Barriers
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.engine import Engine
@@ -18,6 +19,7 @@ from hoptree.core.nodes import ActiveLineage, Node, Run, State
 from hoptree.core.open_work import OpenWork
 from hoptree.core.plan import Plan
 from hoptree.core.ready import ReadyEntry, ReadyQueue
+from hoptree.core.run_results import RunResults
 from hoptree.core.saving import SavePolicy
 from hoptree.core.schedules import Config, multistep
 from hoptree.core.settings import Settings
@@ -72,10 +74,10 @@ def test_a_witness_tells_the_story():
 
 
 def test_1_a_partition_visited_twice(monkeypatch: Patch):
-    def aim(engine: Engine, lineage: ActiveLineage, hint: int) -> None:
+    def aim(lineages: ActiveLineages, lineage: ActiveLineage, hint: int) -> None:
         lineage.partition = 0  # always the same one
 
-    monkeypatch.setattr(Engine, "_aim", aim)
+    monkeypatch.setattr(ActiveLineages, "aim", aim)
     with broken(1):
         run_workload(ahead=False)
 
@@ -153,7 +155,7 @@ def test_2_a_unit_started_twice(monkeypatch: Patch):
         start(dispatcher, worker, lineage, partition)
         run = dispatcher._actions[-1]
         assert isinstance(run, RunUnit)
-        others = (name for name in dispatcher._workers.by_name if name != worker.name)
+        others = (name for name in dispatcher.workers.by_name if name != worker.name)
         other = next(others, None)
         if other is not None:
             dispatcher._actions.append(msgspec.structs.replace(run, run=99, worker=other))
@@ -167,23 +169,21 @@ def test_2_a_unit_started_twice(monkeypatch: Patch):
 
 
 def test_2_a_lineage_that_runs_ahead_of_itself_on_another_worker(monkeypatch: Patch):
-    def available(lineage: ActiveLineage) -> bool:
-        return lineage.sequence < 0  # though a run is under way
-
     def impatient(dispatcher: Dispatcher, worker: Worker, lineage: ActiveLineage, partition: int) -> None:
         start(dispatcher, worker, lineage, partition)
-        if len(lineage.runs) == 1:
-            lineage.partition = (partition + 1) % 2
-            dispatcher.ready.push(lineage)
+        run = dispatcher._actions[-1]
+        assert isinstance(run, RunUnit)
+        following = {"unit": run.unit + 1, "partition": (partition + 1) % 2}
+        other = "b" if worker.name == "a" else "a"
+        dispatcher._actions.append(msgspec.structs.replace(run, run=99, worker=other, **following))
 
     start = Dispatcher._start
-    monkeypatch.setattr(ActiveLineage, "available", property(available))
     monkeypatch.setattr(Dispatcher, "_start", impatient)
     driver = Driver(2, ahead=False, affinity=False)
     driver.join("a")
-    driver.ask(0, 0.1, until=2)
+    driver.join("b")
     with broken(2):
-        driver.join("b")
+        driver.ask(0, 0.1, until=2)
 
 
 def test_2_a_unit_from_a_state_that_is_not_there(monkeypatch: Patch):
@@ -275,13 +275,13 @@ def test_4_a_short_unit_preempted_for_a_longer_path(monkeypatch: Patch):
 
 
 def test_4_a_cursor_that_is_thought_unneeded_when_one_of_its_trials_stops(monkeypatch: Patch):
-    unwant = OpenWork.unwant
+    remove_target = OpenWork.remove_target
 
     def careless(open_work: OpenWork, node: object, unit: int) -> None:
-        unwant(open_work, node, unit)  # type: ignore[arg-type]
+        remove_target(open_work, node, unit)  # type: ignore[arg-type]
         open_work.unneeded.extend(node.active)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(OpenWork, "unwant", careless)
+    monkeypatch.setattr(OpenWork, "remove_target", careless)
     monkeypatch.setattr(OpenWork, "next_target", lambda open_work, lineage: None)
     driver = Driver(1, ahead=False)
     driver.join("w")
@@ -340,11 +340,10 @@ def test_6_training_begins_at_the_beginning_though_a_state_is_stored(monkeypatch
 
 
 def test_6_a_unit_trained_again_after_it_finished(monkeypatch: Patch):
-    def stay(engine: Engine, lineage: ActiveLineage, run: Run, worker: Worker, seconds: float, size: int) -> None:
-        engine.states.store(lineage.node, run.unit + 1, worker.name, lineage.order)
-        engine._offer(lineage)  # at the unit where it was
+    def stay(results: RunResults, lineage: ActiveLineage, run: Run, state: State, *, needed: bool) -> None:
+        results._lineages.offer(lineage)  # at the unit where it was
 
-    monkeypatch.setattr(Engine, "_advance", stay)
+    monkeypatch.setattr(RunResults, "_advance", stay)
     driver = Driver(1, ahead=False)
     driver.join("w")
     driver.ask(0, 0.1, until=2)
@@ -446,7 +445,7 @@ def test_7_an_evaluation_of_a_state_that_is_not_stored():
 
 
 def test_8_a_trial_whose_cursor_was_dropped(monkeypatch: Patch):
-    monkeypatch.setattr(Engine, "_offer", lambda engine, lineage: None)
+    monkeypatch.setattr(ActiveLineages, "offer", lambda lineages, lineage: None)
     driver = Driver(1)
     driver.join("w")
     with broken(8):
@@ -454,7 +453,7 @@ def test_8_a_trial_whose_cursor_was_dropped(monkeypatch: Patch):
 
 
 def test_8_a_unit_that_failed_and_is_not_tried_again(monkeypatch: Patch):
-    monkeypatch.setattr(Engine, "_resume", lambda engine, lineage: None)
+    monkeypatch.setattr(ActiveLineages, "resume", lambda lineages, lineage: None)
     driver = Driver(1)
     driver.join("w")
     driver.ask(0, 0.1)
@@ -473,7 +472,7 @@ def test_8_a_barrier_that_never_opens(monkeypatch: Patch):
 
 
 def test_8_a_lost_workers_evaluation_that_is_forgotten(monkeypatch: Patch):
-    monkeypatch.setattr(Engine, "_evaluate_again", lambda engine, state: None)
+    monkeypatch.setattr(RunResults, "_evaluate_again", lambda results, state: None)
     driver = Driver(1)
     driver.join("w")
     driver.join("v")

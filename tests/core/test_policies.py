@@ -268,11 +268,11 @@ class Answers(Policy):
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (Answers(float("nan")), r"Answers\.rank\(lineage at node \d unit 0, \d\) answered nan; expected a number"),
-        (Answers("low"), r"answered 'low'; expected a number"),
-        (Answers(None), r"answered None; expected a number"),
-        (Answers(admits=1), r"Answers\.admits\(lineage at node \d unit 0, \d\) answered 1; expected True or False"),
-        (Answers(admits=None), r"answered None; expected True or False"),
+        (Answers(float("nan")), r"Answers\.rank\(lineage at node \d unit 0, \d\) returned nan; expected a number"),
+        (Answers("low"), r"returned 'low'; expected a number"),
+        (Answers(None), r"returned None; expected a number"),
+        (Answers(admits=1), r"Answers\.admits\(lineage at node \d unit 0, \d\) returned 1; expected True or False"),
+        (Answers(admits=None), r"returned None; expected True or False"),
     ],
 )
 def test_a_policy_that_answers_nonsense_is_refused_with_what_it_answered(policy: Policy, message: str):

@@ -1,7 +1,7 @@
 """The nine invariants of the engine, checked from the outside after every step.
 
 The checker keeps its own records of what runs where and what is stored (``observed.py``), from events and actions
-alone, and uses the plan only for the paths of trials. So a mistake in the engine's records shows as a contradiction.
+alone, and uses the plan only for the paths of trials. So a mistake in the engine's records is a contradiction.
 
 1. Completeness: in an epoch a lineage visits every partition exactly once.
 2. Isolation: two units of one lineage never run at the same time: a unit starts from a stored state, or waits
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import final
+from typing import TypeAlias, final
 
 from hoptree.core.actions import (
     Action,
@@ -197,10 +197,10 @@ class InvariantChecker:
                 self._observed.visited.pop((node, unit), None)
             case Report(number, epoch, _):
                 trial = self._engine.trials.get(number)
-                self._expect(trial is not None, 8, f"a report for trial {number}, which was never asked for")
+                self._expect(trial is not None, 8, f"a report for trial {number}, which was never requested")
                 assert trial is not None
                 due = (number, epoch) in self._asked or (trial.every and epoch % trial.every == 0)
-                self._expect(bool(due), 8, f"a report of {trial} at epoch {epoch}, which nobody asked for")
+                self._expect(bool(due), 8, f"a report of {trial} at epoch {epoch}, which was not requested")
                 self._reported.add((number, epoch))
             case EndTrial(number, ending, reason):
                 self._expect(ending != "failed" or bool(reason), 8, f"trial {number} failed without a reason")

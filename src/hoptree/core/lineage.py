@@ -1,9 +1,9 @@
 """Lineage: the history that determines a state, cut into whole units.
 
 A trial's history is a list of phases (a config that holds from an epoch on; more than one after a branch). It
-is cut into *segments*: runs of units whose values have the same forms. Two trials share exactly the units of
-their equal leading segments, so sharing needs no comparison of values, and neither the order in which trials
-arrive nor who else is there changes a key (see ``keys.py``).
+is cut into *segments*: consecutive units whose values have the same forms. Two trials share exactly the units of
+their equal leading segments, so sharing needs no comparison of values, and keys depend neither on the order in
+which trials arrive nor on other trials (see ``keys.py``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ History: TypeAlias = tuple[Phase, ...]
 
 
 class Values(NamedTuple):
-    """The values of one unit, by form: what a unit trains with, and what makes two units the same."""
+    """The values that a unit trains with, by form; two units with equal values and history are the same unit."""
 
     items: tuple[tuple[str, Content], ...]
 
@@ -68,7 +68,7 @@ def history(config: Config) -> History:
 
 
 def config_items(config: Config) -> ConfigItems:
-    """Return a config as an ordered record; values must be constants or schedules."""
+    """Return a config as sorted pairs; values must be constants or schedules."""
     if not isinstance(config, Mapping):
         raise WorkloadError(f"config: {config!r}; expected names and values, such as {{'lr': 0.01}}")
     if not config:
@@ -78,7 +78,7 @@ def config_items(config: Config) -> ConfigItems:
             raise WorkloadError(f"config: the name {name!r}; expected a non-empty string")
         if not is_text(name):
             raise WorkloadError(
-                f"config: the name {name!r}; expected text that UTF-8 can hold, without lone surrogates"
+                f"config: the name {name!r}; expected text that UTF-8 can encode, without lone surrogates"
             )
     items = []
     for name in sorted(config):
@@ -123,7 +123,7 @@ def segments(phases: History, partitions: int, units: int) -> list[Segment]:
 
 
 _ABSENT = Form("absent", "", ())
-_SNAP = 1e-9  # a milestone this close to a unit's edge lies on it: no step of the unit falls in between
+_SNAP = 1e-9  # a milestone this close to a unit's edge counts as on it: no training step lies in between
 
 
 def _pieces(phases: History, name: str, horizon: float) -> Iterator[Piece]:
@@ -157,7 +157,7 @@ def _clipped(phase: Phase, name: str, end: float) -> Iterator[Piece]:
 
 
 def beginning(config: Config) -> dict[str, Scalar]:
-    """Return the values with which a trial begins.
+    """Return the values of a config at the start of training.
 
     >>> from hoptree.core.schedules import multistep
     >>> beginning({"lr": multistep(0.1, at=[2], gamma=0.1)})
@@ -167,7 +167,7 @@ def beginning(config: Config) -> dict[str, Scalar]:
 
 
 def _track(pieces: Iterable[Piece], partitions: int, units: int) -> list[tuple[int, Content]]:
-    """Turn pieces into (first unit, content); a unit with a boundary inside it stands alone."""
+    """Turn pieces into (first unit, content); a unit with a boundary inside it is a segment of its own."""
     track: list[tuple[int, Content]] = []
     form: Form | None = None
     for piece in pieces:

@@ -12,9 +12,10 @@ _SHORTEST = 1e-3
 
 
 def plain(value: Any) -> Any:
-    """Return a numpy scalar as Python's own number, and a member of an enumeration of numbers or text as its value.
+    """Return a numpy scalar as a Python number, and a member of an enumeration of numbers or text as its value.
 
-    Keys must not depend on who made a value, and a journal keeps no more of it. Anything else is returned as it is.
+    Keys must not depend on the type that holds a value, and a journal keeps plain values only. Return anything else
+    unchanged.
     """
     if getattr(value, "shape", None) == () and callable(getattr(value, "item", None)):
         value = value.item()
@@ -29,7 +30,7 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 
 
 def is_text(value: str) -> bool:
-    r"""Return whether UTF-8 can hold a text: a journal can, and so can a key.
+    r"""Return whether UTF-8 can encode a text, so that journals and keys can hold it.
 
     >>> is_text("lr"), is_text("\ud800")
     (True, False)
@@ -62,7 +63,7 @@ def period_argument(field: str, value: float) -> float:
     number = positive_argument(field, value)
     if number < _SHORTEST:
         raise ScheduleError(
-            f"{field}: {value!r} epochs; expected at least {_SHORTEST}, so that pieces can be counted"
+            f"{field}: {value!r} epochs; expected at least {_SHORTEST}, to limit the number of pieces"
         )
     return number
 

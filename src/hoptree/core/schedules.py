@@ -2,8 +2,8 @@
 
 A schedule is a sequence of *pieces*; a piece holds from its start until the next one and has a *form*: a
 constant, a line, an exponential or half a cosine, with the progress it counts from. Values are computed from
-the form alone, so two schedules give the same bits exactly as far as their pieces have equal forms. That makes
-"until when are they identical?" a comparison of forms, never of samples, and it is what trials share by.
+the form alone, so two schedules give the same bits exactly as far as their pieces have equal forms. So comparing
+forms, never samples, tells until when two schedules are identical, and what their trials can share.
 
     >>> constant(0.1).agrees_until(multistep(0.1, at=[40], gamma=0.1))
     40.0
@@ -34,7 +34,7 @@ Scalar: TypeAlias = bool | int | float | str | None
 
 
 class Form(NamedTuple):
-    """What a piece computes: ``kind`` and the numbers that determine it, the first being its origin."""
+    """The function of a piece: ``kind`` and its numbers, the first being its origin."""
 
     kind: str
     type: str
@@ -45,7 +45,9 @@ class Form(NamedTuple):
         try:
             value: Scalar = _EVALUATE[self.kind](progress, *self.numbers)
         except OverflowError:
-            raise ScheduleError(f"{self.kind}{self.numbers}: too large a value at progress {progress}") from None
+            raise ScheduleError(
+                f"{self.kind}{self.numbers}: the value at progress {progress} is too large for a float"
+            ) from None
         return value
 
 
@@ -58,9 +60,9 @@ class Piece(NamedTuple):
 
 @final
 class Schedule(msgspec.Struct, frozen=True):
-    """A value as a function of progress; made by the functions of this module.
+    """A value as a function of progress; created by the functions of this module.
 
-    ``kind`` and ``arguments`` are what the user wrote; they survive a journal as plain data.
+    ``kind`` and ``arguments`` are what the user wrote; a journal holds them as plain data.
     """
 
     kind: str
@@ -86,7 +88,7 @@ class Schedule(msgspec.Struct, frozen=True):
         return form.at(progress)
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces in order, neighbours of equal form joined; cyclic schedules never end."""
+        """Yield the pieces in order, neighbours of equal form joined; cyclic schedules yield without end."""
         last: Form | None = None
         for piece in _PIECES[self.kind](0.0, *self.arguments):
             if piece.form != last:
@@ -94,7 +96,7 @@ class Schedule(msgspec.Struct, frozen=True):
             last = piece.form
 
     def agrees_until(self, other: Schedule) -> float:
-        """Return the progress up to which both give identical values (``inf`` when they never part)."""
+        """Return the progress up to which both give identical values (``inf`` if they never differ)."""
         if repr(self) == repr(other):  # equal and of equal types: 1, 1.0 and True are three values
             return math.inf
         return agreement(self.pieces(), other.pieces())
@@ -110,7 +112,7 @@ Config: TypeAlias = dict[str, Value]
 def agreement(one: Iterator[Piece], two: Iterator[Piece]) -> float:
     """Return where two sequences of joined pieces first differ in form.
 
-    Two that never end are followed for 10,000 pieces: what is beyond is not claimed to agree.
+    Endless sequences are compared for 10,000 pieces: beyond that they do not count as equal.
     """
     reached = 0.0
     for _ in range(10_000):
@@ -128,16 +130,16 @@ def as_schedule(value: Value) -> Schedule:
     return value if isinstance(value, Schedule) else constant(value)
 
 
-# --- what users write -------------------------------------------------------------------------------------
+# --- constructors for users -------------------------------------------------------------------------------
 
 
 def constant(value: Scalar) -> Schedule:
-    """Return the schedule that is always ``value`` (a number, a string, a truth value or None)."""
+    """Return the schedule that is always ``value`` (a number, a string, a boolean or None)."""
     value = plain(value)
     if value is not None and not isinstance(value, bool | int | float | str):
-        raise ScheduleError(f"value: {value!r}; expected a number, a string, a truth value or None")
+        raise ScheduleError(f"value: {value!r}; expected a number, a string, a boolean or None")
     if isinstance(value, str) and not is_text(value):
-        raise ScheduleError(f"value: {value!r}; expected text that UTF-8 can hold, without lone surrogates")
+        raise ScheduleError(f"value: {value!r}; expected text that UTF-8 can encode, without lone surrogates")
     return Schedule("constant", (number_argument("value", value) if isinstance(value, float) else value,))
 
 
@@ -149,7 +151,9 @@ def linear(start: float, end: float, over: float) -> Schedule:
     """
     numbers = (number_argument("start", start), number_argument("end", end), positive_argument("over", over))
     if not math.isfinite((numbers[1] - numbers[0]) / numbers[2]):
-        raise ScheduleError(f"over: {over!r}; expected a time over which {start!r} can become {end!r}")
+        raise ScheduleError(
+            f"over: {over!r}; expected a longer time: the slope from {start!r} to {end!r} is not finite"
+        )
     return Schedule("linear", numbers)
 
 
@@ -178,7 +182,9 @@ def multistep(init: float, at: Sequence[float], gamma: float) -> Schedule:
     except OverflowError:
         finite = False
     if not finite:
-        raise ScheduleError(f"gamma: {gamma!r}, {len(milestones)} times over; the values leave all bounds")
+        raise ScheduleError(
+            f"gamma: {gamma!r}, multiplied {len(milestones)} times, makes the value too large for a float"
+        )
     return Schedule("multistep", (first, milestones, factor))
 
 
@@ -205,7 +211,7 @@ def cosine(init: float, low: float = 0.0, *, period: float, gamma: float = 1.0) 
     """
     growth = number_argument("gamma", gamma)
     if not growth >= 1:
-        raise ScheduleError(f"gamma: {gamma!r}; expected 1 or more, so that periods do not vanish")
+        raise ScheduleError(f"gamma: {gamma!r}; expected 1 or more, so that periods do not shrink")
     return Schedule(
         "cosine",
         (number_argument("init", init), number_argument("low", low), period_argument("period", period), growth),

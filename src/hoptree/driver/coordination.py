@@ -216,7 +216,7 @@ class ClaimingBackend:
         standing = self._standing(own)
         if not standing:
             return True
-        idle = all(not c.runs and (c.held or c.unit % self._partitions == 0) for c in standing)
+        idle = all(not c.runs and (c.status == "held" or c.unit % self._partitions == 0) for c in standing)
         waiting = [want for want in self._wanted.get(lineage, ()) if want.waits]
         if not idle or not waiting:
             return False
