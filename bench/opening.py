@@ -29,7 +29,8 @@ from bench.results import record, table
 from hoptree.backends.event_loop import drive, without_collector
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.engine import Engine
-from hoptree.core.facts import Entry, FactWriter
+from hoptree.core.fact_writer import FactWriter
+from hoptree.core.facts import Entry
 from hoptree.core.snapshots import SNAPSHOT_VERSION, take_snapshot
 from hoptree.core.steps import Step
 from hoptree.core.study_state import StudyState

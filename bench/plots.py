@@ -19,7 +19,7 @@ from tests.report.study_timelines import WIDE, run
 
 import hoptree as ht
 from bench.results import record, table
-from hoptree.core.facts import FactWriter
+from hoptree.core.fact_writer import FactWriter
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.exports import export

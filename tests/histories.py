@@ -35,7 +35,9 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hoptree.core.facts import Entry, FactWriter, fold
+from hoptree.core.fact_reader import fold
+from hoptree.core.fact_writer import FactWriter
+from hoptree.core.facts import Entry
 from hoptree.core.invariants import InvariantChecker
 from hoptree.core.keys import encode
 from hoptree.core.lineage import config_items
@@ -100,7 +102,7 @@ class History:
         self.policy = SavePolicy(every=self.extra.choice([0, 1, 2]), spares=self.extra.random() < 0.5)
         self.engine = self.fresh_engine()
         self.writer = FactWriter(self.engine.state)
-        self.witness = InvariantChecker(self.engine)
+        self.checker = InvariantChecker(self.engine)
         self.workers = [f"w{index}" for index in range(random.choice([1, 2, 3, 5]))]
         self.holds = self._deal()
         self.here: dict[str, list[RunUnit | Evaluate]] = {}
@@ -129,11 +131,11 @@ class History:
         assert snapshot_of(state, 0.0) == snapshot_of(self.engine.state, 0.0)
         state = restored(snapshot_of(state, 0.0), self.settings)
         assert snapshot_of(state, 0.0) == snapshot_of(self.engine.state, 0.0)
-        before = [(node.key, node.lane) for node in self.engine.plan.nodes]
-        assert [(node.key, node.lane) for node in state.plan.nodes] == before
+        before = [(node.key, node.tree) for node in self.engine.plan.nodes]
+        assert [(node.key, node.tree) for node in state.plan.nodes] == before
         self.engine = self.fresh_engine(state)
         self.writer = FactWriter(state)
-        self.witness.follow(self.engine)
+        self.checker.follow(self.engine)
         self.lost_runs.clear()
         self.here.clear()
         self.evaluating.clear()
@@ -201,8 +203,8 @@ class History:
         if isinstance(event, TrialAsked | TrialRetried | TrialRebased) and event.known is not None:
             held = [(node.id, unit) for node in self.engine.plan.nodes for unit in node.states]
             held += [(action.node, action.unit) for action in actions if isinstance(action, DropState)]
-            self.stored += [spot for spot in held if spot not in self.stored]
-        self.witness.see(step)
+            self.stored += [state_id for state_id in held if state_id not in self.stored]
+        self.checker.see(step)
         given_up: list[Event] = []
         for action in actions:
             if isinstance(action, RunUnit) and self.company and self.random.random() < 0.1:
@@ -213,7 +215,7 @@ class History:
                 given_up += self.cancel(action)
             elif isinstance(action, DropState):
                 self.stored.remove((action.node, action.unit))
-                self.saving = [spot for spot in self.saving if spot != (action.node, action.unit)]
+                self.saving = [state_id for state_id in self.saving if state_id != (action.node, action.unit)]
             elif isinstance(action, SaveState) and action.durable:
                 self.saving.append((action.node, action.unit))
             elif isinstance(action, EndTrial):
@@ -252,10 +254,10 @@ class History:
         if node.requests and random.random() < 0.6:
             self.tell(ReportFound(node.id, random.choice(list(node.requests)), {"loss": "inf"}))
         if node.stops and random.random() < 0.2:
-            spot = node.id, random.randint(node.start, node.stops[-1])
-            if spot not in self.taken:
-                self.taken.append(spot)
-                self.tell(LineageTaken(*spot))
+            state_id = node.id, random.randint(node.start, node.stops[-1])
+            if state_id not in self.taken:
+                self.taken.append(state_id)
+                self.tell(LineageTaken(*state_id))
 
     def cancel(self, action: CancelUnit) -> list[UnitCancelled]:
         """A worker gives a run up at once, or finishes it because the message came too late."""
@@ -337,9 +339,9 @@ class History:
         elif choice < 0.82 and self.here:
             self.tell(WorkerDrained(random.choice(list(self.here))))
         elif choice < 0.85 and self.stored:
-            spot = random.choice(self.stored)
-            self.stored.remove(spot)
-            self.tell(StateLost(*spot))
+            state_id = random.choice(self.stored)
+            self.stored.remove(state_id)
+            self.tell(StateLost(*state_id))
         elif choice < 0.87 and self.stored:
             random.choice([0, 0, 1])
             random.choice(self.stored)

@@ -8,8 +8,8 @@ from hoptree.core.engine import Engine
 
 
 def books_of(engine: Engine) -> dict[str, Any]:
-    """Return the whole state of an engine, also what no journal tells: cursors, queues, users of states."""
-    gates = engine._gates._gates.items()
+    """Return the whole state of an engine, also what no journal tells: lineages, queues, users of states."""
+    barriers = engine._barriers._by_study.items()
     repricing = engine._repricing
     return {
         "trials": [
@@ -31,8 +31,8 @@ def books_of(engine: Engine) -> dict[str, Any]:
                 sorted(node.attempts.items()),
                 sorted(node.taken),
                 [
-                    (c.unit, c.order, c.partition, c.peak, c.sequence, c.held, [r.number for r in c.runs])
-                    for c in node.cursors
+                    (c.unit, c.order, c.partition, c.peak, c.sequence, c.status, [r.number for r in c.runs])
+                    for c in node.active
                 ],
             )
             for node in engine.plan.nodes
@@ -47,6 +47,9 @@ def books_of(engine: Engine) -> dict[str, Any]:
         "repricing": (repricing._unpriced, repricing._ranked, repricing._until),
         "backlog": engine.demand.backlog,
         "done": list(engine.demand.done),
-        "gates": {name: (gate.level, list(gate.members), [repr(c) for c in gate.held]) for name, gate in gates},
+        "barriers": {
+            name: (barrier.level, list(barrier.members), [repr(c) for c in barrier.held])
+            for name, barrier in barriers
+        },
         "policy": engine._policy.memory(),
     }

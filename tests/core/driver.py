@@ -1,4 +1,4 @@
-"""An engine driven by hand: a test says what each worker does next, and a witness checks every step."""
+"""An engine driven by hand: a test says what each worker does next, and a checker checks every step."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Driver:
         name = settings.pop("named", "longest-path")
         saving = settings.pop("saving", None)
         self.engine = Engine(Settings(partitions=partitions, policy=name, **settings), cost, policy, saving=saving)
-        self.witness = InvariantChecker(self.engine)
+        self.checker = InvariantChecker(self.engine)
         self.partitions = partitions
         self.queues: dict[str, list[RunUnit | Evaluate]] = {}
         self.evaluating: set[int] = set()
@@ -55,40 +55,40 @@ class Driver:
 
     # --- what happens -----------------------------------------------------------------------------------
 
-    def tell(self, event: Event, *, more: bool = False) -> list[Action]:
+    def step(self, event: Event, *, more: bool = False) -> list[Action]:
         if isinstance(event, WorkerJoined):
             self.queues.setdefault(event.worker, [])
         if isinstance(event, WorkerLost):
             self.queues.pop(event.worker, None)
         actions = self.engine.step(event, self.now, more=more)
-        self.witness.see(self.engine.state.note(event, self.now, more, actions))
+        self.checker.see(self.engine.state.note(event, self.now, more, actions))
         for action in actions:
             self._carry_out(action)
         return actions
 
     def join(self, worker: str, *partitions: int, speed: float = 1.0) -> list[Action]:
-        return self.tell(WorkerJoined(worker, partitions or tuple(range(self.partitions)), speed))
+        return self.step(WorkerJoined(worker, partitions or tuple(range(self.partitions)), speed))
 
     def ask(self, trial: int, config: Config | float, until: int = 1, **more: Any) -> list[Action]:
         values = config if isinstance(config, dict) else {"lr": config}
-        return self.tell(TrialAsked(trial, config_items(values), until, **more))
+        return self.step(TrialAsked(trial, config_items(values), until, **more))
 
     def branch(self, trial: int, source: int, at: int, config: Config | float, until: int) -> list[Action]:
         values = config if isinstance(config, dict) else {"lr": config}
-        return self.tell(TrialBranched(trial, source, at, config_items(values), until))
+        return self.step(TrialBranched(trial, source, at, config_items(values), until))
 
     def extend(self, trial: int, until: int) -> list[Action]:
-        return self.tell(TrialExtended(trial, until))
+        return self.step(TrialExtended(trial, until))
 
     def stop(self, trial: int) -> list[Action]:
-        return self.tell(TrialStopped(trial))
+        return self.step(TrialStopped(trial))
 
     def lose(self, worker: str) -> list[Action]:
-        return self.tell(WorkerLost(worker))
+        return self.step(WorkerLost(worker))
 
     def lose_state(self, node: int, unit: int) -> list[Action]:
         self.stored.remove((node, unit))
-        return self.tell(StateLost(node, unit))
+        return self.step(StateLost(node, unit))
 
     def train(self, worker: str) -> list[Action]:
         """Let a worker end the unit that it trains; an evaluation that goes with it is not done yet."""
@@ -101,26 +101,26 @@ class Driver:
             self.queues[worker].pop(0)
         self.stored.add((run.node, run.unit + 1))
         self.trained.append(run)
-        return self.tell(UnitFinished(run.run, worker))
+        return self.step(UnitFinished(run.run, worker))
 
     def evaluate(self, worker: str, loss: float = 0.5) -> list[Action]:
         """Let a worker end the evaluation that it is busy with."""
         run = self.queues[worker].pop(0)
         assert isinstance(run, Evaluate) or run.run in self.evaluating, f"{worker} does not evaluate"
         self.evaluating.discard(run.run)
-        return self.tell(StateEvaluated(run.run, worker, {"loss": loss}))
+        return self.step(StateEvaluated(run.run, worker, {"loss": loss}))
 
     def fail(self, worker: str, reason: str = "it broke", fault: Fault = "user") -> list[Action]:
         run = self.queues[worker].pop(0)
         self.evaluating.discard(run.run)
-        return self.tell(UnitFailed(run.run, worker, reason, fault))
+        return self.step(UnitFailed(run.run, worker, reason, fault))
 
     def give_up(self, worker: str) -> list[Action]:
         """Let a worker give up a run that it was told to cancel."""
         run = next(run for run in self.queues[worker] if run.run in self.cancelled)
         self.queues[worker].remove(run)
         self.cancelled.discard(run.run)
-        return self.tell(UnitCancelled(run.run, worker))
+        return self.step(UnitCancelled(run.run, worker))
 
     def go_on(self, worker: str) -> list[Action]:
         """Let a worker end whatever it is busy with, well."""

@@ -16,7 +16,7 @@ from hoptree.core.errors import WorkloadError
 from hoptree.core.events import CostsLearned, WorkerDrained
 from hoptree.core.keys import encode
 from hoptree.core.lineage import Values, history, segments
-from hoptree.core.plan import Node
+from hoptree.core.nodes import Node
 from hoptree.core.schedules import Config, linear, multistep
 from tests.core.books import books_of
 from tests.core.driver import Driver
@@ -81,12 +81,12 @@ def test_after_costs_are_learned_all_books_agree_with_them(seed: int, steps: int
     past.begin()
     for _ in range(steps):
         past.move()
-    past.tell(CostsLearned(past.formula()))
+    past.step(CostsLearned(past.formula()))
     books_agree(past)
     for node in past.engine.plan.nodes:
-        for cursor in node.cursors:
-            left = past.engine.demand.longest(node, cursor.unit)
-            assert cursor.peak - cursor.unit * node.cost == pytest.approx(left)
+        for lineage in node.active:
+            left = past.engine.demand.longest(node, lineage.unit)
+            assert lineage.peak - lineage.unit * node.cost == pytest.approx(left)
     past.calm()
 
 
@@ -99,12 +99,12 @@ def test_many_nodes_are_priced_in_parts_while_work_goes_on(seed: int, steps: int
         past.begin()
         for _ in range(steps):
             past.move()
-        past.tell(CostsLearned(past.formula()))
+        past.step(CostsLearned(past.formula()))
         while past.engine._repricing.under_way and past.random.random() < 0.9:
             past.move()
-        past.tell(CostsLearned(past.formula()))
+        past.step(CostsLearned(past.formula()))
         while past.engine._repricing.under_way:
-            past.tell(WorkerDrained("nobody"))  # which asks for nothing
+            past.step(WorkerDrained("nobody"))  # which asks for nothing
         books_agree(past)
         past.calm()
 
@@ -121,15 +121,15 @@ def books_agree(past: History) -> None:
         done[run.partition] += nodes[run.node].cost
     assert engine.demand.done == pytest.approx(done)
     for node in nodes:
-        for cursor in node.cursors:
-            assert engine.demand.longest(node, cursor.unit) == pytest.approx(longest(engine, node, cursor.unit))
+        for lineage in node.active:
+            assert engine.demand.longest(node, lineage.unit) == pytest.approx(longest(engine, node, lineage.unit))
 
 
 def test_what_is_learned_decides_who_goes_first_also_for_nodes_to_come() -> None:
     driver = Driver(partitions=1, ahead=False)
     driver.ask(0, {"width": 8}, until=3)
     driver.ask(1, {"width": 64}, until=2)
-    driver.tell(CostsLearned(WIDE))
+    driver.step(CostsLearned(WIDE))
     driver.ask(2, {"width": 80}, until=2)
     driver.join("w0")
     first = driver.busy("w0")

@@ -1,4 +1,4 @@
-"""What the engine does, a few lines for each behaviour; a witness checks the invariants all along."""
+"""What the engine does, a few lines for each behaviour; a checker checks the invariants all along."""
 
 from __future__ import annotations
 
@@ -160,9 +160,9 @@ def test_a_state_that_is_saved_takes_the_place_of_the_one_kept_before_it():
         driver.train("w")
     assert {(1, 2), (1, 4)} < driver.stored  # until the later one is in the store, a loss would cost both epochs
     key = driver.engine.plan.nodes[1].key
-    assert driver.tell(StateSaved(1, 4)) == [DropState(1, 2, key)]
+    assert driver.step(StateSaved(1, 4)) == [DropState(1, 2, key)]
     assert (1, 4) in driver.stored
-    assert driver.tell(StateSaved(1, 4)) == []
+    assert driver.step(StateSaved(1, 4)) == []
     driver.finish()
     assert driver.stored == {(1, 6)}
 
@@ -187,10 +187,10 @@ def test_giving_up_a_running_trial_comes_too_late_for_a_complete_one():
     driver = one_worker()
     driver.ask(0, 0.1, until=1)
     driver.finish()
-    assert driver.tell(TrialStopped(0, running=True)) == []
+    assert driver.step(TrialStopped(0, running=True)) == []
     assert driver.ending(0) == "complete"
     driver.extend(0, 2)
-    driver.tell(TrialStopped(0, running=True))
+    driver.step(TrialStopped(0, running=True))
     assert driver.ending(0) == "stopped"
 
 
@@ -247,10 +247,10 @@ def test_a_state_is_kept_for_a_trial_that_parts_there():
 
 def test_events_of_one_moment_are_taken_in_before_work_is_given():
     driver = Driver(1)
-    driver.tell(WorkerJoined("w", (0,)), more=True)
-    assert driver.tell(TrialAsked(0, config_items({"lr": 0.1}), 1), more=True) == []
+    driver.step(WorkerJoined("w", (0,)), more=True)
+    assert driver.step(TrialAsked(0, config_items({"lr": 0.1}), 1), more=True) == []
     assert driver.engine._dispatcher.ready.count == 1  # in line already: the last of thousands does not pay for all
-    actions = driver.tell(TrialAsked(1, config_items({"lr": 0.2}), 5))
+    actions = driver.step(TrialAsked(1, config_items({"lr": 0.2}), 5))
     assert of(RunUnit, actions)[0].values.at(0.0) == {"lr": 0.2}  # the longer one, though it came last
 
 
@@ -516,7 +516,7 @@ def test_a_worker_that_comes_back_goes_on():
 def test_a_draining_worker_ends_its_unit_and_gets_nothing_new():
     driver = one_worker(2, ahead=False)
     driver.ask(0, 0.1)
-    driver.tell(WorkerDrained("w"))
+    driver.step(WorkerDrained("w"))
     assert not of(RunUnit, driver.train("w"))
     assert not of(RunUnit, driver.ask(1, 0.2))
     driver.join("other")
@@ -528,9 +528,9 @@ def test_a_draining_worker_ends_its_unit_and_gets_nothing_new():
 
 def test_an_idle_worker_that_drains_gets_nothing():
     driver = one_worker(1)
-    driver.tell(WorkerDrained("w"))
+    driver.step(WorkerDrained("w"))
     assert driver.ask(0, 0.1) == []
-    assert driver.tell(WorkerLost("w")) == []
+    assert driver.step(WorkerLost("w")) == []
 
 
 @pytest.mark.parametrize("order", ["strict", "free"])
@@ -562,7 +562,7 @@ def test_a_worker_may_come_to_hold_other_partitions():
 def test_a_worker_without_partitions_evaluates():
     driver = Driver(1, ahead=False)
     driver.join("a")
-    driver.tell(WorkerJoined("b", ()))
+    driver.step(WorkerJoined("b", ()))
     driver.ask(0, 0.1, until=3)
     driver.train("a")
     driver.ask(1, 0.1, until=1)
@@ -732,7 +732,7 @@ def test_a_barrier_is_for_its_own_study_only():
 def test_repeated_messages_change_nothing():
     driver = one_worker(2, ahead=False)
     asked = TrialAsked(0, config_items({"lr": 0.1}), 1)
-    driver.tell(asked)
+    driver.step(asked)
     first = driver.busy("w")
     driver.train("w")
     second = driver.busy("w")
@@ -774,8 +774,8 @@ def test_a_repeated_branch_changes_nothing():
     driver = one_worker(1)
     driver.ask(0, 0.1, until=2)
     event = TrialBranched(1, 0, 1, config_items({"lr": 0.5}), 2)
-    driver.tell(event)
-    assert driver.tell(event) == []
+    driver.step(event)
+    assert driver.step(event) == []
     driver.finish()
 
 
@@ -785,9 +785,9 @@ def test_messages_of_a_worker_that_was_given_up_are_late():
     lost = driver.busy("w")
     assert isinstance(lost, RunUnit)
     driver.lose("w")
-    assert driver.tell(UnitFinished(lost.run, "w")) == []
+    assert driver.step(UnitFinished(lost.run, "w")) == []
     driver.join("w")
-    assert driver.tell(UnitFinished(lost.run, "w")) == []
+    assert driver.step(UnitFinished(lost.run, "w")) == []
     driver.finish()
     assert driver.units() == [0, 1]
 
@@ -801,7 +801,7 @@ def impossible(driver: Driver, event: Event) -> str:
 def test_a_unit_that_was_never_started_cannot_finish():
     message = impossible(one_worker(), UnitFinished(3, "w"))
     assert "UnitFinished(run=3, worker='w', seconds=0.0, size=0): this cannot have happened" in message
-    assert "run 3 was never given to a worker (no run was given out yet)" in message
+    assert "run 3 was never assigned to a worker (no run was assigned yet)" in message
     driver = one_worker()
     driver.ask(0, 0.1)
     assert "last run given out: 1" in impossible(driver, UnitFailed(2, "w", "?"))
@@ -813,8 +813,8 @@ def test_the_message_about_an_impossible_event_tells_the_story_of_the_unit():
     driver.now = 2.0
     driver.ask(0, 0.1)
     message = impossible(driver, UnitFinished(0, "x"))
-    assert "run 0 was given to w" in message
-    story = message.split("Its story:\n")[1]
+    assert "run 0 was assigned to w" in message
+    story = message.split("Log of the run:\n")[1]
     assert story.startswith("  at 2: RunUnit(run=0, worker='w', node=1, source=0, unit=0,")
 
 
@@ -836,13 +836,13 @@ def test_a_worker_cannot_finish_what_it_has_not_begun():
 def test_unknown_trials_are_refused(event: Event):
     driver = one_worker()
     driver.ask(0, 0.1)
-    assert "trial 4 was never asked for" in impossible(driver, event)
+    assert "trial 4 was never requested" in impossible(driver, event)
 
 
 def test_a_number_stands_for_one_trial():
     driver = one_worker()
     driver.ask(0, 0.1)
-    assert "trial 0 was asked for before" in impossible(driver, TrialAsked(0, config_items({"lr": 0.2}), 1))
+    assert "trial 0 was requested before" in impossible(driver, TrialAsked(0, config_items({"lr": 0.2}), 1))
 
 
 def test_a_state_of_an_unknown_node_cannot_be_lost():
@@ -856,11 +856,11 @@ def test_a_state_of_an_unknown_node_cannot_be_lost():
         (TrialAsked(1, config_items({"lr": 0.1}), 1, every=-1), "every: -1; expected 0"),
         (
             TrialBranched(1, 0, 0, config_items({"lr": 0.1}), 3),
-            "at: epoch 0 of trial 0, which was asked for until 2",
+            "at: epoch 0 of trial 0, which was requested until 2",
         ),
         (
             TrialBranched(1, 0, 3, config_items({"lr": 0.1}), 4),
-            "at: epoch 3 of trial 0, which was asked for until 2",
+            "at: epoch 3 of trial 0, which was requested until 2",
         ),
         (TrialBranched(1, 0, 2, config_items({"lr": 0.1}), 2), "until: 2; expected more than the 2 epochs before"),
     ],

@@ -15,11 +15,12 @@ from hoptree.core.dispatch import Dispatcher
 from hoptree.core.engine import Engine
 from hoptree.core.errors import ProtocolError
 from hoptree.core.events import TrialAsked, WorkerJoined
+from hoptree.core.fact_reader import fold
+from hoptree.core.fact_writer import FactWriter
 from hoptree.core.facts import (
     Entry,
     EvaluationGiven,
     FactPlace,
-    FactWriter,
     RunCancelledFact,
     RunFailedFact,
     StateEvaluatedFact,
@@ -28,7 +29,6 @@ from hoptree.core.facts import (
     TrialReported,
     UnitFinishedFact,
     UnitGiven,
-    fold,
 )
 from hoptree.core.lineage import config_items
 from hoptree.core.policies import POLICIES
@@ -172,11 +172,11 @@ NEXT = msgspec.structs.replace(AT, unit=AT.unit + 1)
     ],
 )
 def test_what_ends_was_given_before(event: Any) -> None:
-    refused(Entry(event), match=f"run {event.run} of {event.worker}: it ended, but no entry before says")
+    refused(Entry(event), match=f"run {event.run} of {event.worker}: it ended, but no entry before assigns it")
 
 
 def test_a_unit_does_not_end_twice() -> None:
-    refused(Entry(FINISHED), Entry(FINISHED), match="run 0 of w: it ended, but no entry before says")
+    refused(Entry(FINISHED), Entry(FINISHED), match="run 0 of w: it ended, but no entry before assigns it")
 
 
 @pytest.mark.parametrize(
@@ -190,27 +190,27 @@ def test_a_unit_does_not_end_twice() -> None:
     ],
 )
 def test_what_ends_is_what_was_given(event: Any) -> None:
-    refused(Entry(event), match=f"run 0 of w: it was given unit 0 of {AT.lineage}, and ended")
+    refused(Entry(event), match=f"run 0 of w: it was assigned unit 0 of {AT.lineage}, and ended")
 
 
 @pytest.mark.parametrize("kind", [UnitFinishedFact, RunCancelledFact])
 def test_what_ends_has_visited_the_partition_that_was_given(kind: Any) -> None:
     other = 1 - PARTITION
-    refused(Entry(kind(0, "w", AT, other)), match=f"it was given partition {PARTITION}, and ended {other}")
+    refused(Entry(kind(0, "w", AT, other)), match=f"it was assigned partition {PARTITION}, and ended {other}")
 
 
 def test_a_unit_is_trained_before_it_is_evaluated() -> None:
-    refused(Entry(StateEvaluatedFact(0, "w", NEXT, {"loss": 1.0})), match="run 0 of w: it was to train")
+    refused(Entry(StateEvaluatedFact(0, "w", NEXT, {"loss": 1.0})), match="run 0 of w: it was training")
 
 
 def test_an_evaluation_trains_nothing() -> None:
     given = Entry(FINISHED, (EvaluationGiven(1, "w", NEXT),))
-    refused(given, Entry(UnitFinishedFact(1, "w", NEXT, -1)), match="run 1 of w: it was to evaluate")
+    refused(given, Entry(UnitFinishedFact(1, "w", NEXT, -1)), match="run 1 of w: it was evaluating")
 
 
 @pytest.mark.parametrize("given", [UnitGiven(0, "v", NEXT, 0), EvaluationGiven(0, "v", NEXT)])
 def test_a_run_under_way_is_not_given_again(given: Any) -> None:
-    refused(Entry(WorkerJoined("v", (0,)), (given,)), match="run 0 of v: it was given to w before")
+    refused(Entry(WorkerJoined("v", (0,)), (given,)), match="run 0 of v: it was assigned to w before")
 
 
 NOWHERE = FactPlace("f" * 32, 2)
@@ -226,7 +226,7 @@ NOWHERE = FactPlace("f" * 32, 2)
     ],
 )
 def test_an_unknown_lineage_is_refused(entry: Entry) -> None:
-    refused(entry, match="lineage [0-9a-f]{32} at unit .: no trial before this entry passes there")
+    refused(entry, match="lineage [0-9a-f]{32} at unit .: no trial before this entry passes it")
 
 
 def test_a_unit_branches_from_where_its_lineage_does() -> None:
@@ -237,10 +237,10 @@ def test_a_unit_branches_from_where_its_lineage_does() -> None:
 def test_a_report_that_nobody_evaluated_is_refused() -> None:
     refused(
         Entry(FINISHED, (TrialReported(0, 1),)),
-        match="trial 0: told a report at epoch 1, which nobody has evaluated",
+        match="trial 0: the journal reports epoch 1, but no entry before evaluates it",
     )
 
 
 def test_a_trial_that_nobody_asked_for_is_refused() -> None:
-    refused(Entry(FINISHED, (TrialReported(5, 1),)), match="trial 5: told a report, but never asked for")
-    refused(Entry(FINISHED, (TrialEnded(5, "stopped"),)), match="trial 5 was never asked for")
+    refused(Entry(FINISHED, (TrialReported(5, 1),)), match="trial 5: the journal reports metrics to it")
+    refused(Entry(FINISHED, (TrialEnded(5, "stopped"),)), match="trial 5 was never requested")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoptree.core.facts import fold
+from hoptree.core.fact_reader import fold
 from hoptree.core.snapshots import Snapshot, read_snapshot, snapshot_of, take_snapshot
 from hoptree.core.steps import Step
 from hoptree.core.study_state import StudyState

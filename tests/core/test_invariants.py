@@ -1,4 +1,4 @@
-"""The witness sees what it should: for each invariant an engine is broken on purpose, and it complains."""
+"""For each invariant, an engine is broken on purpose, and the checker finds it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ import msgspec
 import pytest
 
 from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, Origin, Report, RunUnit
+from hoptree.core.active_lineages import ActiveLineages
 from hoptree.core.barriers import Barriers
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.engine import Engine
 from hoptree.core.errors import InvariantError
 from hoptree.core.events import KnownResults, StateFound, StateSaved, TrialStopped, UnitFinished, WorkerJoined
 from hoptree.core.invariants import InvariantChecker
+from hoptree.core.nodes import ActiveLineage, Node, Run, State
 from hoptree.core.open_work import OpenWork
-from hoptree.core.plan import ActiveLineage, Node, Plan, Run, State
+from hoptree.core.plan import Plan
 from hoptree.core.ready import ReadyEntry, ReadyQueue
+from hoptree.core.run_results import RunResults
 from hoptree.core.saving import SavePolicy
 from hoptree.core.schedules import Config, multistep
 from hoptree.core.settings import Settings
-from hoptree.core.states import StateBooks
+from hoptree.core.states import StateRegistry
 from hoptree.core.steps import Step
 from hoptree.core.trials import Trials
 from hoptree.core.workers import Worker
@@ -52,11 +55,11 @@ def test_an_engine_that_is_not_broken_keeps_all_promises(order: str, ahead: bool
 
 def test_a_witness_tells_the_story():
     engine = Engine(Settings(1))
-    witness = InvariantChecker(engine)
+    checker = InvariantChecker(engine)
     joined = WorkerJoined("w", (0,))
-    witness.see(Step(joined, 1.0, False, engine.step(joined, 1.0)))
+    checker.see(Step(joined, 1.0, False, engine.step(joined, 1.0)))
     with pytest.raises(InvariantError) as caught:
-        witness.see(Step(TrialStopped(0), 2.0, False, [DropState(1, 1, "k"), EndTrial(0, "failed")]))
+        checker.see(Step(TrialStopped(0), 2.0, False, [DropState(1, 1, "k"), EndTrial(0, "failed")]))
     message = str(caught.value)
     assert "trial 0 failed without a reason" in message
     assert "at 1 WorkerJoined(worker='w'" in message
@@ -71,17 +74,17 @@ def test_a_witness_tells_the_story():
 
 
 def test_1_a_partition_visited_twice(monkeypatch: Patch):
-    def aim(engine: Engine, cursor: ActiveLineage, hint: int) -> None:
-        cursor.partition = 0  # always the same one
+    def aim(lineages: ActiveLineages, lineage: ActiveLineage, hint: int) -> None:
+        lineage.partition = 0  # always the same one
 
-    monkeypatch.setattr(Engine, "_aim", aim)
+    monkeypatch.setattr(ActiveLineages, "aim", aim)
     with broken(1):
         run_workload(ahead=False)
 
 
 def test_1_a_partition_visited_again_by_a_unit_given_ahead(monkeypatch: Patch):
-    def next_here(dispatcher: Dispatcher, cursor: ActiveLineage, worker: Worker) -> int:
-        return cursor.runs[-1].partition if cursor.node.stops[-1] > cursor.unit + 1 else -1
+    def next_here(dispatcher: Dispatcher, lineage: ActiveLineage, worker: Worker) -> int:
+        return lineage.runs[-1].partition if lineage.node.stops[-1] > lineage.unit + 1 else -1
 
     monkeypatch.setattr(Dispatcher, "_next_here", next_here)
     driver = Driver(2)
@@ -93,9 +96,9 @@ def test_1_a_partition_visited_again_by_a_unit_given_ahead(monkeypatch: Patch):
 def test_1_a_free_cursor_forgets_where_it_has_been(monkeypatch: Patch):
     push = ReadyQueue.push
 
-    def forgetful(ready: ReadyQueue, cursor: ActiveLineage) -> Iterable[int]:
-        cursor.order = 0
-        return push(ready, cursor)
+    def forgetful(ready: ReadyQueue, lineage: ActiveLineage) -> Iterable[int]:
+        lineage.order = 0
+        return push(ready, lineage)
 
     monkeypatch.setattr(ReadyQueue, "push", forgetful)
     with broken(1):
@@ -122,7 +125,7 @@ def test_1_a_lineage_taken_from_another_driver_that_forgets_its_rotation(monkeyp
     driver.ask(0, WITHIN, until=2)
     assert len({node.rotation for node in driver.engine.plan.nodes[1:]}) == 2
     driver.stored.add((2, 5))
-    driver.tell(StateFound(2, 5))
+    driver.step(StateFound(2, 5))
     with broken(1):
         driver.join("w")
 
@@ -134,7 +137,7 @@ def test_a_lineage_taken_from_another_driver_goes_on_as_it_would_have(unit: int)
         driver.ask(0, WITHIN, until=2)
     place = (2 if unit > 4 else 1, unit)
     helped.stored.add(place)
-    helped.tell(StateFound(*place))
+    helped.step(StateFound(*place))
     for driver in (alone, helped):
         driver.join("w")
         driver.finish()
@@ -148,11 +151,11 @@ def test_a_lineage_taken_from_another_driver_goes_on_as_it_would_have(unit: int)
 def test_2_a_unit_started_twice(monkeypatch: Patch):
     start = Dispatcher._start
 
-    def twice(dispatcher: Dispatcher, worker: Worker, cursor: ActiveLineage, partition: int) -> None:
-        start(dispatcher, worker, cursor, partition)
+    def twice(dispatcher: Dispatcher, worker: Worker, lineage: ActiveLineage, partition: int) -> None:
+        start(dispatcher, worker, lineage, partition)
         run = dispatcher._actions[-1]
         assert isinstance(run, RunUnit)
-        others = (name for name in dispatcher._workers.by_name if name != worker.name)
+        others = (name for name in dispatcher.workers.by_name if name != worker.name)
         other = next(others, None)
         if other is not None:
             dispatcher._actions.append(msgspec.structs.replace(run, run=99, worker=other))
@@ -166,23 +169,21 @@ def test_2_a_unit_started_twice(monkeypatch: Patch):
 
 
 def test_2_a_lineage_that_runs_ahead_of_itself_on_another_worker(monkeypatch: Patch):
-    def available(cursor: ActiveLineage) -> bool:
-        return cursor.sequence < 0  # though a run is under way
-
-    def impatient(dispatcher: Dispatcher, worker: Worker, cursor: ActiveLineage, partition: int) -> None:
-        start(dispatcher, worker, cursor, partition)
-        if len(cursor.runs) == 1:
-            cursor.partition = (partition + 1) % 2
-            dispatcher.ready.push(cursor)
+    def impatient(dispatcher: Dispatcher, worker: Worker, lineage: ActiveLineage, partition: int) -> None:
+        start(dispatcher, worker, lineage, partition)
+        run = dispatcher._actions[-1]
+        assert isinstance(run, RunUnit)
+        following = {"unit": run.unit + 1, "partition": (partition + 1) % 2}
+        other = "b" if worker.name == "a" else "a"
+        dispatcher._actions.append(msgspec.structs.replace(run, run=99, worker=other, **following))
 
     start = Dispatcher._start
-    monkeypatch.setattr(ActiveLineage, "available", property(available))
     monkeypatch.setattr(Dispatcher, "_start", impatient)
     driver = Driver(2, ahead=False, affinity=False)
     driver.join("a")
-    driver.ask(0, 0.1, until=2)
+    driver.join("b")
     with broken(2):
-        driver.join("b")
+        driver.ask(0, 0.1, until=2)
 
 
 def test_2_a_unit_from_a_state_that_is_not_there(monkeypatch: Patch):
@@ -193,9 +194,9 @@ def test_2_a_unit_from_a_state_that_is_not_there(monkeypatch: Patch):
         driver.ask(0, {"lr": LATER}, until=2)
 
 
-def _spawn_at_the_start(demand: OpenWork, node: object, unit: int) -> None:
-    if not node.cursors:  # type: ignore[attr-defined]
-        demand.spawn(node, node.start, None)  # type: ignore[arg-type, attr-defined]
+def _spawn_at_the_start(open_work: OpenWork, node: object, unit: int) -> None:
+    if not node.active:  # type: ignore[attr-defined]
+        open_work.spawn(node, node.start, None)  # type: ignore[arg-type, attr-defined]
 
 
 # --- 3: a worker runs one unit at a time ------------------------------------------------------------------
@@ -205,7 +206,7 @@ def _spawn_at_the_start(demand: OpenWork, node: object, unit: int) -> None:
 def test_3_a_worker_given_more_than_it_has_room_for(monkeypatch: Patch, ahead: bool):
     def overfill(dispatcher: Dispatcher, worker: Worker) -> bool:
         while (best := dispatcher.ready.best(worker.partitions)) is not None:
-            dispatcher._start(worker, best[0].cursor, best[1])
+            dispatcher._start(worker, best[0].lineage, best[1])
         return True
 
     monkeypatch.setattr(Dispatcher, "_fill_ahead", overfill)
@@ -235,7 +236,7 @@ def test_3_a_unit_that_ends_before_the_one_ahead_of_it():
     driver.join("w")
     driver.ask(0, 0.1)
     with broken(3):
-        driver.witness.see(Step(UnitFinished(driver.queues["w"][1].run, "w"), 1.0, False, []))
+        driver.checker.see(Step(UnitFinished(driver.queues["w"][1].run, "w"), 1.0, False, []))
 
 
 # --- 4: no preemption, except of work nobody asks for any more --------------------------------------------
@@ -274,14 +275,14 @@ def test_4_a_short_unit_preempted_for_a_longer_path(monkeypatch: Patch):
 
 
 def test_4_a_cursor_that_is_thought_unneeded_when_one_of_its_trials_stops(monkeypatch: Patch):
-    unwant = OpenWork.unwant
+    remove_target = OpenWork.remove_target
 
-    def careless(demand: OpenWork, node: object, unit: int) -> None:
-        unwant(demand, node, unit)  # type: ignore[arg-type]
-        demand.unneeded.extend(node.cursors)  # type: ignore[attr-defined]
+    def careless(open_work: OpenWork, node: object, unit: int) -> None:
+        remove_target(open_work, node, unit)  # type: ignore[arg-type]
+        open_work.unneeded.extend(node.active)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(OpenWork, "unwant", careless)
-    monkeypatch.setattr(OpenWork, "next_stop", lambda demand, cursor: None)
+    monkeypatch.setattr(OpenWork, "remove_target", careless)
+    monkeypatch.setattr(OpenWork, "next_target", lambda open_work, lineage: None)
     driver = Driver(1, ahead=False)
     driver.join("w")
     driver.ask(0, 0.1, until=2)
@@ -305,8 +306,8 @@ def test_5_a_unit_sent_to_a_worker_without_its_partition(monkeypatch: Patch):
 
 
 def test_5_affinity_that_does_not_look_at_partitions(monkeypatch: Patch):
-    def here(dispatcher: Dispatcher, cursor: ActiveLineage, worker: Worker) -> int:
-        return cursor.partition
+    def here(dispatcher: Dispatcher, lineage: ActiveLineage, worker: Worker) -> int:
+        return lineage.partition
 
     monkeypatch.setattr(Dispatcher, "_here", here)
     monkeypatch.setattr(Dispatcher, "_may_stay", lambda *_: True)
@@ -322,7 +323,7 @@ def test_5_work_for_a_worker_that_is_gone():
     assert isinstance(run, RunUnit)
     driver.lose("w")
     with broken(5):
-        driver.witness.see(Step(TrialStopped(0), 1.0, True, [run]))
+        driver.checker.see(Step(TrialStopped(0), 1.0, True, [run]))
 
 
 # --- 6: no unit is trained twice while a state at or after it is stored -----------------------------------
@@ -339,11 +340,10 @@ def test_6_training_begins_at_the_beginning_though_a_state_is_stored(monkeypatch
 
 
 def test_6_a_unit_trained_again_after_it_finished(monkeypatch: Patch):
-    def stay(engine: Engine, cursor: ActiveLineage, run: Run, worker: Worker, seconds: float, size: int) -> None:
-        engine.states.store(cursor.node, run.unit + 1, worker.name, cursor.order)
-        engine._offer(cursor)  # at the unit where it was
+    def stay(results: RunResults, lineage: ActiveLineage, run: Run, state: State, *, needed: bool) -> None:
+        results._lineages.offer(lineage)  # at the unit where it was
 
-    monkeypatch.setattr(Engine, "_advance", stay)
+    monkeypatch.setattr(RunResults, "_advance", stay)
     driver = Driver(1, ahead=False)
     driver.join("w")
     driver.ask(0, 0.1, until=2)
@@ -352,7 +352,7 @@ def test_6_a_unit_trained_again_after_it_finished(monkeypatch: Patch):
 
 
 def test_6_training_goes_on_though_nobody_asks_for_it(monkeypatch: Patch):
-    monkeypatch.setattr(OpenWork, "next_stop", lambda demand, cursor: cursor.unit + 1)
+    monkeypatch.setattr(OpenWork, "next_target", lambda open_work, lineage: lineage.unit + 1)
     driver = Driver(1, ahead=False)
     driver.join("w")
     driver.ask(0, 0.1, until=1)
@@ -365,13 +365,13 @@ def test_6_training_goes_on_though_nobody_asks_for_it(monkeypatch: Patch):
 
 
 def drop_early(monkeypatch: Patch, users: Callable[[int], int]) -> None:
-    release = StateBooks.release
+    release = StateRegistry.release
 
-    def early(states: StateBooks, state: object) -> None:
+    def early(states: StateRegistry, state: object) -> None:
         state.users = users(state.users)  # type: ignore[attr-defined]
         release(states, state)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(StateBooks, "release", early)
+    monkeypatch.setattr(StateRegistry, "release", early)
 
 
 def test_7_a_state_dropped_with_its_first_user(monkeypatch: Patch):
@@ -395,7 +395,7 @@ def test_7_a_state_dropped_while_it_is_evaluated(monkeypatch: Patch):
 
 
 def test_7_a_state_dropped_that_a_trial_ended_with(monkeypatch: Patch):
-    monkeypatch.setattr(StateBooks, "pin", lambda states, trial, state: None)
+    monkeypatch.setattr(StateRegistry, "pin", lambda states, trial, state: None)
     driver = Driver(1)
     driver.join("w")
     driver.ask(0, 0.1)
@@ -407,11 +407,11 @@ def test_7_a_state_dropped_that_a_trial_ended_with(monkeypatch: Patch):
 def test_7_a_state_dropped_that_a_waiting_branch_begins_from(monkeypatch: Patch):
     spawn = OpenWork.spawn
 
-    def unnoted(demand: OpenWork, node: object, unit: int, state: object) -> ActiveLineage:
-        cursor = spawn(demand, node, unit, state)  # type: ignore[arg-type]
+    def unnoted(open_work: OpenWork, node: object, unit: int, state: object) -> ActiveLineage:
+        lineage = spawn(open_work, node, unit, state)  # type: ignore[arg-type]
         if state is not None:
             state.users -= 1  # type: ignore[attr-defined]
-        return cursor
+        return lineage
 
     monkeypatch.setattr(OpenWork, "spawn", unnoted)
     driver = Driver(1, ahead=False)
@@ -425,8 +425,8 @@ def test_7_a_state_dropped_that_a_waiting_branch_begins_from(monkeypatch: Patch)
 def test_7_a_state_dropped_though_a_branch_has_yet_to_begin_there(monkeypatch: Patch):
     arrive = OpenWork.arrive
 
-    def forget(demand: OpenWork, node: object, unit: int) -> list[object]:
-        arrive(demand, node, unit)  # type: ignore[arg-type]
+    def forget(open_work: OpenWork, node: object, unit: int) -> list[object]:
+        arrive(open_work, node, unit)  # type: ignore[arg-type]
         return []
 
     monkeypatch.setattr(OpenWork, "arrive", forget)
@@ -438,14 +438,14 @@ def test_7_an_evaluation_of_a_state_that_is_not_stored():
     driver = Driver(1)
     driver.join("w")
     with broken(7):
-        driver.witness.see(Step(TrialStopped(0), 1.0, True, [Evaluate(0, "w", 1, 1, "", "", Origin({}, 0))]))
+        driver.checker.see(Step(TrialStopped(0), 1.0, True, [Evaluate(0, "w", 1, 1, "", "", Origin({}, 0))]))
 
 
 # --- 8: every trial that was asked for ends ---------------------------------------------------------------
 
 
 def test_8_a_trial_whose_cursor_was_dropped(monkeypatch: Patch):
-    monkeypatch.setattr(Engine, "_offer", lambda engine, cursor: None)
+    monkeypatch.setattr(ActiveLineages, "offer", lambda lineages, lineage: None)
     driver = Driver(1)
     driver.join("w")
     with broken(8):
@@ -453,7 +453,7 @@ def test_8_a_trial_whose_cursor_was_dropped(monkeypatch: Patch):
 
 
 def test_8_a_unit_that_failed_and_is_not_tried_again(monkeypatch: Patch):
-    monkeypatch.setattr(Engine, "_resume", lambda engine, cursor: None)
+    monkeypatch.setattr(ActiveLineages, "resume", lambda lineages, lineage: None)
     driver = Driver(1)
     driver.join("w")
     driver.ask(0, 0.1)
@@ -462,7 +462,7 @@ def test_8_a_unit_that_failed_and_is_not_tried_again(monkeypatch: Patch):
 
 
 def test_8_a_barrier_that_never_opens(monkeypatch: Patch):
-    monkeypatch.setattr(Barriers, "opened", lambda gates, trial: [])
+    monkeypatch.setattr(Barriers, "opened", lambda barriers, trial: [])
     driver = Driver(1)
     driver.join("w")
     driver.ask(0, 0.1, until=2, every=1, barrier=True)
@@ -472,7 +472,7 @@ def test_8_a_barrier_that_never_opens(monkeypatch: Patch):
 
 
 def test_8_a_lost_workers_evaluation_that_is_forgotten(monkeypatch: Patch):
-    monkeypatch.setattr(Engine, "_evaluate_again", lambda engine, state: None)
+    monkeypatch.setattr(RunResults, "_evaluate_again", lambda results, state: None)
     driver = Driver(1)
     driver.join("w")
     driver.join("v")
@@ -493,17 +493,17 @@ def test_8_a_trial_that_fails_without_a_reason():
 def test_8_a_report_for_a_trial_that_was_never_asked_for():
     driver = Driver(1)
     with broken(8):
-        driver.witness.see(Step(TrialStopped(0), 1.0, True, [Report(3, 1, {})]))
+        driver.checker.see(Step(TrialStopped(0), 1.0, True, [Report(3, 1, {})]))
 
 
 # --- 9: no state leaks ------------------------------------------------------------------------------------
 
 
 def test_9_a_state_whose_last_user_goes_and_that_stays(monkeypatch: Patch):
-    def keep_all(states: StateBooks, state: State) -> None:
+    def keep_all(states: StateRegistry, state: State) -> None:
         state.users -= 1
 
-    monkeypatch.setattr(StateBooks, "release", keep_all)
+    monkeypatch.setattr(StateRegistry, "release", keep_all)
     driver = Driver(2, ahead=False)
     driver.join("w")
     driver.ask(0, 0.1)
@@ -518,13 +518,13 @@ def test_9_a_state_that_a_trial_ended_with_and_that_stays_when_the_trial_is_give
     driver.join("w")
     driver.ask(0, 0.1)
     driver.finish()
-    monkeypatch.setattr(StateBooks, "pin", lambda states, trial, state: None)
+    monkeypatch.setattr(StateRegistry, "pin", lambda states, trial, state: None)
     with broken(9):
         driver.stop(0)
 
 
 def test_9_a_state_kept_for_a_trial_that_is_given_up(monkeypatch: Patch):
-    monkeypatch.setattr(StateBooks, "let_go", lambda states, state: None)
+    monkeypatch.setattr(StateRegistry, "let_go", lambda states, state: None)
     driver = Driver(2, saving=SavePolicy(every=1))
     driver.join("w")
     driver.ask(0, 0.1, until=3)
@@ -542,7 +542,7 @@ def test_9_a_state_that_is_saved_and_does_not_take_the_place_of_the_one_before(m
     driver.ask(1, 0.1, until=3)
     for _ in range(5):
         driver.train("w")
-    driver.tell(StateSaved(1, 4))
+    driver.step(StateSaved(1, 4))
     with broken(9):
         driver.stop(1)
 
@@ -550,10 +550,10 @@ def test_9_a_state_that_is_saved_and_does_not_take_the_place_of_the_one_before(m
 def test_9_a_state_adopted_without_being_kept(monkeypatch: Patch):
     """One that the store knows is to stay while its trials are on their way; then it must not count as kept."""
 
-    def forgetful(states: StateBooks, state: State) -> None:
+    def forgetful(states: StateRegistry, state: State) -> None:
         state.users += 1  # a user that nobody takes away
 
-    monkeypatch.setattr(StateBooks, "keep", forgetful)
+    monkeypatch.setattr(StateRegistry, "keep", forgetful)
     driver = Driver(2, ahead=False)
     driver.stored.add((1, 2))
     driver.join("w")
@@ -577,7 +577,7 @@ def test_a_known_state_that_is_adopted_is_kept_until_its_trials_have_ended():
 
 
 def test_7_a_state_adopted_without_being_kept(monkeypatch: Patch):
-    monkeypatch.setattr(StateBooks, "keep", lambda states, state: None)
+    monkeypatch.setattr(StateRegistry, "keep", lambda states, state: None)
     driver = Driver(2, ahead=False)
     driver.stored.add((1, 2))
     driver.join("w")
@@ -587,22 +587,22 @@ def test_7_a_state_adopted_without_being_kept(monkeypatch: Patch):
 
 
 def test_6_a_cursor_that_goes_one_unit_beyond_its_last_stop(monkeypatch: Patch):
-    def beyond(demand: OpenWork, cursor: ActiveLineage) -> int | None:
-        later = [stop for stop in cursor.node.stops if stop >= cursor.unit]
-        return later[0] if later else cursor.unit + 1
+    def beyond(open_work: OpenWork, lineage: ActiveLineage) -> int | None:
+        later = [stop for stop in lineage.node.stops if stop >= lineage.unit]
+        return later[0] if later else lineage.unit + 1
 
-    monkeypatch.setattr(OpenWork, "next_stop", beyond)
+    monkeypatch.setattr(OpenWork, "next_target", beyond)
     with broken(6):
         run_workload(ahead=False)
 
 
 def test_7_a_cursor_that_ends_one_unit_before_its_last_stop(monkeypatch: Patch):
-    def before(demand: OpenWork, cursor: ActiveLineage) -> int | None:
-        stop = next_stop(demand, cursor)
-        return None if stop == cursor.unit + 1 else stop
+    def before(open_work: OpenWork, lineage: ActiveLineage) -> int | None:
+        stop = next_target(open_work, lineage)
+        return None if stop == lineage.unit + 1 else stop
 
-    next_stop = OpenWork.next_stop
-    monkeypatch.setattr(OpenWork, "next_stop", before)
+    next_target = OpenWork.next_target
+    monkeypatch.setattr(OpenWork, "next_target", before)
     driver = Driver(2, ahead=False)
     driver.join("w")
     driver.ask(0, 0.1, until=1)
@@ -616,12 +616,12 @@ def test_the_next_stop_is_the_first_that_a_cursor_has_not_reached():
     driver = Driver(2, ahead=False)
     driver.ask(0, 0.1, until=2, every=1)
     driver.join("w")
-    cursor = driver.engine.plan.nodes[1].cursors[0]
+    lineage = driver.engine.plan.nodes[1].active[0]
     following: list[int | None] = []
     for _ in range(4):
-        following.append(driver.engine.demand.next_stop(cursor))
+        following.append(driver.engine.demand.next_target(lineage))
         driver.train("w")
         if driver.engine.runs and driver.busy("w").run in driver.evaluating:  # type: ignore[union-attr]
             driver.evaluate("w")
     assert following == [2, 2, 4, 4]
-    assert driver.engine.demand.next_stop(cursor) is None
+    assert driver.engine.demand.next_target(lineage) is None

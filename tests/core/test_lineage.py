@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import History, branched, config_items, history, segments
-from hoptree.core.plan import Node, Plan, State
+from hoptree.core.nodes import Node, State
+from hoptree.core.plan import Plan
 from hoptree.core.schedules import Config, as_schedule, constant, cyclic, linear, multistep, piecewise, warmup
 from tests.core.strategies import configs
 

@@ -16,8 +16,8 @@ from tests.core.driver import Driver
 def refuse(driver: Driver, worker: str) -> None:
     """Another driver has claimed what a worker was just given."""
     run = driver.queues[worker].pop()
-    driver.tell(UnitCancelled(run.run, worker), more=True)
-    driver.tell(LineageTaken(run.node, run.unit))
+    driver.step(UnitCancelled(run.run, worker), more=True)
+    driver.step(LineageTaken(run.node, run.unit))
 
 
 def test_a_taken_lineage_waits_while_others_go_on() -> None:
@@ -30,7 +30,7 @@ def test_a_taken_lineage_waits_while_others_go_on() -> None:
     driver.finish()
     assert driver.ending(1) == "complete"
     assert driver.ending(0) is None
-    driver.tell(LineageFreed(1, 0))
+    driver.step(LineageFreed(1, 0))
     driver.finish()
     assert driver.ending(0) == "complete"
     assert len(driver.trained) == 4 + 2
@@ -43,7 +43,7 @@ def test_a_found_state_is_gone_on_from() -> None:
     driver.join("w")
     refuse(driver, "w")
     driver.stored.add((1, 4))
-    driver.tell(StateFound(1, 4))
+    driver.step(StateFound(1, 4))
     driver.finish()
     assert {driver.ending(0), driver.ending(1)} == {"complete"}
     assert sorted(driver.units()) == [4, 4, 5, 5]  # nothing of the first two epochs
@@ -56,7 +56,7 @@ def test_a_found_state_within_an_epoch_keeps_the_rotation() -> None:
     helped.join("w")
     refuse(helped, "w")
     helped.stored.add((2, 3))
-    helped.tell(StateFound(2, 3))
+    helped.step(StateFound(2, 3))
     helped.finish()
     alone.join("w")
     alone.finish()
@@ -70,7 +70,7 @@ def test_a_found_state_without_a_report_is_evaluated_once() -> None:
     driver.join("w")
     refuse(driver, "w")
     driver.stored.add((1, 2))
-    driver.tell(StateFound(1, 2))
+    driver.step(StateFound(1, 2))
     driver.finish()
     assert (driver.trained, len(driver.evaluations)) == ([], 1)
     assert driver.ending(0) == "complete"
@@ -82,7 +82,7 @@ def test_a_found_report_answers_and_a_late_evaluation_changes_nothing() -> None:
     driver.join("w")
     driver.train("w")
     driver.train("w")
-    driver.tell(ReportFound(1, 2, {"loss": "nan"}))
+    driver.step(ReportFound(1, 2, {"loss": "nan"}))
     assert driver.ending(0) == "complete"
     assert math.isnan(driver.engine.plan.nodes[1].reports[2]["loss"])
     driver.evaluate("w")
@@ -93,7 +93,7 @@ def test_what_a_run_is_about_to_make_is_not_taken_from_elsewhere() -> None:
     driver = Driver(ahead=False)
     driver.ask(0, 0.1, until=1)
     driver.join("w")
-    driver.tell(StateFound(1, 1))
+    driver.step(StateFound(1, 1))
     assert len(driver.queues["w"]) == 1
     driver.finish()
     assert driver.units() == [0, 1]
@@ -105,7 +105,7 @@ def test_what_runs_is_cancelled_when_something_further_on_is_found() -> None:
     driver.join("v")
     driver.join("w")
     driver.stored.add((1, 6))
-    driver.tell(StateFound(1, 6))
+    driver.step(StateFound(1, 6))
     assert len(driver.cancelled) == 1
     driver.finish()
     assert driver.units() == [6, 7]
@@ -116,14 +116,14 @@ def test_in_free_order_nothing_comes_from_elsewhere() -> None:
     driver.ask(0, 0.1)
     for event in (LineageTaken(1, 0), StateFound(1, 2), ReportFound(1, 2, {})):
         with pytest.raises(ProtocolError, match="in free order a lineage does not say"):
-            driver.tell(event)
+            driver.step(event)
 
 
 def test_a_state_is_not_found_before_its_lineage_begins() -> None:
     driver = Driver()
     driver.ask(0, 0.1)
     with pytest.raises(ProtocolError, match="node 1 begins at unit 0"):
-        driver.tell(StateFound(1, 0))
+        driver.step(StateFound(1, 0))
 
 
 def test_the_witness_sees_that_a_taken_lineage_is_trained() -> None:
@@ -131,7 +131,7 @@ def test_the_witness_sees_that_a_taken_lineage_is_trained() -> None:
     driver.ask(0, 0.1)
     actions = driver.join("w")
     run = driver.queues["w"].pop()
-    driver.tell(UnitCancelled(run.run, "w"), more=True)
-    driver.tell(LineageTaken(run.node, run.unit))
+    driver.step(UnitCancelled(run.run, "w"), more=True)
+    driver.step(LineageTaken(run.node, run.unit))
     with pytest.raises(InvariantError, match="invariant 6 is broken: .*another driver trains that"):
-        driver.witness.see(Step(LineageTaken(run.node, run.unit), 0.0, False, actions))
+        driver.checker.see(Step(LineageTaken(run.node, run.unit), 0.0, False, actions))

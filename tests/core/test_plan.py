@@ -1,4 +1,4 @@
-"""The plan: append-only, independent of order, with stages on demand and an exact merge rate."""
+"""The plan: append-only, independent of order, with stages on open_work and an exact merge rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import TrialAsked
 from hoptree.core.lineage import config_items, history
-from hoptree.core.plan import Node, Place, Plan, Stage, State, Trial, Work
+from hoptree.core.nodes import Node, Place, State
+from hoptree.core.plan import Plan, Stage, Work
 from hoptree.core.schedules import (
     Config,
     Value,
@@ -27,6 +28,7 @@ from hoptree.core.schedules import (
     warmup,
 )
 from hoptree.core.settings import Settings
+from hoptree.core.trial import Trial
 from hoptree.forecast.simulation import simulate
 from hoptree.simulator import Cluster, Workload
 from tests.core.strategies import configs
@@ -131,8 +133,8 @@ def test_the_source_is_the_deepest_stored_state_on_the_way(
 ):
     plan = Plan(partitions)
     ways = [_way(plan, config, epochs) for config, epochs in trials]
-    spots = sorted({(node.id, unit) for way in ways for node, unit in way})
-    for number, unit in data.draw(st.lists(st.sampled_from(spots), max_size=6)):
+    states = sorted({(node.id, unit) for way in ways for node, unit in way})
+    for number, unit in data.draw(st.lists(st.sampled_from(states), max_size=6)):
         store(plan.nodes[number], unit)
     for way in ways:
         for end in range(len(way)):
@@ -240,8 +242,8 @@ def test_stages_are_exactly_what_is_missing_cut_where_something_ends(
 ):
     plan = Plan(partitions)
     ways = [_way(plan, config, epochs) for config, epochs in trials]
-    spots = sorted({(node.id, unit) for way in ways for node, unit in way})
-    for number, unit in data.draw(st.lists(st.sampled_from(spots), max_size=6)):
+    states = sorted({(node.id, unit) for way in ways for node, unit in way})
+    for number, unit in data.draw(st.lists(st.sampled_from(states), max_size=6)):
         store(plan.nodes[number], unit)
     missing: set[tuple[int, int]] = set()
     ends: set[tuple[int, int]] = set()

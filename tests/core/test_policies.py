@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hoptree.core.actions import EndTrial, Report, RunUnit
 from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import Values
-from hoptree.core.plan import ActiveLineage
+from hoptree.core.nodes import ActiveLineage
 from hoptree.core.policies import POLICIES, BreadthFirst, Policy
 from hoptree.core.schedules import Config, multistep, piecewise
 from hoptree.core.steps import Step
@@ -45,7 +45,7 @@ class Budgets:
     def start(self) -> Sequence[Decision]:
         return [Train(config, until) for config, until in self._asked]
 
-    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
+    def step(self, news: Report | EndTrial) -> Sequence[Decision]:
         return ()
 
 
@@ -191,7 +191,7 @@ def test_what_a_trial_goes_on_with_keeps_its_turn():
     """A trial that is extended goes before those that were asked for after it."""
 
     class Promoted(Budgets):
-        def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
+        def step(self, news: Report | EndTrial) -> Sequence[Decision]:
             return [Extend(0, 2)] if isinstance(news, Report) and (news.trial, news.epoch) == (0, 1) else ()
 
     watch = Given()
@@ -258,21 +258,21 @@ class Answers(Policy):
         self._rank = rank
         self._admits = admits
 
-    def rank(self, cursor: ActiveLineage, partition: int) -> float:
+    def rank(self, lineage: ActiveLineage, partition: int) -> float:
         return self._rank
 
-    def admits(self, cursor: ActiveLineage, partition: int) -> bool:
+    def admits(self, lineage: ActiveLineage, partition: int) -> bool:
         return self._admits
 
 
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (Answers(float("nan")), r"Answers\.rank\(cursor at node \d unit 0, \d\) answered nan; expected a number"),
-        (Answers("low"), r"answered 'low'; expected a number"),
-        (Answers(None), r"answered None; expected a number"),
-        (Answers(admits=1), r"Answers\.admits\(cursor at node \d unit 0, \d\) answered 1; expected True or False"),
-        (Answers(admits=None), r"answered None; expected True or False"),
+        (Answers(float("nan")), r"Answers\.rank\(lineage at node \d unit 0, \d\) returned nan; expected a number"),
+        (Answers("low"), r"returned 'low'; expected a number"),
+        (Answers(None), r"returned None; expected a number"),
+        (Answers(admits=1), r"Answers\.admits\(lineage at node \d unit 0, \d\) returned 1; expected True or False"),
+        (Answers(admits=None), r"returned None; expected True or False"),
     ],
 )
 def test_a_policy_that_answers_nonsense_is_refused_with_what_it_answered(policy: Policy, message: str):

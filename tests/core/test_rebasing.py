@@ -17,8 +17,8 @@ from hoptree.core.events import (
     WorkerJoined,
 )
 from hoptree.core.lineage import config_items
-from hoptree.core.plan import Trial
 from hoptree.core.settings import Settings
+from hoptree.core.trial import Trial
 
 
 class Run:
@@ -28,9 +28,9 @@ class Run:
         self.engine = Engine(Settings(1, ahead=False))
         self.trees: list[tuple[str, int]] = []  # where units were trained, and which
         self.reports: list[tuple[int, int]] = []
-        self.tell(WorkerJoined("w", (0,)))
+        self.step(WorkerJoined("w", (0,)))
 
-    def tell(self, event: object) -> None:
+    def step(self, event: object) -> None:
         self._do(self.engine.step(event, 0.0))  # type: ignore[arg-type]
 
     def _do(self, actions: list[Action]) -> None:
@@ -50,7 +50,7 @@ class Run:
 @pytest.fixture
 def run() -> Run:
     made = Run()
-    made.tell(TrialAsked(0, config_items({"lr": 0.1}), until=2, every=1, root="old", variant="v1"))
+    made.step(TrialAsked(0, config_items({"lr": 0.1}), until=2, every=1, root="old", variant="v1"))
     assert made.trees == [("v1", 0), ("v1", 1)]
     made.trees.clear()
     return made
@@ -58,23 +58,23 @@ def run() -> Run:
 
 def test_a_complete_trial_stays_as_it_is(run: Run) -> None:
     final = run.trial().final
-    run.tell(TrialRebased(0, "new", "v2"))
+    run.step(TrialRebased(0, "new", "v2"))
     assert (run.trial().ending, run.trial().final, run.trees) == ("complete", final, [])
-    run.tell(TrialExtended(0, 1))  # told again as it was
+    run.step(TrialExtended(0, 1))  # told again as it was
     assert (run.trial().base, run.trees, run.reports[-1]) == (("old", "v1"), [], (0, 1))
 
 
 def test_what_is_extended_is_trained_from_the_beginning(run: Run) -> None:
-    run.tell(TrialRebased(0, "new", "v2"))
-    run.tell(TrialExtended(0, 3))
+    run.step(TrialRebased(0, "new", "v2"))
+    run.step(TrialExtended(0, 3))
     assert run.trees == [("v2", 0), ("v2", 1), ("v2", 2)]
     assert run.trial().base == ("new", "v2")
     assert list(run.trial().curve) == [3]
 
 
 def test_what_is_branched_off_is_trained_from_the_beginning(run: Run) -> None:
-    run.tell(TrialRebased(0, "new", "v2"))
-    run.tell(TrialBranched(1, 0, 1, config_items({"lr": 0.2}), 2))
+    run.step(TrialRebased(0, "new", "v2"))
+    run.step(TrialBranched(1, 0, 1, config_items({"lr": 0.2}), 2))
     assert run.trees == [("v2", 0), ("v2", 1)]
     assert run.trial(1).base == ("new", "v2")
     assert run.trial().base == ("old", "v1")
@@ -83,17 +83,17 @@ def test_what_is_branched_off_is_trained_from_the_beginning(run: Run) -> None:
 def test_a_lost_state_of_another_root_is_not_made_again(run: Run) -> None:
     final = run.trial().final
     assert final is not None
-    run.tell(TrialRebased(0, "new", "v2"))
-    run.tell(StateLost(final.node.id, final.unit))
+    run.step(TrialRebased(0, "new", "v2"))
+    run.step(StateLost(final.node.id, final.unit))
     assert (run.trees, run.engine.finished) == ([], True)
-    run.tell(TrialRebased(0, "old", "v1"))  # the code of then is back
+    run.step(TrialRebased(0, "old", "v1"))  # the code of then is back
     assert run.trees == [("v1", 0), ("v1", 1)]
 
 
 def test_a_trial_that_shares_nothing_keeps_to_itself_under_every_variant() -> None:
     made = Run()
-    made.tell(TrialAsked(0, config_items({"lr": 0.1}), until=1, study="s", root="r", alone=True, variant="v1"))
-    made.tell(TrialAsked(1, config_items({"lr": 0.1}), until=1, study="s", root="r", alone=True))
-    made.tell(TrialAsked(2, config_items({"lr": 0.1}), until=1, study="s", root="r", variant="v1"))
+    made.step(TrialAsked(0, config_items({"lr": 0.1}), until=1, study="s", root="r", alone=True, variant="v1"))
+    made.step(TrialAsked(1, config_items({"lr": 0.1}), until=1, study="s", root="r", alone=True))
+    made.step(TrialAsked(2, config_items({"lr": 0.1}), until=1, study="s", root="r", variant="v1"))
     assert [tree for tree, _ in made.trees] == ["v1/s/0", "s/1", "v1"]
     assert [node.is_private for node in made.engine.plan.walk()] == [True, True, False]

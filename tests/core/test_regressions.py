@@ -184,14 +184,14 @@ def test_reports_that_nobody_asked_for_and_second_endings():
     driver.join("a")
     driver.ask(0, 0.1)
     with pytest.raises(InvariantError, match="^invariant 8"):
-        driver.witness.see(Step(TrialStopped(0), 1.0, True, [Report(0, 9, {}), EndTrial(0, "complete")]))
+        driver.checker.see(Step(TrialStopped(0), 1.0, True, [Report(0, 9, {}), EndTrial(0, "complete")]))
 
 
 def test_work_for_a_draining_worker(monkeypatch):
     monkeypatch.setattr(Engine, "_worker_drained", lambda engine, event: None)
     driver = Driver(1)
     driver.join("a")
-    driver.tell(WorkerDrained("a"))
+    driver.step(WorkerDrained("a"))
     with pytest.raises(InvariantError):
         driver.ask(0, 0.1)
 

@@ -28,7 +28,7 @@ def failed(epochs: int = 3, after: int = 1, **more: int) -> Driver:
 def test_it_owes_what_it_owed_and_ends_again() -> None:
     driver = failed(epochs=3, after=1)
     before = len(driver.endings)
-    driver.tell(TrialRetried(0))
+    driver.step(TrialRetried(0))
     assert (driver.ending(0), driver.engine.trials[0].reason, driver.engine.live) == (None, "", 1)
     driver.finish()
     assert driver.reports == [(0, 1), (0, 2), (0, 3)]  # the first is not told twice
@@ -39,10 +39,10 @@ def test_it_owes_what_it_owed_and_ends_again() -> None:
 def test_it_may_fail_again_and_be_tried_again() -> None:
     driver = failed()
     for count in (1, 2):
-        driver.tell(TrialRetried(0))
+        driver.step(TrialRetried(0))
         assert driver.fail("w", "still none") == [EndTrial(0, "failed", "still none")]
         assert driver.engine.trials[0].retries == count
-    driver.tell(TrialRetried(0))
+    driver.step(TrialRetried(0))
     driver.finish()
     assert driver.ending(0) == "complete"
 
@@ -54,12 +54,12 @@ def test_its_attempts_begin_anew() -> None:
     driver.fail("w")
     driver.fail("w")
     assert (driver.ending(0), driver.ending(1)) == ("failed", "failed")
-    driver.tell(TrialRetried(0))
+    driver.step(TrialRetried(0))
     driver.fail("w")
     assert driver.ending(0) is None
     driver.finish()
     assert (driver.ending(0), driver.ending(1)) == ("complete", "failed")
-    driver.tell(TrialRetried(1))
+    driver.step(TrialRetried(1))
     driver.finish()
     assert driver.ending(1) == "complete"
     assert driver.units() == [0, 1]
@@ -70,7 +70,7 @@ def test_attempts_of_the_systems_fault_are_not_left_over() -> None:
     driver.ask(0, 0.1)
     driver.fail("w", "preempted", "system")  # one of two
     driver.fail("w", "no memory")
-    driver.tell(TrialRetried(0))
+    driver.step(TrialRetried(0))
     driver.fail("w", "preempted", "system")
     assert driver.ending(0) is None
 
@@ -80,7 +80,7 @@ def test_what_has_a_report_by_now_is_answered_at_once() -> None:
     driver.ask(1, 0.1, until=2, every=1)
     driver.finish()
     trained = len(driver.trained)
-    actions = driver.tell(TrialRetried(0))
+    actions = driver.step(TrialRetried(0))
     assert actions == [Report(0, 1, {"loss": 0.5}), Report(0, 2, {"loss": 0.5}), EndTrial(0, "complete")]
     assert len(driver.trained) == trained
 
@@ -88,7 +88,7 @@ def test_what_has_a_report_by_now_is_answered_at_once() -> None:
 def test_what_the_store_holds_is_not_trained() -> None:
     driver = failed(epochs=3, after=0)
     driver.stored.add((1, 2))
-    driver.tell(TrialRetried(0, KnownResults((2,), ((1, {"loss": 0.3}), (2, {"loss": 0.2})))))
+    driver.step(TrialRetried(0, KnownResults((2,), ((1, {"loss": 0.3}), (2, {"loss": 0.2})))))
     assert driver.reports == [(0, 1), (0, 2)]
     driver.finish()
     assert driver.units() == [2]
@@ -107,10 +107,10 @@ def test_an_evaluation_that_failed_is_owed_though_later_ones_are_not() -> None:
     assert driver.reports == [(0, 2)]
     evaluation = driver.queues["a"].pop(0)
     driver.evaluating.discard(evaluation.run)
-    driver.tell(UnitFailed(evaluation.run, "a", "no metric"))
+    driver.step(UnitFailed(evaluation.run, "a", "no metric"))
     assert driver.ending(0) == "failed"
     driver.finish()
-    driver.tell(TrialRetried(0))
+    driver.step(TrialRetried(0))
     driver.finish()
     assert sorted(driver.reports) == [(0, 1), (0, 2), (0, 3)]
     assert run.unit == 1
@@ -120,13 +120,13 @@ def test_only_what_failed_is_retried() -> None:
     driver = one_worker()
     driver.ask(0, 0.1)
     driver.finish()
-    assert driver.tell(TrialRetried(0)) == []
+    assert driver.step(TrialRetried(0)) == []
     driver.ask(1, 0.2, until=2)
-    driver.tell(TrialRetried(1))
+    driver.step(TrialRetried(1))
     assert driver.engine.live == 1
     driver.stop(1)
     driver.finish()
-    assert driver.tell(TrialRetried(1)) == []
+    assert driver.step(TrialRetried(1)) == []
     assert (driver.ending(0), driver.ending(1)) == ("complete", "stopped")
 
 
@@ -134,7 +134,7 @@ def test_epochs_that_were_granted_meanwhile_are_trained_when_it_is_retried() -> 
     driver = failed(epochs=2, after=1)
     assert driver.extend(0, 4) == []
     assert driver.ending(0) == "failed"
-    driver.tell(TrialRetried(0))
+    driver.step(TrialRetried(0))
     driver.finish()
     assert driver.reports == [(0, 1), (0, 2), (0, 3), (0, 4)]
     assert (driver.ending(0), driver.engine.trials[0].until) == ("complete", 4)

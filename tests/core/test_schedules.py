@@ -271,7 +271,7 @@ def test_what_is_no_finite_number_is_refused_by_field(field: str, make, wrong: o
         (lambda: warmup(0.0, 5, piecewise([True, 0.1], at=[1])), "into: begins with True; a warmup needs"),
         (lambda: constant(math.nan), "value: nan; expected a finite number"),
         (lambda: constant(-math.inf), "value: -inf; expected a finite number"),
-        (lambda: constant([1]), "value: [1]; expected a number, a string, a truth value or None"),
+        (lambda: constant([1]), "value: [1]; expected a number, a string, a boolean or None"),
         (lambda: constant(0.1)(-1), "progress: -1; expected a number of epochs"),
         (lambda: constant(0.1)(math.nan), "progress: nan; expected a number of epochs"),
     ],

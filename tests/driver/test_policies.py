@@ -57,12 +57,12 @@ def test_every_policy_trains_the_same_bits(tmp_path: Path) -> None:
     [
         (
             lambda: float("nan"),
-            r"^policy: Answers\.rank\(cursor at node \d+ unit 0, \d\) answered nan; expected a num",
+            r"^policy: Answers\.rank\(lineage at node \d+ unit 0, \d\) returned nan; expected a num",
         ),
-        (lambda: "first", r"answered 'first'; expected a number"),
-        (lambda: None, r"answered None; expected a number"),
-        (lambda: True, r"answered True; expected a number"),
-        (raise_, r"raised LookupError: no such thing; expected an answer"),
+        (lambda: "first", r"returned 'first'; expected a number"),
+        (lambda: None, r"returned None; expected a number"),
+        (lambda: True, r"returned True; expected a number"),
+        (raise_, r"raised LookupError: no such thing; expected a return value"),
     ],
 )
 def test_a_policy_that_answers_nonsense_is_refused_before_a_worker_starts(
@@ -83,7 +83,7 @@ def test_nonsense_on_the_way_ends_the_run_and_the_study_goes_on(tmp_path: Path) 
 
     mine = study(tmp_path, space=RATES, epochs=3)
     with pytest.raises(
-        ht.WorkloadError, match=r"^policy: Turns\.rank\(cursor at node \d+ unit \d, \d\) answered nan"
+        ht.WorkloadError, match=r"^policy: Turns\.rank\(lineage at node \d+ unit \d, \d\) returned nan"
     ):
         mine.run(workers=1, quiet=True, policy=Turns())
     assert [trial.state for trial in mine.run(workers=1, quiet=True).trials] == ["complete"] * 3

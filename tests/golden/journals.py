@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from hoptree.core.facts import fold
+from hoptree.core.fact_reader import fold
 from hoptree.core.settings import Settings
 from hoptree.core.study_state import StudyState
 from hoptree.store.record_versions import upgraded

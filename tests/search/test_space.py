@@ -200,7 +200,7 @@ def test_a_searched_schedule_takes_the_same_arguments_only():
         (ht.log(0.1, 1.0, step=2), "the step is larger than the range"),
         (ht.integer(1, 8, log=1), "log is 1; expected True or False"),
         (ht.choice(), "choice() without options; expected at least one"),
-        ([0.1, 0.2], "value: [0.1, 0.2]; expected a number, a string, a truth value or None; use choice(...)"),
+        ([0.1, 0.2], "value: [0.1, 0.2]; expected a number, a string, a boolean or None; use choice(...)"),
         ({1, 2}, "expected a number, a string"),
         (math.nan, "value: nan; expected a finite number"),
         (np.zeros(3), "expected a number, a string"),

@@ -16,7 +16,8 @@ from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import RunUnit
 from hoptree.core.engine import Engine
 from hoptree.core.events import DriverStarted, TrialAsked, TrialBranched, TrialExtended, TrialStopped
-from hoptree.core.facts import Entry, FactPlace, FactWriter, RunFailedFact, TrialEnded
+from hoptree.core.fact_writer import FactWriter
+from hoptree.core.facts import Entry, FactPlace, RunFailedFact, TrialEnded
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.record.record import Record

@@ -21,10 +21,9 @@ from hoptree.core.facts import (
     SaveDecided,
     StateEvaluatedFact,
     UnitFinishedFact,
-    spelled,
-    unspelled,
 )
 from hoptree.core.lineage import config_items
+from hoptree.core.metrics import spelled, unspelled
 from hoptree.store import EventError, decode, encode
 from tests.core.strategies import numeric
 

@@ -59,7 +59,7 @@ REFUSED: list[tuple[Callable[[Any], None], str]] = [
     (lambda s: s.add(CONFIG, epochs=2, every=-1), "every: -1; expected a whole number, at least 0"),
     (lambda s: s.add("lr", epochs=2), "config: 'lr'; expected names and values"),
     (lambda s: s.add({}, epochs=2), "config: it is empty"),
-    (lambda s: s.add({"lr": "\ud800"}, epochs=2), "expected text that UTF-8 can hold"),
+    (lambda s: s.add({"lr": "\ud800"}, epochs=2), "expected text that UTF-8 can encode"),
     (lambda s: s.add({"lr": float("nan")}, epochs=2), "config.*nan"),
     (lambda s: s.add(CHANGE, epochs=2, like="0"), "trial: '0'; expected a whole number"),
     (lambda s: s.add(CHANGE, epochs=2, like=7), "trial 7 of 'plain': not known"),

@@ -1,1 +1,1 @@
-"""Pure: records, schedules, plan, policies, engine, invariants. No clock, no I/O."""
+"""The pure core: records, schedules, plan, policies, engine, invariants. No clock, no I/O."""

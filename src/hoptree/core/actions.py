@@ -1,4 +1,4 @@
-"""Actions: imperatives that the engine gives; backends and searches carry them out."""
+"""Actions: what the engine decides; backends and searches carry them out."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class _Action(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """What the untrained model of a lineage is built from."""
+    """The values and seed from which the untrained model of a lineage is built."""
 
     values: dict[str, Scalar]
     seed: int
 
 
 class RunUnit(_Action, frozen=True):
-    """Train the state at (``source``, ``unit``) over one partition, giving the state at (``node``, ``unit`` + 1).
+    """Train the state at (``source``, ``unit``) on one partition, up to the state at (``node``, ``unit`` + 1).
 
-    ``source`` differs from ``node`` only where a branch begins. It is all that a backend needs: the states are
-    named by ``source_state`` (None: the untrained model, built from ``origin``) and ``target_state``, the seed
+    ``source`` differs from ``node`` only where a branch begins. It holds all that a backend needs: ``source_state``
+    (None: the untrained model, built from ``origin``) and ``target_state`` are the keys of the states, and the seed
     follows from the lineage ``key`` and ``unit``. ``home`` is the worker that made the source. With ``evaluate``
-    the new state's metrics are due right after it. A run that comes while another is under way on the same worker
-    waits for it: the worker fetches its state meanwhile.
+    the worker evaluates the new state right after it. If another run is under way on the same worker, this one
+    waits for it, and the worker fetches its state meanwhile.
     """
 
     run: int
@@ -52,12 +52,12 @@ class RunUnit(_Action, frozen=True):
 
     @property
     def source_state(self) -> str | None:
-        """The name of the state that it starts from."""
+        """The key of the state that it starts from."""
         return state_key(self.source_key, self.unit, self.tree) if self.unit else None
 
     @property
     def target_state(self) -> str:
-        """The name of the state that it gives."""
+        """The key of the state that it produces."""
         return state_key(self.key, self.unit + 1, self.tree)
 
     @property
@@ -67,7 +67,7 @@ class RunUnit(_Action, frozen=True):
 
 
 class Evaluate(_Action, frozen=True):
-    """Compute the metrics of the state named ``key``, parameters frozen; ``lineage`` is that of its node."""
+    """Compute the metrics of the state ``key`` without training it; ``lineage`` is the key of its node."""
 
     run: int
     worker: str
@@ -79,7 +79,7 @@ class Evaluate(_Action, frozen=True):
 
 
 class CancelUnit(_Action, frozen=True):
-    """Stop a run that nobody asks for any more; with ``silent`` nothing that it answers counts."""
+    """Cancel a run that nothing needs any more; with ``silent`` the worker's answer is ignored."""
 
     run: int
     worker: str
@@ -87,23 +87,23 @@ class CancelUnit(_Action, frozen=True):
 
 
 class SaveState(_Action, frozen=True):
-    """Write a state to the store, behind training; ``StateSaved`` or ``StateLost`` tells what came of it.
+    """Write a state to the store in the background; ``StateSaved`` or ``StateLost`` reports the result.
 
-    With ``keep`` it stays though nothing needs it, to go on from after a loss, until a later one of its lineage has
-    been saved. One that is not ``durable`` is spare: it is about to be dropped, serves studies to come, and may be
-    passed over where the store has no time or no room for it.
+    With ``keep`` the state is kept to resume from, even if nothing needs it, until a later state of its lineage is
+    saved. A state that is not ``durable`` is spare: it is about to be dropped, only future studies may use it, and
+    the store may skip it if it has no time or space.
     """
 
     node: int
     unit: int
     key: str
-    seconds: float = 0.0  # of training that the lineage would lose without it
+    seconds: float = 0.0  # of training that would be lost without it
     keep: bool = False
     durable: bool = True
 
 
 class AdoptState(_Action, frozen=True):
-    """Count a state that the store holds as the one at this place; ``keep`` it though nothing needs it yet."""
+    """Use a state from the store at this place; with ``keep`` it is kept even if nothing needs it yet."""
 
     node: int
     unit: int
@@ -111,7 +111,7 @@ class AdoptState(_Action, frozen=True):
 
 
 class DropState(_Action, frozen=True):
-    """Forget a state: nothing needs it any more."""
+    """Delete a state that nothing needs any more."""
 
     node: int
     unit: int
@@ -120,12 +120,12 @@ class DropState(_Action, frozen=True):
 
     @property
     def key(self) -> str:
-        """The name of the state."""
+        """The key of the state."""
         return state_key(self.lineage, self.unit, self.tree)
 
 
 class Report(_Action, frozen=True):
-    """Tell the search a trial's metrics at an epoch."""
+    """Report a trial's metrics at an epoch to the search."""
 
     trial: int
     epoch: int
@@ -133,7 +133,7 @@ class Report(_Action, frozen=True):
 
 
 class EndTrial(_Action, frozen=True):
-    """Tell the search that a trial has ended, how, and why if it failed."""
+    """Tell the search that a trial has ended and how; ``reason`` says why it failed."""
 
     trial: int
     ending: Ending

@@ -1,19 +1,19 @@
-"""Gates: what holds cursors back.
+"""What holds lineages back: barriers, and lineages that another driver trains.
 
-A search may ask for a barrier, so that no trial of its study runs ahead of a report it awaits; and what another
-driver trains is waited for.
+A search may request a barrier, so that no trial of its study trains past a report that the search waits for.
 """
 
 from __future__ import annotations
 
 from typing import final
 
+from hoptree.core.nodes import ActiveLineage
 from hoptree.core.open_work import OpenWork
-from hoptree.core.plan import ActiveLineage, Trial
+from hoptree.core.trial import Trial
 
 
 @final
-class _Gate:
+class _Barrier:
     __slots__ = ("held", "level", "members")
 
     def __init__(self) -> None:
@@ -24,76 +24,79 @@ class _Gate:
 
 @final
 class Barriers:
-    """One gate per study with a barrier; its level, the first report that is owed, is how far trials may train."""
+    """One barrier per study that uses one; trials may train up to its level, the first epoch with a report due."""
 
-    def __init__(self, partitions: int, demand: OpenWork) -> None:
+    def __init__(self, partitions: int, open_work: OpenWork) -> None:
         self._partitions = partitions
-        self._demand = demand
-        self._gates: dict[str, _Gate] = {}
+        self._open_work = open_work
+        self._by_study: dict[str, _Barrier] = {}
 
     @property
     def any(self) -> bool:
         """Whether any study has a barrier."""
-        return bool(self._gates)
+        return bool(self._by_study)
 
     def enter(self, trial: Trial) -> None:
-        """Let a trial with open requests take part; what others were allowed before is not called back."""
-        gate = self._gates.setdefault(trial.study, _Gate())
-        gate.members[trial.number] = trial
+        """Add a trial with open requests; lineages that were released before are not held again."""
+        barrier = self._by_study.setdefault(trial.study, _Barrier())
+        barrier.members[trial.number] = trial
         owed = min(trial.open)
-        gate.level = min(gate.level, owed) if gate.level else owed
+        barrier.level = min(barrier.level, owed) if barrier.level else owed
 
-    def bars(self, cursor: ActiveLineage) -> bool:
-        """Return whether a cursor must wait; it is then kept until its gate opens, or its lineage is freed."""
-        if cursor.unit in cursor.node.taken:
+    def bars(self, lineage: ActiveLineage) -> bool:
+        """Return whether a lineage must wait until its barrier rises or another driver frees it."""
+        if lineage.unit in lineage.node.taken:
             return True
-        if not self._gates or cursor.unit % self._partitions:
+        if not self._by_study or lineage.unit % self._partitions:
             return False
-        epoch = cursor.unit // self._partitions
-        gates: list[_Gate] = []
-        for trial in self._demand.trials_behind(cursor):
-            gate = self._gates.get(trial.study) if trial.barrier else None
-            if gate is None or epoch < gate.level:
+        epoch = lineage.unit // self._partitions
+        barriers: list[_Barrier] = []
+        for trial in self._open_work.trials_behind(lineage):
+            barrier = self._by_study.get(trial.study) if trial.barrier else None
+            if barrier is None or epoch < barrier.level:
                 return False
-            gates.append(gate)
-        for gate in gates:
-            if cursor not in gate.held:
-                gate.held.append(cursor)
-        return bool(gates)
+            barriers.append(barrier)
+        for barrier in barriers:
+            if lineage not in barrier.held:
+                barrier.held.append(lineage)
+        return bool(barriers)
 
     def reconsider(self) -> list[ActiveLineage]:
-        """Return the held cursors that a new request, which waits for no gate, lets go on."""
-        return [cursor for gate in self._gates.values() for cursor in self._release(gate)]
+        """Return the held lineages that a new request without a barrier releases."""
+        return [lineage for barrier in self._by_study.values() for lineage in self._release(barrier)]
 
     def opened(self, trial: Trial) -> list[ActiveLineage]:
-        """Return the cursors that may go on now that a trial has reported: none while another one owes."""
-        gate = self._gates.get(trial.study)
-        if gate is None:
+        """Return the lineages that a report releases: none while another trial of the study has one due."""
+        barrier = self._by_study.get(trial.study)
+        if barrier is None:
             return []
-        owed = min((min(t.open) for t in gate.members.values() if t.open), default=0)
-        if owed <= gate.level:
+        owed = min((min(t.open) for t in barrier.members.values() if t.open), default=0)
+        if owed <= barrier.level:
             return []
-        gate.level = owed
-        return self._release(gate)
+        barrier.level = owed
+        return self._release(barrier)
 
     def leave(self, trial: Trial) -> list[ActiveLineage]:
-        """Let a trial that ended go; return the cursors that waited for it."""
-        gate = self._gates.get(trial.study)
-        if gate is None or trial.number not in gate.members:
+        """Remove a trial that ended; return the lineages that waited for it."""
+        barrier = self._by_study.get(trial.study)
+        if barrier is None or trial.number not in barrier.members:
             return []
-        del gate.members[trial.number]
-        if not gate.members:
-            gate.level = 0
-            return self._release(gate)
+        del barrier.members[trial.number]
+        if not barrier.members:
+            barrier.level = 0
+            return self._release(barrier)
         return self.opened(trial)
 
-    def _release(self, gate: _Gate) -> list[ActiveLineage]:
-        held, gate.held = gate.held, []
+    def _release(self, barrier: _Barrier) -> list[ActiveLineage]:
+        held, barrier.held = barrier.held, []
         free: list[ActiveLineage] = []
-        for cursor in held:
-            cursor.held = False
-            if not cursor.stale and not cursor.runs:
-                cursor.held = self.bars(cursor)
-                if not cursor.held:
-                    free.append(cursor)
+        for lineage in held:
+            if lineage.status in ("removed", "running"):
+                continue
+            if not self.bars(lineage):
+                if lineage.status == "held":
+                    lineage.change("release")
+                free.append(lineage)
+            elif lineage.status == "idle":
+                lineage.change("hold")
         return free

@@ -1,7 +1,7 @@
-"""Costs as a formula: what a unit is expected to take, from the values that it trains with.
+"""Cost formulas: the expected time of a unit, from the values that it trains with.
 
-What was learned from measured units comes into the engine as a record, so that the engine stays a fold over its
-events: nodes that are there are priced anew, and those to come are priced when they are made.
+Costs that were learned from measured units reach the engine as an event, so the engine stays a fold over its
+events: existing nodes get new costs, and new nodes get theirs when they are added.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hoptree.core.lineage import Values
 from hoptree.core.schedules import Scalar
 
 Reading: TypeAlias = Literal["log", "linear", "is"]
-_FAR = 3.0  # what lies further outside of the measured range than this many half widths is taken to lie there
+_FAR = 3.0  # features are clipped to this many half widths of the measured range
 
 
 class Feature(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One value of a config as a number.
 
-    ``log`` and ``linear`` scale a number so that the measured range goes from -1 to 1; what is no such number
-    counts as 0, the middle. ``is`` is 1 for the value whose ``level_of`` is ``level``, "" for no value.
+    ``log`` and ``linear`` scale a number so that the measured range becomes -1 to 1; any other value counts as 0,
+    the middle. ``is`` is 1 for the value whose ``level_of`` is ``level``, which is "" for a missing value.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Feature(msgspec.Struct, frozen=True, gc=False, array_like=True):
     level: str = ""
 
     def of(self, constants: Mapping[str, Scalar]) -> float:
-        """Return the number for the constant values of a unit."""
+        """Return the feature for the constant values of a unit."""
         if self.reading == "is":
             return float(level_of(constants, self.name) == self.level)
         value = constants.get(self.name)
@@ -50,13 +50,13 @@ class Feature(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 @final
 class CostFormula(msgspec.Struct, frozen=True, gc=False):
-    """Seconds of a unit: exp of ``base`` plus terms, each a weight times a feature or a product of some.
+    """Seconds of a unit: exp of ``base`` plus terms, each a weight times a feature or a product of features.
 
-    A product counts its features only up to the edge of what was measured: beyond it nothing curves.
+    Products clip their features to the measured range, so there is no curvature outside of it.
 
-    ``least`` and ``most`` are what it never leaves. Values that change while a unit trains have no say. Results
-    are rounded to three digits: units that cost about the same cost the same, on every machine. Journals hold
-    formulas and are replayed, so how one is read must not change: another way needs another record.
+    Results lie between ``least`` and ``most``. Values that change during a unit have no effect. Results are
+    rounded to three digits, so that similar units cost the same on every machine. Journals hold formulas and are
+    replayed, so their meaning must not change: a different formula needs a new record.
 
     >>> from hoptree.core.lineage import history, segments
     >>> formula = CostFormula(0.0, (Feature("width", "log"),), ((1.0, (0,)),), 0.1, 100.0)
@@ -71,7 +71,7 @@ class CostFormula(msgspec.Struct, frozen=True, gc=False):
     most: float = 1e12
 
     def of(self, values: Values) -> float:
-        """Return what a unit with these values is expected to take on a worker of speed 1."""
+        """Return the expected seconds of a unit with these values on a worker of speed 1."""
         constants = values.constants()
         numbers = [feature.of(constants) for feature in self.features]
         near = within(numbers)
@@ -86,10 +86,10 @@ class CostFormula(msgspec.Struct, frozen=True, gc=False):
 
 
 def within(numbers: Sequence[float]) -> list[float]:
-    """Return features as products take them: at most at the edge of what was measured."""
+    """Return features clipped to the measured range, as products use them."""
     return [-1.0 if number < -1.0 else 1.0 if number > 1.0 else number for number in numbers]
 
 
 def level_of(constants: Mapping[str, Scalar], name: str) -> str:
-    """Return what tells the values of a name apart as categories, as journals hold it: "" for none at all."""
+    """Return the category of a value as journals hold it: "" for a missing value."""
     return encode(constants[name]).hex() if name in constants else ""

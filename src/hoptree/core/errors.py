@@ -1,36 +1,40 @@
-"""What can go wrong, by whose fault it is.
+"""Errors, by whose fault they are.
 
 Every message says what was given, what was expected and how to fix it.
 """
 
 
 class HoptreeError(Exception):
-    """The base of all errors that Hoptree raises on purpose."""
+    """Base class of all errors that Hoptree raises on purpose."""
 
 
 class ScheduleError(HoptreeError, ValueError):
-    """A schedule that cannot be: a decreasing milestone, a NaN, an empty period."""
+    """An invalid schedule: a decreasing milestone, a NaN, an empty period."""
 
 
 class WorkloadError(HoptreeError, ValueError):
-    """A workload that can never be run; the message begins with the offending field."""
+    """A workload that can never run; the message begins with the invalid field."""
 
 
 class ProtocolError(HoptreeError):
-    """The engine was told something that cannot have happened; carries the story of that unit."""
+    """The engine received an event that cannot have happened; the message holds the history of that run."""
 
 
 class InvariantError(AssertionError):
-    """A promise of the engine was broken: a bug of ours, with the story that led to it."""
+    """The engine broke one of its invariants: a bug of ours; the message holds the steps that led to it."""
+
+
+class TransitionError(InvariantError):
+    """A state machine of the engine met an event that its table does not allow in that state: a bug of ours."""
 
 
 class MissingExtraError(HoptreeError, ImportError):
-    """A feature needs a package that is not installed; the message names the extra."""
+    """A feature needs a package that is not installed; the message names the extra to install."""
 
 
 class StudyChangedError(HoptreeError):
-    """The store holds a study of this name with other code, data or settings."""
+    """The store holds a study of this name with different code, data or settings."""
 
 
 class RefusedError(HoptreeError):
-    """What was to be trained cannot be; nothing was."""
+    """The request to train was rejected before anything was trained."""

@@ -1,7 +1,7 @@
-"""Events: what happened, in the past tense. The engine takes them in one at a time.
+"""Events: what happened, in the past tense. The engine applies them one at a time.
 
-They speak of nodes of the plan by number, which holds within one process; the journal names lineages instead
-(``facts.py``). Those that need no such name are recorded as they are, under the tag that they have here.
+They refer to nodes of the plan by number, which is valid within one process; the journal uses lineage keys instead
+(``facts.py``). Events without such a reference are recorded as they are, under the tag given here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hoptree.core.lineage import ConfigItems
 Fault: TypeAlias = Literal["user", "system"]
 Metrics: TypeAlias = dict[str, float]
 Asker: TypeAlias = tuple[int, int]
-"""Who asked for a trial: a search by its place in its study, and how many it had asked for before; or a user.
+"""Who requested a trial: the index of a search in its study, and how many trials it had requested before.
 
 A user's request n is (USER, n).
 """
@@ -29,9 +29,9 @@ class _Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
 
 
 class KnownResults(msgspec.Struct, frozen=True, gc=False):
-    """What the store holds of a trial's lineage already: epochs with a state, and reports by epoch.
+    """Results that the store already holds for a trial's lineage: epochs with a state, and reports by epoch.
 
-    Metrics that are no finite numbers are spelled ("nan", "inf"), so that any journal can hold them.
+    Metrics that are not finite are spelled ("nan", "inf"), so that any journal can hold them.
     """
 
     states: tuple[int, ...] = ()
@@ -39,13 +39,13 @@ class KnownResults(msgspec.Struct, frozen=True, gc=False):
 
 
 class TrialAsked(_Event, frozen=True, tag="trial-asked"):
-    """A search asked for a config to be trained until an epoch.
+    """A search requested to train a config until an epoch.
 
     Reports are due at ``until`` and, with ``every``, at each multiple of it. With ``barrier`` no trial of the
-    study trains past a report that another one still owes. ``root`` stands for all that the lineage starts
-    from (trainer, dataset, seed), ``variant`` for all else that changes bits (platform, files, what a probe shows):
-    it is part of the names of states, and seeds do not follow from it. ``alone`` keeps the trial from sharing.
-    ``asked_by`` tells a search its trials.
+    study trains past an epoch at which another one's report is due. ``root`` identifies what the lineage starts
+    from (trainer, dataset, seed), ``variant`` all else that changes bits (platform, files, results of a probe): it
+    is part of the keys of states, but not of seeds. A trial that is ``alone`` shares nothing with others.
+    ``asked_by`` lets a search recognize its trials.
     """
 
     trial: int
@@ -62,7 +62,7 @@ class TrialAsked(_Event, frozen=True, tag="trial-asked"):
 
 
 class TrialBranched(_Event, frozen=True, tag="trial-branched"):
-    """A search asked for a new trial that follows ``source`` up to an epoch and another config from there."""
+    """A search requested a new trial that follows ``source`` up to an epoch, and another config from there."""
 
     trial: int
     source: int
@@ -75,7 +75,7 @@ class TrialBranched(_Event, frozen=True, tag="trial-branched"):
 
 
 class TrialExtended(_Event, frozen=True, tag="trial-extended"):
-    """A search, or a user, granted a trial epochs; a report is due at ``until``, also if it has more already."""
+    """A search or a user extended a trial; a report is due at ``until``, even if it has trained further."""
 
     trial: int
     until: int
@@ -83,9 +83,9 @@ class TrialExtended(_Event, frozen=True, tag="trial-extended"):
 
 
 class TrialStopped(_Event, frozen=True, tag="trial-stopped"):
-    """Somebody gave up on a trial; work that only it needed is cancelled.
+    """A search or a user stopped a trial; work that only it needed is cancelled.
 
-    With ``running`` it was said of a trial that ran: if it is complete by now, it stays so.
+    With ``running`` only a running trial is stopped: if it is complete by now, it stays complete.
     """
 
     trial: int
@@ -93,17 +93,17 @@ class TrialStopped(_Event, frozen=True, tag="trial-stopped"):
 
 
 class TrialRetried(_Event, frozen=True, tag="trial-retried"):
-    """A user asked for a failed trial to be trained again: it owes what it owed when it failed."""
+    """A user requested to retry a failed trial; the reports that were due when it failed are due again."""
 
     trial: int
     known: KnownResults | None = None
 
 
 class TrialRebased(_Event, frozen=True, tag="trial-rebased"):
-    """Code, data or surroundings have changed: what is trained for a trial from now on begins from another root.
+    """Code, data or environment have changed: a trial's further training starts from another root.
 
-    A trial that runs begins again there, and one that failed does so when it is retried. One that is complete or
-    stopped stays as it is; if it is extended, or branched from, that is trained from the beginning.
+    A running trial starts again there, and a failed one does so when it is retried. A complete or stopped one stays
+    as it is; if it is extended or branched from, that is trained from the beginning.
     """
 
     trial: int
@@ -113,11 +113,11 @@ class TrialRebased(_Event, frozen=True, tag="trial-rebased"):
 
 
 class DriverStarted(_Event, frozen=True, tag="driver-started"):
-    """A driver took the study up: the workers and runs of the one before it are gone, and so are its claims."""
+    """A driver started or resumed the study: workers, runs and claims of the previous driver no longer exist."""
 
 
 class WorkerJoined(_Event, frozen=True, tag="worker-joined"):
-    """A worker came (or came back) with the partitions it holds, and its speed relative to others if known."""
+    """A worker joined (again), with the partitions it holds and its relative speed if known."""
 
     worker: str
     partitions: tuple[int, ...]
@@ -125,21 +125,21 @@ class WorkerJoined(_Event, frozen=True, tag="worker-joined"):
 
 
 class WorkerDrained(_Event, frozen=True, tag="worker-drained"):
-    """A worker is to leave: what it runs may finish, nothing new is given to it."""
+    """A worker will leave: its runs may finish, but it gets no new ones."""
 
     worker: str
 
 
 class WorkerLost(_Event, frozen=True, tag="worker-lost"):
-    """A worker is gone with everything that ran on it."""
+    """A worker died or left, and its runs are lost."""
 
     worker: str
 
 
 class UnitFinished(_Event, frozen=True):
-    """A unit was trained, and the state after it is there; ``seconds`` is what it took, 0 if unknown.
+    """A unit was trained, and the state after it is stored; ``seconds`` is its duration, 0 if unknown.
 
-    ``size`` is the state's number of bytes, 0 if unknown.
+    ``size`` is the size of the state in bytes, 0 if unknown.
     """
 
     run: int
@@ -158,14 +158,14 @@ class UnitFailed(_Event, frozen=True):
 
 
 class UnitCancelled(_Event, frozen=True):
-    """A worker has given up a run that it was told to cancel."""
+    """A worker has cancelled a run as requested."""
 
     run: int
     worker: str
 
 
 class StateEvaluated(_Event, frozen=True):
-    """The metrics of a state are known, and the worker that computed them is free."""
+    """A worker has computed the metrics of a state, and is free again."""
 
     run: int
     worker: str
@@ -174,42 +174,42 @@ class StateEvaluated(_Event, frozen=True):
 
 
 class StateLost(_Event, frozen=True):
-    """A stored state is no longer there: node and unit name its place in the plan."""
+    """A stored state was lost; node and unit are its place in the plan."""
 
     node: int
     unit: int
 
 
 class StateSaved(_Event, frozen=True):
-    """A state that was to be saved is in the store: an earlier one that was kept for the same lineage may go."""
+    """A state was saved to the store: earlier states kept for the same lineage may be dropped."""
 
     node: int
     unit: int
 
 
 class LineageTaken(_Event, frozen=True):
-    """Another driver trains this lineage from here on: what stands at this place is held back."""
+    """Another driver trains this lineage from this place on: it is held back here."""
 
     node: int
     unit: int
 
 
 class LineageFreed(_Event, frozen=True):
-    """No other driver trains from this place any more: what stands there may go on."""
+    """No other driver trains from this place any more: the lineage may continue here."""
 
     node: int
     unit: int
 
 
 class StateFound(_Event, frozen=True):
-    """A state that was asked for is in the store: another driver has trained it."""
+    """The store holds a needed state: another driver has trained it."""
 
     node: int
     unit: int
 
 
 class ReportFound(_Event, frozen=True):
-    """The metrics of a state are known: another driver has evaluated it. Spelled as in ``KnownResults``."""
+    """Another driver has evaluated a state; the metrics are spelled as in ``KnownResults``."""
 
     node: int
     unit: int
@@ -217,7 +217,7 @@ class ReportFound(_Event, frozen=True):
 
 
 class CostsLearned(_Event, frozen=True, tag="costs-learned"):
-    """What units take was learned, or learned better: it holds for all nodes, also for those to come."""
+    """New costs of units were learned; they apply to all nodes, existing and new."""
 
     formula: CostFormula
 

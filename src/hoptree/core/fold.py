@@ -1,8 +1,7 @@
 """Folding: facts in, the state of a study out. Nothing is decided here.
 
-An entry of the journal says what happened and what was decided about it. A fold applies both to trials and plan:
-it asks no policy, no dispatcher and no plan what to do, so a journal means the same whatever the scheduler that
-reads it would do today.
+An entry of the journal holds an event and the decisions that followed from it. A fold applies both to trials and
+plan without asking a policy or a dispatcher, so a journal keeps its meaning when the scheduler changes.
 """
 
 from __future__ import annotations
@@ -33,15 +32,16 @@ from hoptree.core.events import (
 )
 from hoptree.core.lineage import History, Phase, branched
 from hoptree.core.metrics import unspelled
-from hoptree.core.plan import Node, Place, State, Trial, due_epochs
+from hoptree.core.nodes import Node, Place, State
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.core.study_state import StudyState
+from hoptree.core.trial import Trial, due_epochs
 
 
 @final
 class Fold:
-    """Applies steps to the state of a study; see the module."""
+    """Applies steps to the state of a study; see the module docstring."""
 
     def __init__(self, state: StudyState) -> None:
         self._state = state
@@ -50,12 +50,12 @@ class Fold:
         self._free = state.settings.order == "free"
 
     def apply(self, event: Event, now: float, actions: Sequence[Action]) -> Step:
-        """Apply what happened and what was decided."""
+        """Apply an event and the actions that followed from it."""
         self.apply_event(event)
         return self.apply_actions(event, now, actions)
 
     def apply_event(self, event: Event) -> None:
-        """Apply what happened to trials and plan; what was decided about it comes next."""
+        """Apply an event to trials and plan; ``apply_actions`` comes next."""
         match event:
             case TrialAsked():
                 if event.trial not in self._state.trials:
@@ -75,7 +75,7 @@ class Fold:
                     if trial.must_move(event.until):
                         trial.end_at(None)
                         trial.move(*trial.base_to_come)
-                    trial.ending = None
+                    trial.change("extended")
                     self._grant(trial, event.until, event.known)
             case TrialRetried():
                 trial = self._trial(event.trial)
@@ -98,7 +98,7 @@ class Fold:
                 lost = self._plan.nodes[node].states.pop(unit, None)
                 for trial in self._plan.nodes[node].finals.get(unit, ()) if lost is not None else ():
                     trial.lost_state = True
-                if lost is not None and self._free:  # a run that began from it may be under way
+                if lost is not None and self._free:  # a run that started from it may be under way
                     self._plan.nodes[node].lost[unit] = lost
             case StateSaved(node, unit):
                 self._saved(self._plan.nodes[node], unit)
@@ -113,14 +113,14 @@ class Fold:
             case CostsLearned(formula):
                 self._plan.learn(formula)
             case _:
-                pass  # workers and runs are noted by the state itself, and nothing else follows from it
+                pass  # the state records workers and runs itself, and these events change nothing else
 
     def apply_actions(self, event: Event, now: float, actions: Sequence[Action]) -> Step:
-        """Apply what was decided about an event that has been applied; return the whole step."""
+        """Apply the actions that followed from an event that has been applied; return the whole step."""
         for action in actions:
             match action:
                 case Report(number, epoch, metrics):
-                    self._trial(number).tell(epoch, metrics)
+                    self._trial(number).add_report(epoch, metrics)
                 case EndTrial(number, ending, reason):
                     self._end(self._trial(number), ending, reason)
                 case AdoptState(node, unit, keep):
@@ -141,7 +141,7 @@ class Fold:
     def _trial(self, number: int) -> Trial:
         trial = self._state.trials.get(number)
         if trial is None:
-            raise ProtocolError(f"trial {number} was never asked for; {len(self._state.trials)} others were")
+            raise ProtocolError(f"trial {number} was never requested; {len(self._state.trials)} others were")
         return trial
 
     def _branched(self, event: TrialBranched) -> Trial:
@@ -149,7 +149,7 @@ class Fold:
         phases: History = branched(source.history, event.at, dict(event.config))
         root, variant = source.base_to_come
         trial = Trial(event.trial, phases, root, source.study, event.every)
-        trial.alone, trial.tree, trial.barrier = source.alone, source.tree, source.barrier
+        trial.alone, trial.tree_owner, trial.barrier = source.alone, source.tree_owner, source.barrier
         trial.asked_by, trial.variant = event.asked_by, variant
         return trial
 
@@ -158,7 +158,7 @@ class Fold:
         self._grant(trial, until, known)
 
     def _grant(self, trial: Trial, until: int, known: KnownResults | None) -> None:
-        """Note the reports that a trial owes up to an epoch, and those that the store had already."""
+        """Record the reports that are due up to an epoch, and those that the store held already."""
         self._enter(trial, until, known)
         due = due_epochs(trial, until)
         trial.until = max(trial.until, until)
@@ -191,7 +191,7 @@ class Fold:
         self._open(trial, due)
 
     def _leave_nodes(self, trial: Trial) -> None:
-        """Count a trial in no node any more; what the store keeps there serves nobody who is on the way."""
+        """Count a trial as live in no node; stop keeping states that no running trial can resume from."""
         for node in self._plan.follow(trial, 0):
             if not node.live:
                 for state in node.states.values():
@@ -199,13 +199,13 @@ class Fold:
 
     def _open(self, trial: Trial, due: list[int]) -> None:
         self._plan.follow(trial, trial.until)
-        root = self._plan.root(trial.root, trial.lane)
+        root = self._plan.root(trial.root, trial.tree)
         for epoch, place in zip(due, self._plan.places(trial.history, root, due), strict=True):
             trial.open[epoch] = place
 
     def _enter(self, trial: Trial, until: int, known: KnownResults | None) -> None:
-        """Note the reports that the store had already."""
-        root = self._plan.root(trial.root, trial.lane)
+        """Record the reports that the store held already."""
+        root = self._plan.root(trial.root, trial.tree)
         reports = {} if known is None else {epoch: each for epoch, each in known.reports if 0 < epoch <= until}
         for node, unit in self._plan.places(trial.history, root, sorted(reports)):
             metrics = reports[unit // self._partitions]
@@ -214,7 +214,7 @@ class Fold:
     def _end(self, trial: Trial, ending: Ending, reason: str) -> None:
         trial.owed = tuple(sorted(trial.open)) if ending == "failed" else ()
         trial.open.clear()
-        trial.ending = ending
+        trial.change(ending)
         trial.reason = reason
         trial.end_at(None)
         self._leave_nodes(trial)
@@ -235,13 +235,13 @@ class Fold:
         node.trained[run.partition] = node.trained.get(run.partition, 0) + 1
 
     def _stored(self, node: Node, unit: int) -> State:
-        """Return the state at a place, which is there now."""
+        """Return the state at a place, which is stored now."""
         for trial in node.finals.get(unit, ()):
             trial.lost_state = False
         return node.states.setdefault(unit, State(node, unit, ""))
 
     def _saved(self, node: Node, unit: int) -> None:
-        """Note that a state is in the store: earlier ones of the node are kept no longer."""
+        """Record that a state was saved: earlier ones of the node need not be kept any longer."""
         for state in node.states.values():
             if state.unit == unit:
                 state.saved = True
@@ -249,7 +249,7 @@ class Fold:
                 state.kept = False
 
     def _visited(self, run: RunUnit) -> int:
-        """Return the partitions, as bits, that an epoch has visited after a unit, in free order."""
+        """Return the partitions, as bits, that an epoch has visited after a run, in free order."""
         bits = 1 << run.partition
         if run.unit % self._partitions:
             node = self._plan.nodes[run.source]
@@ -258,7 +258,7 @@ class Fold:
         return bits
 
     def _visited_before(self, node: Node, unit: int) -> int:
-        """Return what an epoch had visited before a unit whose state was lost before the last snapshot."""
+        """Return the visited partitions before a unit whose state was lost before the last snapshot."""
         bits = 0
         for earlier in range(unit - unit % self._partitions, unit):
             at = node
@@ -275,9 +275,9 @@ class Fold:
 
 
 def count_attempt(node: Node, unit: int, event: UnitFailed, settings: Settings, *, evaluating: bool) -> bool:
-    """Count a failure of a unit or of its evaluation; return whether it was one too many.
+    """Count a failure of a unit or of its evaluation; return whether it has failed too often.
 
-    Then the count begins anew: trials that ask for it later have their own chances.
+    Then the count starts again, so trials that request the unit later have all their attempts.
     """
     counted = (f"{'evaluation' if evaluating else 'unit'} {event.fault}", unit)
     attempts = node.attempts[counted] = node.attempts.get(counted, 0) + 1

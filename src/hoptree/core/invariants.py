@@ -1,25 +1,27 @@
-"""The nine promises of the engine, checked after every step from the outside.
+"""The nine invariants of the engine, checked from the outside after every step.
 
-A witness sees only what everybody sees: events and actions. It keeps its own books of what runs where and what is
-stored, and asks the plan only for the way of a trial. So a mistake in the engine's books shows as a contradiction.
+The checker keeps its own records of what runs where and what is stored (``observed.py``), from events and actions
+alone, and uses the plan only for the paths of trials. So a mistake in the engine's records is a contradiction.
 
 1. Completeness: in an epoch a lineage visits every partition exactly once.
-2. Isolation: two units of one lineage never run at the same time: a unit starts from a state that is there, or
-   behind the unit that makes it, on the same worker. (Units that are trained again because an early state is
-   needed and lost feed nothing that is under way.)
+2. Isolation: two units of one lineage never run at the same time: a unit starts from a stored state, or waits
+   on the same worker for the unit that produces it. (A unit that is retrained because its state was lost and is
+   needed again is no input of a unit under way.)
 3. Exclusive access: a worker runs one unit at a time.
-4. No preemption of a running unit, except to cancel work nobody asks for any more.
+4. No preemption of a running unit, except to cancel work that nothing needs any more.
 5. Locality: a unit runs on a worker that holds its partition.
-6. No unit is trained twice while a state at or after it is stored, nor while another driver has taken it.
+6. No unit is trained twice while a state at or after it is stored, nor while another driver trains it.
 7. A state that something still needs is never dropped.
-8. Every trial that was asked for ends: complete, stopped, or failed with a reason.
-9. No state leaks: what is stored is kept for a reason, and dropped when the reason is gone.
+8. Every trial ends: complete, stopped, or failed with a reason.
+9. No state leaks: a state is stored while something needs it, and then dropped.
+
+It also checks that the statuses of runs, active lineages and trials follow the tables in ``transitions.py``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence
 from typing import TypeAlias, final
 
 from hoptree.core.actions import (
@@ -54,43 +56,38 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hoptree.core.plan import Trial
+from hoptree.core.nodes import ActiveLineage, Run
+from hoptree.core.observed import Observed, StateId
 from hoptree.core.steps import Step
+from hoptree.core.transitions import TABLES, reachable
+from hoptree.core.trial import Trial
 
-Spot: TypeAlias = tuple[int, int]  # node and unit of a state
+_Stateful: TypeAlias = Run | ActiveLineage | Trial
+_KINDS: dict[type, str] = {Run: "run", ActiveLineage: "active lineage", Trial: "trial"}
 
 
 @final
 class InvariantChecker:
-    """Books of one run of an engine; ``see`` raises InvariantError with the story so far."""
+    """Checks the steps of one engine; ``see`` raises InvariantError with the last steps."""
 
     def __init__(self, engine: Engine, *, progress: bool = True) -> None:
-        """Begin; without ``progress`` workers may idle: a journal does not say which entries are of one moment."""
+        """Without ``progress`` workers may idle: a journal does not say which entries belong to one moment."""
         self._engine = engine
+        self._observed = Observed(engine)
         self._progress = progress
         self._partitions = engine.settings.partitions
         self._room = 2 if engine.settings.ahead else 1
-        self._held: dict[str, tuple[int, ...]] = {}
-        self._draining: set[str] = set()
-        self._queues: dict[str, list[RunUnit | Evaluate]] = {}
-        self._evaluating: set[int] = set()
-        self._visited: dict[Spot, tuple[int, ...]] = {}  # stored states, with the partitions of their epoch
-        self._will_visit: dict[int, tuple[int, ...]] = {}  # by run
-        self._chained: set[int] = set()  # runs that wait for the state of the run ahead of them
-        self._cancelled: set[int] = set()
-        self._kept: set[Spot] = set()
-        self._ended_with: dict[int, Spot] = {}  # by trial; one that is extended holds it until it ends again
-        self._restoring: set[Spot] = set()  # lost states that trials ended with
-        self._taken: set[Spot] = set()  # places from which another driver trains on
         self._asked: set[tuple[int, int]] = set()  # trials and the epochs they were granted
         self._reported: set[tuple[int, int]] = set()
         self._bases: dict[int, tuple[str, str]] = {}  # by trial, the root and variant that it is trained under
-        self._ways: dict[tuple[int, tuple[str, str], int], list[Spot]] = {}
+        self._statuses: dict[_Stateful, str] = {}
         self._story: deque[tuple[float, Event, Sequence[Action]]] = deque(maxlen=30)
 
     def follow(self, engine: Engine) -> None:
-        """Go on with another engine that has taken up the study: the books stay, and so do the promises."""
+        """Continue with another engine that has resumed the study; all records are kept."""
         self._engine = engine
+        self._observed.engine = engine
+        self._statuses.clear()
 
     def see(self, step: Step) -> None:
         """Check one step: the event that went in and the actions that came out."""
@@ -102,49 +99,54 @@ class InvariantChecker:
         if not more:
             if self._progress:
                 self._check_progress()
-            if any(isinstance(action, EndTrial) for action in actions) or not any(self._queues.values()):
+            if any(isinstance(action, EndTrial) for action in actions) or not any(self._observed.queues.values()):
                 self._check_leaks()
+            self._check_statuses()
 
     def _take_event(self, event: Event) -> None:
         match event:
             case WorkerJoined(worker, partitions):
-                self._held[worker] = partitions
-                self._queues.setdefault(worker, [])
-                self._draining.discard(worker)
+                self._observed.partitions_of[worker] = partitions
+                self._observed.queues.setdefault(worker, [])
+                self._observed.draining.discard(worker)
             case WorkerDrained(worker):
-                self._draining.add(worker)
+                self._observed.draining.add(worker)
             case WorkerLost(worker):
-                self._held.pop(worker, None)
-                self._queues.pop(worker, None)
-                self._draining.discard(worker)
+                self._observed.partitions_of.pop(worker, None)
+                self._observed.queues.pop(worker, None)
+                self._observed.draining.discard(worker)
             case UnitFinished(number, worker):
                 run = self._head(number, worker)
-                if isinstance(run, RunUnit) and number not in self._evaluating:
-                    self._visited[run.node, run.unit + 1] = self._will_visit[number]
-                    self._chained -= {r.run for r in self._queues[worker] if r.unit == run.unit + 1}
+                if isinstance(run, RunUnit) and number not in self._observed.evaluating:
+                    self._observed.visited[run.node, run.unit + 1] = self._observed.will_visit[number]
+                    self._observed.chained -= {
+                        r.run for r in self._observed.queues[worker] if r.unit == run.unit + 1
+                    }
                     if run.evaluate:
-                        self._evaluating.add(number)
+                        self._observed.evaluating.add(number)
                     else:
-                        self._queues[worker].remove(run)
+                        self._observed.queues[worker].remove(run)
             case StateEvaluated(run=number, worker=worker) | UnitFailed(run=number, worker=worker):
-                self._leave(number, worker)
+                self._observed.end_run(number, worker)
             case UnitCancelled(number, worker):
-                self._leave(number, worker)
+                self._observed.end_run(number, worker)
             case DriverStarted():
-                self._held.clear()
-                self._queues.clear()
-                self._draining.clear()
-                self._taken.clear()
+                self._observed.partitions_of.clear()
+                self._observed.queues.clear()
+                self._observed.draining.clear()
+                self._observed.taken.clear()
             case StateLost(node, unit):
-                if self._visited.pop((node, unit), None) is not None:
-                    self._restoring |= {(node, unit)} & {*self._ended_with.values()}
-                self._kept.discard((node, unit))
+                if self._observed.visited.pop((node, unit), None) is not None:
+                    self._observed.restoring |= {(node, unit)} & {*self._observed.final_states.values()}
+                self._observed.kept.discard((node, unit))
             case StateSaved(node, unit):
-                self._kept -= {spot for spot in self._kept if spot[0] == node and spot[1] < unit}
+                self._observed.kept -= {
+                    state_id for state_id in self._observed.kept if state_id[0] == node and state_id[1] < unit
+                }
             case LineageTaken(node, unit):
-                self._taken.add((node, unit))
+                self._observed.taken.add((node, unit))
             case LineageFreed(node, unit):
-                self._taken.discard((node, unit))
+                self._observed.taken.discard((node, unit))
             case TrialAsked() | TrialBranched() | TrialExtended():
                 self._asked.add((event.trial, event.until))
                 self._take_move(self._engine.trials[event.trial])
@@ -154,273 +156,221 @@ class InvariantChecker:
                 pass
 
     def _take_move(self, trial: Trial) -> None:
-        """Let go of what a trial had in another tree, if it has begun again under another root."""
+        """Release the states of a trial under its old root, if it has started again under another one."""
         if self._bases.setdefault(trial.number, trial.base) == trial.base:
             return
         self._bases[trial.number] = trial.base
-        self._ended_with.pop(trial.number, None)
+        self._observed.final_states.pop(trial.number, None)
         root, variant, until = trial.earlier[-1]
         plan = self._engine.plan
-        left = plan.path(trial.history, plan.root(root, trial.lane_of(variant)), until * self._partitions)
-        self._kept -= {spot for spot in self._kept if spot[0] in {node.id for node in left} - self._live()}
+        left = plan.path(trial.history, plan.root(root, trial.tree_of(variant)), until * self._partitions)
+        self._observed.kept -= {
+            state_id
+            for state_id in self._observed.kept
+            if state_id[0] in {node.id for node in left} - self._observed.live()
+        }
 
     def _take_action(self, action: Action) -> None:
         match action:
             case RunUnit():
                 self._check_run(action)
-                self._queues[action.worker].append(action)
+                self._observed.queues[action.worker].append(action)
             case Evaluate():
                 self._check_room(action)
-                self._expect((action.node, action.unit) in self._visited, 7, f"{action}: that state is not stored")
-                self._queues[action.worker].append(action)
+                self._expect(
+                    (action.node, action.unit) in self._observed.visited, 7, f"{action}: that state is not stored"
+                )
+                self._observed.queues[action.worker].append(action)
             case CancelUnit(number, worker):
                 self._check_cancel(number, worker)
             case SaveState(node, unit, keep=keep):
-                spot = (node, unit)
-                self._expect(spot in self._visited or not keep, 7, f"{action}: that state is not stored")
-                self._kept |= {spot} if keep else set()
+                state_id = (node, unit)
+                self._expect(
+                    state_id in self._observed.visited or not keep, 7, f"{action}: that state is not stored"
+                )
+                self._observed.kept |= {state_id} if keep else set()
             case AdoptState(node, unit, keep):
-                self._visited.setdefault((node, unit), self._would_visit(node, unit))
-                self._kept |= {(node, unit)} if keep else set()
+                self._observed.visited.setdefault((node, unit), self._observed.would_visit(node, unit))
+                self._observed.kept |= {(node, unit)} if keep else set()
             case DropState(node, unit):
                 self._check_drop((node, unit))
-                self._visited.pop((node, unit), None)
+                self._observed.visited.pop((node, unit), None)
             case Report(number, epoch, _):
                 trial = self._engine.trials.get(number)
-                self._expect(trial is not None, 8, f"a report for trial {number}, which was never asked for")
+                self._expect(trial is not None, 8, f"a report for trial {number}, which was never requested")
                 assert trial is not None
                 due = (number, epoch) in self._asked or (trial.every and epoch % trial.every == 0)
-                self._expect(bool(due), 8, f"a report of {trial} at epoch {epoch}, which nobody asked for")
+                self._expect(bool(due), 8, f"a report of {trial} at epoch {epoch}, which was not requested")
                 self._reported.add((number, epoch))
             case EndTrial(number, ending, reason):
                 self._expect(ending != "failed" or bool(reason), 8, f"trial {number} failed without a reason")
                 last = (number, self._engine.trials[number].until)
                 told = ending != "complete" or last in self._reported
                 self._expect(told, 8, f"trial {number} is complete without its last report")
-                self._ended_with.pop(number, None)
+                self._observed.final_states.pop(number, None)
                 if ending == "complete":
-                    self._ended_with[number] = self._way(self._engine.trials[number], last[1] * self._partitions)[
-                        -1
-                    ]
-                gone = self._nodes(self._engine.trials[number]) - self._live()  # nothing is kept there for anybody
-                self._kept -= {spot for spot in self._kept if spot[0] in gone}
+                    self._observed.final_states[number] = self._observed.path(
+                        self._engine.trials[number], last[1] * self._partitions
+                    )[-1]
+                gone = (
+                    self._observed.nodes(self._engine.trials[number]) - self._observed.live()
+                )  # nothing is kept there for anybody
+                self._observed.kept -= {state_id for state_id in self._observed.kept if state_id[0] in gone}
 
     # --- checks -----------------------------------------------------------------------------------------
 
     def _check_run(self, run: RunUnit) -> None:
-        self._expect(run.worker in self._held, 5, f"{run}: there is no such worker")
-        self._expect(run.partition in self._held[run.worker], 5, f"{run}: the worker does not hold its partition")
+        self._expect(run.worker in self._observed.partitions_of, 5, f"{run}: there is no such worker")
+        self._expect(
+            run.partition in self._observed.partitions_of[run.worker],
+            5,
+            f"{run}: the worker does not hold its partition",
+        )
         self._check_room(run)
-        taken = (run.node, run.unit) in self._taken
+        taken = (run.node, run.unit) in self._observed.taken
         self._expect(not taken, 6, f"{run}: another driver trains that")
-        self._expect(not self._is_under_way(run.node, run.unit), 2, f"{run}: the same unit is under way already")
-        if not (has_input := self._is_input_stored(run)):
-            self._chained.add(run.run)
-            has_input = self._runs_ahead(run) is not None
+        self._expect(
+            not self._observed.is_under_way(run.node, run.unit), 2, f"{run}: the same unit is under way already"
+        )
+        if not (has_input := self._observed.is_input_stored(run)):
+            self._observed.chained.add(run.run)
+            has_input = self._observed.runs_ahead(run) is not None
         self._expect(has_input, 2, f"{run}: the state that it starts from is not there")
-        visits = self._will_visit[run.run] = self._visits(run)
+        visits = self._observed.will_visit[run.run] = self._observed.visits(run)
         self._expect(len(set(visits)) == len(visits), 1, f"{run}: its epoch has visited {visits}")
         if (run.unit + 1) % self._partitions == 0:
             everything = list(range(self._partitions))
             self._expect(sorted(visits) == everything, 1, f"{run}: its epoch ends having visited {visits}")
         self._expect(
-            self._is_needed(run.node, run.unit + 1), 6, f"{run}: nobody needs it, or what it gives is stored"
-        )
-
-    def _is_under_way(self, node: int, unit: int) -> bool:
-        return any(
-            isinstance(run, RunUnit) and run.run not in self._evaluating and (run.node, run.unit) == (node, unit)
-            for queue in self._queues.values()
-            for run in queue
+            self._observed.is_needed(run.node, run.unit + 1),
+            6,
+            f"{run}: nobody needs it, or what it gives is stored",
         )
 
     def _check_room(self, run: RunUnit | Evaluate) -> None:
-        queue = self._queues.get(run.worker, [])
-        self._expect(run.worker not in self._draining, 3, f"{run}: the worker is to leave")
+        queue = self._observed.queues.get(run.worker, [])
+        self._expect(run.worker not in self._observed.draining, 3, f"{run}: the worker is to leave")
         self._expect(len(queue) < self._room, 3, f"{run}: the worker has {len(queue)} runs already")
 
     def _check_cancel(self, number: int, worker: str) -> None:
-        queue = self._queues.get(worker, [])
+        queue = self._observed.queues.get(worker, [])
         run = next((run for run in queue if run.run == number), None)
-        if not isinstance(run, RunUnit) or number in self._evaluating:
+        if not isinstance(run, RunUnit) or number in self._observed.evaluating:
             return
-        if number in self._chained and self._runs_ahead(run) is None:
+        if number in self._observed.chained and self._observed.runs_ahead(run) is None:
             queue.remove(run)  # it was to follow a run that came to nothing, so it never began
         elif queue[0] is run:
-            evaluated = self._under_evaluation()
-            needed = self._is_needed(run.node, run.unit + 1, self._coming() | evaluated, evaluated)
+            evaluated = self._observed.under_evaluation()
+            needed = self._observed.is_needed(
+                run.node, run.unit + 1, self._observed.coming() | evaluated, evaluated
+            )
             self._expect(not needed, 4, f"{run} is cancelled though it is needed")
-        self._cancelled.add(number)
+        self._observed.cancelled.add(number)
 
-    def _under_evaluation(self) -> set[Spot]:
-        found: set[Spot] = set()
-        for run in (run for queue in self._queues.values() for run in queue):
-            if isinstance(run, Evaluate):
-                found.add((run.node, run.unit))
-            elif run.run in self._evaluating:
-                found.add((run.node, run.unit + 1))
-        return found
-
-    def _check_drop(self, spot: Spot) -> None:
-        coming, evaluated = self._coming(), self._under_evaluation()
-        self._expect(spot not in self._kept, 7, f"state {spot} is dropped though the store keeps it")
-        self._expect(spot not in evaluated, 7, f"state {spot} is dropped while it is evaluated")
-        for queue in self._queues.values():
+    def _check_drop(self, state_id: StateId) -> None:
+        coming, evaluated = self._observed.coming(), self._observed.under_evaluation()
+        self._expect(
+            state_id not in self._observed.kept, 7, f"state {state_id} is dropped though the store keeps it"
+        )
+        self._expect(state_id not in evaluated, 7, f"state {state_id} is dropped while it is evaluated")
+        for queue in self._observed.queues.values():
             for run in queue:
-                if isinstance(run, RunUnit) and run.run not in self._evaluating:
-                    self._expect((run.source, run.unit) != spot, 7, f"state {spot} is dropped while {run} needs it")
+                if isinstance(run, RunUnit) and run.run not in self._observed.evaluating:
+                    self._expect(
+                        (run.source, run.unit) != state_id, 7, f"state {state_id} is dropped while {run} needs it"
+                    )
         for trial in self._engine.trials.values():
             for node, unit in trial.open.values():
-                source = self._source(trial, unit)
+                source = self._observed.source(trial, unit)
                 answered = unit in node.reports or (node.id, unit) in evaluated
-                way = self._way(trial, unit)
-                if source == spot and coming.intersection(way[way.index(spot) + 1 :]):
+                way = self._observed.path(trial, unit)
+                if source == state_id and coming.intersection(way[way.index(state_id) + 1 :]):
                     continue  # the state that replaces it is being made
-                self._expect(source != spot or answered, 7, f"state {spot} is dropped, but {trial} needs it")
+                self._expect(
+                    source != state_id or answered, 7, f"state {state_id} is dropped, but {trial} needs it"
+                )
             if trial.ending == "complete":
-                last = self._way(trial, trial.until * self._partitions)[-1]
-                self._expect(last != spot, 7, f"state {spot} is dropped, but {trial} ended with it")
-
-    def _being_restored(self) -> Iterator[tuple[Trial, Spot]]:
-        """Yield the lost states that trials ended with, and that are to be made again."""
-        for number, spot in self._ended_with.items():
-            trial = self._engine.trials[number]
-            if spot in self._restoring and spot not in self._visited and trial.onward is None:
-                yield trial, spot
+                last = self._observed.path(trial, trial.until * self._partitions)[-1]
+                self._expect(last != state_id, 7, f"state {state_id} is dropped, but {trial} ended with it")
 
     def _check_leaks(self) -> None:
-        """See that every stored state has a reason to be: somebody ended with it, or goes on from it."""
-        needed = {*self._ended_with.values()} | self._kept | self._coming() | self._under_evaluation()
-        for queue in self._queues.values():
+        """Check that something needs every stored state: a complete trial, an open request or a run."""
+        needed = (
+            {*self._observed.final_states.values()}
+            | self._observed.kept
+            | self._observed.coming()
+            | self._observed.under_evaluation()
+        )
+        for queue in self._observed.queues.values():
             needed |= {(run.source, run.unit) for run in queue if isinstance(run, RunUnit)}
         for trial in self._engine.trials.values():
             for _, unit in trial.open.values():
-                source = self._source(trial, unit)
+                source = self._observed.source(trial, unit)
                 needed |= set() if source is None else {source}
-        for trial, spot in self._being_restored():
-            source = self._source(trial, spot[1])
+        for trial, state_id in self._observed.being_restored():
+            source = self._observed.source(trial, state_id[1])
             needed |= set() if source is None else {source}
-        leaked = sorted(set(self._visited) - needed)
+        leaked = sorted(set(self._observed.visited) - needed)
         self._expect(not leaked, 9, f"states {leaked} are stored, and nothing needs them")
 
     def _check_progress(self) -> None:
-        working = {partition for name in self._held if name not in self._draining for partition in self._held[name]}
-        busy = any(self._queues.values())
+        working = {
+            partition
+            for name in self._observed.partitions_of
+            if name not in self._observed.draining
+            for partition in self._observed.partitions_of[name]
+        }
+        busy = any(self._observed.queues.values())
         if not busy and len(working) == self._partitions:
             waiting = [trial for trial in self._engine.trials.values() if trial.ending is None]
-            away = [trial for trial in waiting if self._waits_elsewhere(trial)]
+            away = [trial for trial in waiting if self._observed.waits_for_other_driver(trial)]
             left = [trial for trial in waiting if trial not in away and not (trial.barrier and away)]
             self._expect(not left, 8, f"{left} wait, all workers are idle")
-
-    def _waits_elsewhere(self, trial: Trial) -> bool:
-        """Return whether another driver has taken a place on a trial's way."""
-        if not self._taken:
-            return False
-        units = max((unit for _, unit in trial.open.values()), default=0)
-        return any((node, unit - 1) in self._taken for node, unit in self._way(trial, units))
 
     # --- books ------------------------------------------------------------------------------------------
 
     def _head(self, number: int, worker: str) -> RunUnit | Evaluate | None:
-        queue = self._queues.get(worker, [])
+        queue = self._observed.queues.get(worker, [])
         found = next((run for run in queue if run.run == number), None)
         if found is not None:
             self._expect(queue[0] is found, 3, f"run {number} ended before {queue[0]}, which came first")
         return found
 
-    def _leave(self, number: int, worker: str) -> None:
-        self._evaluating.discard(number)
-        if worker in self._queues:
-            self._queues[worker] = [run for run in self._queues[worker] if run.run != number]
+    # --- statuses ---------------------------------------------------------------------------------------
 
-    def _visits(self, run: RunUnit) -> tuple[int, ...]:
-        """Return the partitions that the run's epoch will have visited after it."""
-        if run.unit % self._partitions == 0:
-            return (run.partition,)
-        before = self._visited.get((run.source, run.unit))
-        if before is None:
-            ahead = self._runs_ahead(run)
-            assert ahead is not None
-            before = self._will_visit[ahead.run]
-        return (*before, run.partition)
+    def _check_statuses(self) -> None:
+        """Check that statuses agree with queues and runs, and changed as the tables allow."""
+        engine = self._engine
+        lineages = [lineage for node in engine.plan.nodes for lineage in node.active]
+        for lineage in lineages:
+            data = (bool(lineage.runs), lineage.sequence >= 0)
+            expected = (lineage.status == "running", lineage.status == "ready")
+            self._expect_status(data == expected and lineage.status != "removed", lineage, lineage.status)
+        for run in engine.runs.values():
+            active = run.lineage is not None and run in run.lineage.runs
+            self._expect_status(active != run.evaluating, run, run.status)
+        before, self._statuses = self._statuses, {}
+        items: list[_Stateful] = [*engine.runs.values(), *lineages, *engine.trials.values()]
+        for item in items:
+            was = before.pop(item, item.status)
+            legal = item.status in reachable(TABLES[_KINDS[type(item)]], was)
+            self._expect_status(legal, item, f"{was}, then {item.status}")
+            self._statuses[item] = item.status
+        for item in before:  # the engine has removed it
+            self._expect_status(not TABLES[_KINDS[type(item)]][item.status], item, f"removed while {item.status}")
 
-    def _would_visit(self, number: int, unit: int) -> tuple[int, ...]:
-        """Return the partitions that the epoch of a place has visited there, in strict order."""
-        node = self._engine.plan.nodes[number]
-        begin = unit - unit % self._partitions if unit % self._partitions else unit - self._partitions
-        while node.start > begin and node.parent is not None:
-            node = node.parent
-        return tuple((node.rotation + at) % self._partitions for at in range(begin, unit))
-
-    def _is_input_stored(self, run: RunUnit) -> bool:
-        return run.unit == 0 or (run.source, run.unit) in self._visited
-
-    def _runs_ahead(self, run: RunUnit) -> RunUnit | None:
-        """Return the run on the same worker that will give this one its input."""
-        for other in self._queues[run.worker]:
-            if isinstance(other, RunUnit) and (other.node, other.unit) == (run.node, run.unit - 1):
-                return other
-        return None
-
-    def _way(self, trial: Trial, units: int) -> list[Spot]:
-        """Return the spots that a trial's first units lead through, from unit 1 on."""
-        way = self._ways.get((trial.number, trial.base, units))
-        if way is None:
-            nodes = self._engine.plan.way(trial, units)
-            way = [(node.id, unit) for node, end in nodes for unit in range(node.start + 1, end + 1)]
-            self._ways[trial.number, trial.base, units] = way
-        return way
-
-    def _live(self) -> set[int]:
-        """Return the nodes that trials pass which have not ended."""
-        trials = (trial for trial in self._engine.trials.values() if trial.ending is None)
-        return {node for trial in trials for node in self._nodes(trial)}
-
-    def _nodes(self, trial: Trial) -> set[int]:
-        """Return the nodes that a trial passes, all of its budget."""
-        return {node for node, _ in self._way(trial, trial.until * self._partitions)}
-
-    def _source(self, trial: Trial, unit: int) -> Spot | None:
-        return next((spot for spot in reversed(self._way(trial, unit)) if spot in self._visited), None)
-
-    def _is_needed(
-        self, node: int, unit: int, coming: Set[Spot] = frozenset(), evaluated: Set[Spot] = frozenset()
-    ) -> bool:
-        """Return whether an open request lies behind a spot, with nothing stored or coming in between.
-
-        A request whose state is being evaluated needs nothing more, also if the state was lost meanwhile.
-        """
-        for trial in self._engine.trials.values():
-            for place, end in trial.open.values():
-                if end < unit or end in place.reports or (place.id, end) in evaluated:
-                    continue
-                way = self._way(trial, end)
-                if way[unit - 1] != (node, unit) or way[unit - 1] in self._visited:
-                    continue
-                if not any(spot in self._visited or spot in coming for spot in way[unit:]):
-                    return True
-        for trial, last in self._being_restored():
-            if last[1] < unit:
-                continue
-            way = self._way(trial, last[1])
-            if way[unit - 1] == (node, unit) and not any(
-                s in self._visited or s in coming for s in way[unit - 1 :]
-            ):
-                return True
-        return False
-
-    def _coming(self) -> set[Spot]:
-        """Return the states that runs under way will give."""
-        idle = self._chained | self._cancelled | self._evaluating
-        runs = (run for queue in self._queues.values() for run in queue)
-        return {(run.node, run.unit + 1) for run in runs if isinstance(run, RunUnit) and run.run not in idle}
+    def _expect_status(self, holds: bool, item: _Stateful, status: str) -> None:
+        if not holds:
+            raise InvariantError(f"{item} was {status}, against transitions.py\n{self._last_steps()}")
 
     def _expect(self, holds: bool, number: int, message: str) -> None:
         if not holds:
-            lines = [
-                line
-                for now, event, actions in self._story
-                for line in (f"at {now:g} {event}", *(f"    -> {action}" for action in actions))
-            ]
-            story = "\n".join(lines)
-            raise InvariantError(f"invariant {number} is broken: {message}\nThe story:\n{story}")
+            raise InvariantError(f"invariant {number} is broken: {message}\n{self._last_steps()}")
+
+    def _last_steps(self) -> str:
+        lines = [
+            line
+            for now, event, actions in self._story
+            for line in (f"at {now:g} {event}", *(f"    -> {action}" for action in actions))
+        ]
+        return "\n".join(["The story:", *lines])

@@ -1,12 +1,13 @@
-"""Keys: the hashes by which lineages, states and all else that is stored are named, and the seeds that follow.
+"""Keys: the hashes that identify lineages, states and all else that is stored, and seeds derived from them.
 
-A key is a hash of a canonical encoding, never of a ``repr``: every value is written as a type tag and its content,
-lengths first, so that values of different types or structure never have the same bytes, and the names of classes,
-the order of dictionaries and the text of floats have no part in it. Every hash begins with the version of the
-encoding and the purpose of the hash, so that no two purposes share a key.
+A key is a hash of a canonical encoding, never of a ``repr``: every value is encoded as a type tag and its content,
+lengths first, so values of different types or structure never have the same bytes, and the names of classes, the
+order of dictionaries and the text of floats do not matter. Every hash begins with the version of the encoding and
+the purpose of the hash, so no two purposes share a key.
 
-Stored states are found by these keys, and all randomness of training follows from them. ``tests/golden/keys.json``
-pins them. Whoever has to change what a key covers adds a new version, and keeps this one for what is stored.
+Stored states are found by these keys, and all randomness of training is derived from them.
+``tests/golden/keys.json`` pins them. To change what a key covers, add a new version and keep this one for stored
+data.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ Encodable: TypeAlias = (
 )
 
 
-# --- what is named ------------------------------------------------------------------------------------------
+# --- keys ---------------------------------------------------------------------------------------------------
 
 
 def study_root(trainer: str, data: str, seed: int) -> str:
-    """Return the fingerprint from which all lineages of a study begin: its trainer, its data and its seed."""
+    """Return the fingerprint of a study, where all its lineages begin: its trainer, its data and its seed."""
     return identity("study", trainer, data, seed)
 
 
 def root_key(fingerprint: str, partitions: int, order: Order) -> str:
-    """Return the key of the tree of lineages; what is trained in free order is never taken for strict order's."""
+    """Return the key of a tree of lineages; trees of free and of strict order never share keys."""
     return identity("root", fingerprint, partitions, order)
 
 
@@ -49,7 +50,7 @@ def lineage_key(parent: str, start: int, values: Values) -> str:
 
 
 def state_key(lineage: str, unit: int, private_tree: str = "") -> str:
-    """Return the name of the state after a unit; a trial that shares nothing has a private tree of such names.
+    """Return the key of the state after a unit; ``private_tree`` separates variants and unshared trials.
 
     >>> state_key("a", 1) == identity("state", "a", 1, "")
     True
@@ -59,7 +60,7 @@ def state_key(lineage: str, unit: int, private_tree: str = "") -> str:
 
 
 def history_key(history: History) -> str:
-    """Return what a trial is known by in every journal of its study: the hash of its phases."""
+    """Return the hash of a trial's phases, which identifies the trial in every journal of its study."""
     return identity("history", *history)
 
 
@@ -72,7 +73,7 @@ def identity(purpose: str, *parts: Encodable) -> str:
     return blake2b(_separator(purpose) + _sequence(parts), digest_size=16).hexdigest()
 
 
-# --- what is random -----------------------------------------------------------------------------------------
+# --- seeds ---------------------------------------------------------------------------------------------------
 
 
 def unit_seed(lineage: str, unit: int) -> int:
@@ -90,7 +91,7 @@ def build_seed(lineage: str) -> int:
 
 
 def shuffle_seed(study_seed: int, epoch: int, partition: int) -> int:
-    """Return what permutes the examples of a unit: the same in every trial of a study."""
+    """Return the seed that permutes the examples of a unit: the same in every trial of a study."""
     return _seed(_SHUFFLE + _whole(study_seed) + _whole(epoch) + _whole(partition))
 
 
@@ -100,12 +101,12 @@ def rotation(lineage: str, partitions: int) -> int:
 
 
 def seed(purpose: str, *parts: Encodable) -> int:
-    """Return a random seed of 63 bits that follows from a purpose and the parts."""
+    """Return a random seed of 63 bits, derived from a purpose and the parts."""
     return _seed(_separator(purpose) + _sequence(parts))
 
 
 def fraction(purpose: str, *parts: Encodable) -> float:
-    """Return a number from 0 up to, not including, 1 that follows from a purpose and the parts."""
+    """Return a number of at least 0 and below 1, derived from a purpose and the parts."""
     return (seed(purpose, *parts) >> 10) * 2.0**-53
 
 
@@ -115,8 +116,8 @@ def fraction(purpose: str, *parts: Encodable) -> float:
 def encode(value: Encodable) -> bytes:
     r"""Return the canonical bytes of a value: equal for equal values of equal types, and for these only.
 
-    A list counts as a tuple, 0.0 and -0.0 are one value as in schedules, and the order of a mapping does not count.
-    NaN is refused, as it equals nothing, and so is text that UTF-8 cannot hold.
+    A list counts as a tuple, 0.0 and -0.0 are one value as in schedules, and the order of a mapping is ignored.
+    Raise an error for NaN, which equals nothing, and for text that UTF-8 cannot encode.
 
     >>> encode(1), encode(True), encode("1")
     (b'i\x00\x00\x00\x01\x01', b'T', b's\x00\x00\x00\x011')
@@ -136,7 +137,7 @@ def _seed(content: bytes) -> int:
 
 @cache
 def _separator(purpose: str) -> bytes:
-    """Return how every hashed content begins; a purpose is a word of ours and holds no NUL, so none is a prefix."""
+    """Return the prefix of all hashed content; a purpose holds no NUL, so no prefix begins with another."""
     return f"hoptree/{VERSION}/{purpose}\0".encode("ascii")
 
 
@@ -164,7 +165,7 @@ def _str(value: str) -> bytes:
         content = value.encode()
     except UnicodeEncodeError:
         raise WorkloadError(
-            f"a key of {value!r}, which UTF-8 cannot hold; expected text without lone surrogates"
+            f"a key of {value!r}, which UTF-8 cannot encode; expected text without lone surrogates"
         ) from None
     return b"s" + _count(len(content)) + content
 
@@ -186,7 +187,7 @@ def _mapping(value: Mapping[str, Encodable]) -> bytes:
 
 
 def _tagged(tag: bytes, *parts: bytes) -> bytes:
-    """Write an object of ours under a tag that stays when its class is renamed."""
+    """Encode an object under a tag that stays the same when its class is renamed."""
     return b"<" + _count(len(tag)) + tag + _count(len(parts)) + b"".join(parts)
 
 
@@ -229,7 +230,7 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     Phase: _phase,
     Schedule: _schedule,
 }
-# These are asked for with every unit, mostly with parts that were met before.
+# These are computed for every unit, mostly with parts that were seen before.
 _STATE = _separator("state") + b"(" + _count(3)
 _UNIT = _separator("unit") + b"(" + _count(2)
 _SHUFFLE = _separator("shuffle") + b"(" + _count(3)

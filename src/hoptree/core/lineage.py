@@ -1,9 +1,9 @@
 """Lineage: the history that determines a state, cut into whole units.
 
 A trial's history is a list of phases (a config that holds from an epoch on; more than one after a branch). It
-is cut into *segments*: runs of units whose values have the same forms. Two trials share exactly the units of
-their equal leading segments, so sharing needs no comparison of values, and neither the order in which trials
-arrive nor who else is there changes a key (see ``keys.py``).
+is cut into *segments*: consecutive units whose values have the same forms. Two trials share exactly the units of
+their equal leading segments, so sharing needs no comparison of values, and keys depend neither on the order in
+which trials arrive nor on other trials (see ``keys.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from hoptree.core.errors import WorkloadError
-from hoptree.core.schedules import Config, Form, Piece, Scalar, Value, as_schedule, is_text, plain, until
+from hoptree.core.plain_values import is_text, plain
+from hoptree.core.schedules import Config, Form, Piece, Scalar, Value, as_schedule, until
 
 ConfigItems: TypeAlias = tuple[tuple[str, Value], ...]
 Content: TypeAlias = tuple[Form | float, ...]  # form, or form, boundary, form, … within one unit
@@ -32,7 +33,7 @@ History: TypeAlias = tuple[Phase, ...]
 
 
 class Values(NamedTuple):
-    """The values of one unit, by form: what a unit trains with, and what makes two units the same."""
+    """The values that a unit trains with, by form; two units with equal values and history are the same unit."""
 
     items: tuple[tuple[str, Content], ...]
 
@@ -67,7 +68,7 @@ def history(config: Config) -> History:
 
 
 def config_items(config: Config) -> ConfigItems:
-    """Return a config as an ordered record; values must be constants or schedules."""
+    """Return a config as sorted pairs; values must be constants or schedules."""
     if not isinstance(config, Mapping):
         raise WorkloadError(f"config: {config!r}; expected names and values, such as {{'lr': 0.01}}")
     if not config:
@@ -77,7 +78,7 @@ def config_items(config: Config) -> ConfigItems:
             raise WorkloadError(f"config: the name {name!r}; expected a non-empty string")
         if not is_text(name):
             raise WorkloadError(
-                f"config: the name {name!r}; expected text that UTF-8 can hold, without lone surrogates"
+                f"config: the name {name!r}; expected text that UTF-8 can encode, without lone surrogates"
             )
     items = []
     for name in sorted(config):
@@ -107,14 +108,14 @@ def segments(phases: History, partitions: int, units: int) -> list[Segment]:
     names = sorted({name for phase in phases for name, _ in phase.config})
     tracks = [_track(_pieces(phases, name, horizon), partitions, units) for name in names]
     starts = sorted({start for track in tracks for start, _ in track})
-    cursors = [0] * len(tracks)
+    positions = [0] * len(tracks)
     result: list[Segment] = []
     for start in starts:
         items: list[tuple[str, Content]] = []
         for index, track in enumerate(tracks):
-            while cursors[index] + 1 < len(track) and track[cursors[index] + 1][0] <= start:
-                cursors[index] += 1
-            content = track[cursors[index]][1]
+            while positions[index] + 1 < len(track) and track[positions[index] + 1][0] <= start:
+                positions[index] += 1
+            content = track[positions[index]][1]
             if content != (_ABSENT,):
                 items.append((names[index], content))
         result.append(Segment(start, Values(tuple(items))))
@@ -122,7 +123,7 @@ def segments(phases: History, partitions: int, units: int) -> list[Segment]:
 
 
 _ABSENT = Form("absent", "", ())
-_SNAP = 1e-9  # a milestone this close to a unit's edge lies on it: no step of the unit falls in between
+_SNAP = 1e-9  # a milestone this close to a unit's edge counts as on it: no training step lies in between
 
 
 def _pieces(phases: History, name: str, horizon: float) -> Iterator[Piece]:
@@ -156,7 +157,7 @@ def _clipped(phase: Phase, name: str, end: float) -> Iterator[Piece]:
 
 
 def beginning(config: Config) -> dict[str, Scalar]:
-    """Return the values with which a trial begins.
+    """Return the values of a config at the start of training.
 
     >>> from hoptree.core.schedules import multistep
     >>> beginning({"lr": multistep(0.1, at=[2], gamma=0.1)})
@@ -166,7 +167,7 @@ def beginning(config: Config) -> dict[str, Scalar]:
 
 
 def _track(pieces: Iterable[Piece], partitions: int, units: int) -> list[tuple[int, Content]]:
-    """Turn pieces into (first unit, content); a unit with a boundary inside it stands alone."""
+    """Turn pieces into (first unit, content); a unit with a boundary inside it is a segment of its own."""
     track: list[tuple[int, Content]] = []
     form: Form | None = None
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Metrics as stored formats hold them: JSON has no NaN and no infinity, so these are spelled."""
+"""Metrics in stored formats: JSON has no NaN and no infinity, so these are spelled as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Spelled: TypeAlias = dict[str, float | Literal["nan", "inf", "-inf"]]
 
 
 def spelled(metrics: Metrics) -> Spelled:
-    """Return metrics as JSON can hold them.
+    """Return metrics in a form that JSON can hold.
 
     >>> spelled({"loss": float("nan"), "accuracy": 0.5})
     {'loss': 'nan', 'accuracy': 0.5}
@@ -21,5 +21,5 @@ def spelled(metrics: Metrics) -> Spelled:
 
 
 def unspelled(metrics: Mapping[str, float | str]) -> Metrics:
-    """Return metrics as they were."""
+    """Return metrics as numbers again."""
     return {name: float(value) for name, value in metrics.items()}

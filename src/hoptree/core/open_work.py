@@ -1,8 +1,8 @@
-"""Demand: which places of the plan somebody waits for, and how long the way to the furthest of them is.
+"""Open work: which places of the plan have to be reached, and how long the path to the furthest of them is.
 
-A node's *stops* are the places in it that an open request or a waiting child needs. Every stop is *covered*: by
-a cursor in the node that will pass it, or, when no state is stored in the node, by a stop at its start in the
-parent. All changes keep that, so what happens at a place is known from the place alone, and the cost of an event
+A node's *targets* are the places in it that an open request or a waiting child needs. Every target is *covered*: by
+an active lineage in the node that will pass it, or, if the node stores no state, by a target at its start in the
+parent. All changes preserve this, so an event at a place is handled from the data of that place alone, and its cost
 does not depend on the size of the plan.
 """
 
@@ -12,26 +12,27 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from hoptree.core.plan import ActiveLineage, Node, Place, State, Trial
+from hoptree.core.nodes import ActiveLineage, Node, Place, State
+from hoptree.core.trial import Trial
 
 
 @final
 class OpenWork:
-    """The open work of a plan; tells the engine which cursors came, changed or lost their reason."""
+    """The open work of a plan; lists the lineages that were added, changed or became unneeded."""
 
     def __init__(self, partitions: int) -> None:
-        self.backlog = 0.0  # expected time of all units that are asked for and not yet trained
+        self.backlog = 0.0  # expected time of all units that are needed and not yet trained
         self.done = [0.0] * partitions  # expected time of all units that were trained, by partition
         self.spawned: list[ActiveLineage] = []
         self.changed: list[ActiveLineage] = []
         self.unneeded: list[ActiveLineage] = []
 
     def left(self, partition: int) -> float:
-        """Return the expected time of what is still to be trained on a partition."""
+        """Return the expected time of the units that are left on a partition."""
         return (self.backlog + sum(self.done)) / len(self.done) - self.done[partition]
 
-    def want(self, node: Node, unit: int, tail: float = 0.0) -> None:
-        """Add a stop at a place whose state is not stored; ``tail`` is the longest way beyond it."""
+    def add_target(self, node: Node, unit: int, tail: float = 0.0) -> None:
+        """Add a target at a place whose state is not stored; ``tail`` is the longest path beyond it."""
         if unit in node.counts:
             node.counts[unit] += 1
         else:
@@ -44,12 +45,12 @@ class OpenWork:
         self._cover(node, unit)
         self._recount(node)
 
-    def unwant(self, node: Node, unit: int) -> None:
-        """Take one reason for a stop away; cursors and waiting parents that served only it follow."""
-        self.unwant_all([Place(node, unit)])
+    def remove_target(self, node: Node, unit: int) -> None:
+        """Remove one request for a target, and lineages and targets in parents that served only it."""
+        self.remove_targets([Place(node, unit)])
 
-    def unwant_all(self, places: Sequence[Place]) -> None:
-        """Take one reason away from each of some stops; every node they lie in is looked at once."""
+    def remove_targets(self, places: Sequence[Place]) -> None:
+        """Remove one request for each of several targets; each node is updated once."""
         gone: dict[Node, set[int]] = {}
         for node, unit in places:
             if unit not in node.counts:
@@ -59,13 +60,13 @@ class OpenWork:
                 del node.counts[unit]
                 gone.setdefault(node, set()).add(unit)
         for node, units in gone.items():
-            node.stops = [stop for stop in node.stops if stop not in units]
+            node.stops = [target for target in node.stops if target not in units]
             self._forget_lengths(node)
         for node in gone:
             self._reconsider(node)
 
     def arrive(self, node: Node, unit: int) -> list[Node]:
-        """Take the stop at a place whose state has come; return the children that begin there."""
+        """Remove the target at a place whose state is stored now; return the children that begin there."""
         del node.counts[unit]
         index = bisect_left(node.stops, unit)
         del node.stops[index]
@@ -76,71 +77,71 @@ class OpenWork:
             child.waiting = False
         return children
 
-    def next_stop(self, cursor: ActiveLineage) -> int | None:
-        """Return the next stop that this cursor has to reach, if one is left for it."""
-        stops = cursor.node.stops
-        index = bisect_right(stops, cursor.unit)
-        if index == len(stops):
+    def next_target(self, lineage: ActiveLineage) -> int | None:
+        """Return the next target that this lineage has to reach, or None."""
+        targets = lineage.node.stops
+        index = bisect_right(targets, lineage.unit)
+        if index == len(targets):
             return None
-        stop = stops[index]
-        for other in cursor.node.cursors:
-            if other is cursor:
+        target = targets[index]
+        for other in lineage.node.active:
+            if other is lineage:
                 continue
-            if cursor.unit < other.unit < stop or (cursor.unit == other.unit and other.runs):
+            if lineage.unit < other.unit < target or (lineage.unit == other.unit and other.runs):
                 return None
-        return stop
+        return target
 
     def spawn(self, node: Node, unit: int, state: State | None) -> ActiveLineage:
-        """Put a cursor at a stored state (or at the untrained model)."""
-        cursor = ActiveLineage(node, unit, state)
+        """Add an active lineage at a stored state (or at the untrained model)."""
+        lineage = ActiveLineage(node, unit, state)
         if state is not None:
             state.users += 1
-        node.cursors.append(cursor)
-        self.refresh(cursor)
-        self.spawned.append(cursor)
-        return cursor
+        node.active.append(lineage)
+        self.refresh(lineage)
+        self.spawned.append(lineage)
+        return lineage
 
-    def remove(self, cursor: ActiveLineage) -> None:
-        """Take a cursor out; what it covered must be covered anew by the caller if it is still wanted."""
-        cursor.node.cursors.remove(cursor)
-        cursor.stale = True
+    def remove(self, lineage: ActiveLineage) -> None:
+        """Remove a lineage; the caller covers its targets again if they are still needed."""
+        lineage.node.active.remove(lineage)
+        lineage.change("remove")
 
     def cover_again(self, node: Node) -> None:
-        """Find a new source for every stop of a node, after a cursor or a state was lost."""
-        for stop in list(node.stops):
-            self._cover(node, stop)
+        """Cover every target of a node again, after a lineage or a state was lost."""
+        for target in list(node.stops):
+            self._cover(node, target)
         self._recount(node)
 
     def found(self, node: Node) -> None:
-        """Let stops be reached from a state that has come from elsewhere; what went there without need may end."""
+        """Cover targets from a state that another driver made; lineages that became unneeded may end."""
         self._forget_lengths(node)
-        for stop in list(node.stops):
-            self._cover(node, stop)
+        for target in list(node.stops):
+            self._cover(node, target)
         self._reconsider(node)
 
-    def trials_behind(self, cursor: ActiveLineage) -> Iterator[Trial]:
-        """Yield the trials that cannot go on without this cursor."""
-        for node, stop in self.stops_behind(cursor):
-            yield from list(node.requests.get(stop, ()))
+    def trials_behind(self, lineage: ActiveLineage) -> Iterator[Trial]:
+        """Yield the trials that need this lineage."""
+        for node, target in self.targets_behind(lineage):
+            yield from list(node.requests.get(target, ()))
 
-    def stops_behind(self, cursor: ActiveLineage) -> Iterator[Place]:
-        """Yield the places that are reached through this cursor only."""
-        if self.next_stop(cursor) is None:
+    def targets_behind(self, lineage: ActiveLineage) -> Iterator[Place]:
+        """Yield the places that are reached through this lineage only."""
+        if self.next_target(lineage) is None:
             return
-        limit = min((c.unit for c in cursor.node.cursors if c.unit > cursor.unit), default=None)
-        yield from self._stops(cursor.node, cursor.unit, limit)
+        limit = min((c.unit for c in lineage.node.active if c.unit > lineage.unit), default=None)
+        yield from self._targets(lineage.node, lineage.unit, limit)
 
-    def _stops(self, node: Node, after: int, limit: int | None) -> Iterator[Place]:
-        for stop in list(node.stops):
-            if stop > after and (limit is None or stop <= limit):
-                yield Place(node, stop)
-                for child in list(node.waiters.get(stop, ())):
-                    yield from self._stops(child, child.start, None)
+    def _targets(self, node: Node, after: int, limit: int | None) -> Iterator[Place]:
+        for target in list(node.stops):
+            if target > after and (limit is None or target <= limit):
+                yield Place(node, target)
+                for child in list(node.waiters.get(target, ())):
+                    yield from self._targets(child, child.start, None)
 
-    # --- the longest way --------------------------------------------------------------------------------
+    # --- the longest path -------------------------------------------------------------------------------
 
     def longest(self, node: Node, unit: int) -> float:
-        """Return the expected time from a place to the furthest stop that is reached through it."""
+        """Return the expected time from a place to the furthest target behind it."""
         if node.best is None:
             self._rebuild(node)
         assert node.best is not None
@@ -150,14 +151,14 @@ class OpenWork:
     def _rebuild(self, node: Node) -> None:
         best: list[float] = []
         peak = float("-inf")
-        for stop in reversed(node.stops):
-            tail = max((self.longest(child, child.start) for child in node.waiters.get(stop, ())), default=0.0)
-            peak = max(peak, stop * node.cost + tail)
+        for target in reversed(node.stops):
+            tail = max((self.longest(child, child.start) for child in node.waiters.get(target, ())), default=0.0)
+            peak = max(peak, target * node.cost + tail)
             best.append(peak)
         node.best = best[::-1]
 
     def _raise(self, node: Node, unit: int, value: float) -> None:
-        """Let a longer way be known to every stop before it, to its cursors and to waiting parents."""
+        """Update the longest path of every earlier target, of the lineages and of waiting parents."""
         if node.best is None:
             self._rebuild(node)
         assert node.best is not None
@@ -169,37 +170,37 @@ class OpenWork:
             index -= 1
         if not grew:
             return
-        for cursor in node.cursors:
-            if cursor.unit < unit:
-                self.refresh(cursor)
+        for lineage in node.active:
+            if lineage.unit < unit:
+                self.refresh(lineage)
         if node.waiting and node.parent is not None:
             tail = self.longest(node, node.start)
             self._raise(node.parent, node.start, node.start * node.parent.cost + tail)
 
-    def refresh(self, cursor: ActiveLineage) -> None:
-        """Bring a cursor's longest way up to date."""
-        peak = self.longest(cursor.node, cursor.unit) + cursor.unit * cursor.node.cost
-        if peak != cursor.peak:
-            cursor.peak = peak
-            self.changed.append(cursor)
+    def refresh(self, lineage: ActiveLineage) -> None:
+        """Update a lineage's longest path."""
+        peak = self.longest(lineage.node, lineage.unit) + lineage.unit * lineage.node.cost
+        if peak != lineage.peak:
+            lineage.peak = peak
+            self.changed.append(lineage)
 
     def reprice(self, node: Node, cost: float) -> None:
-        """Let a node cost something else, whose children cost by now what they should; ranks stay as they are."""
+        """Change the cost of a node whose children have their new costs already; ranks are not updated."""
         change = cost - node.cost
         self.backlog += node.todo * change
         for partition, count in node.trained.items():
             self.done[partition] += count * change
         node.cost = cost
         self._rebuild(node)
-        for cursor in node.cursors:
-            cursor.peak = self.longest(node, cursor.unit) + cursor.unit * cost
+        for lineage in node.active:
+            lineage.peak = self.longest(node, lineage.unit) + lineage.unit * cost
 
     # --- cover ------------------------------------------------------------------------------------------
 
     def _cover(self, node: Node, unit: int) -> None:
-        """See to it that something will reach a stop: a cursor here, or a stop in the parent."""
+        """Ensure that something will reach a target: a lineage here, or a target in the parent."""
         source = max((at for at in node.states if at < unit), default=-1)
-        moving = max((c.unit for c in node.cursors if c.unit < unit), default=-1)
+        moving = max((c.unit for c in node.active if c.unit < unit), default=-1)
         if moving >= max(source, 0):
             return
         if source >= 0:
@@ -218,16 +219,16 @@ class OpenWork:
             return
         node.waiting = True
         insort(parent.waiters.setdefault(node.start, []), node, key=lambda child: child.id)
-        self.want(parent, node.start, self.longest(node, node.start))
+        self.add_target(parent, node.start, self.longest(node, node.start))
 
     def _reconsider(self, node: Node) -> None:
-        """Say which cursors have lost their reason, and wait no longer for a parent without one."""
-        for cursor in list(node.cursors):
-            if self.next_stop(cursor) is None:
-                self.unneeded.append(cursor)
+        """List lineages that became unneeded, and stop waiting for a parent if no target needs it."""
+        for lineage in list(node.active):
+            if self.next_target(lineage) is None:
+                self.unneeded.append(lineage)
             else:
-                self.refresh(cursor)
-        first = min((cursor.unit for cursor in node.cursors), default=None)
+                self.refresh(lineage)
+        first = min((lineage.unit for lineage in node.active), default=None)
         if node.waiting and not (node.stops and (first is None or node.stops[0] <= first)):
             self._stop_waiting(node)
         self._recount(node)
@@ -240,7 +241,7 @@ class OpenWork:
         waiters.remove(node)
         if not waiters:
             del parent.waiters[node.start]
-        self.unwant(parent, node.start)
+        self.remove_target(parent, node.start)
 
     def _forget_lengths(self, node: Node) -> None:
         node.best = None
@@ -249,8 +250,8 @@ class OpenWork:
             node.best = None
 
     def _recount(self, node: Node) -> None:
-        """Bring the backlog in line with a node's stops and sources."""
-        sources = sorted(cursor.unit for cursor in node.cursors)
+        """Update the backlog for a node's targets and sources."""
+        sources = sorted(lineage.unit for lineage in node.active)
         if node.waiting:
             sources.insert(0, node.start)
         todo = 0

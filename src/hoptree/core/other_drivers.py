@@ -1,8 +1,8 @@
-"""Elsewhere: what other drivers on the same store are training, and what they have trained.
+"""Other drivers on the same store: what they are training, and the results they have left.
 
-A lineage that another driver trains is *taken*: what stands there is held back, while everything else goes on. What
-the other one has made is *found*: it takes the place of what would have been trained here. Both come in as events,
-so a fold over the journal knows them, and nobody here asks who the others are.
+A lineage that another driver trains is *taken*: it is held back here, while everything else continues. A result of
+another driver is *found*: it replaces training here. Both arrive as events, so a fold over the journal knows them,
+and the engine needs not know who the other drivers are.
 """
 
 from __future__ import annotations
@@ -13,74 +13,68 @@ from hoptree.core.barriers import Barriers
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.events import LineageFreed, LineageTaken, ReportFound, StateFound
 from hoptree.core.metrics import unspelled
+from hoptree.core.nodes import Node
 from hoptree.core.open_work import OpenWork
-from hoptree.core.plan import Node
-from hoptree.core.states import StateBooks
+from hoptree.core.states import StateRegistry
 from hoptree.core.trials import Trials
 
 
 @final
 class OtherDrivers:
-    """Takes in what others do; in strict order only, where a place says all about its state."""
+    """Applies what other drivers do; in strict order only, where a place determines its state."""
 
     def __init__(
         self,
-        partitions: int,
-        demand: OpenWork,
-        gates: Barriers,
+        open_work: OpenWork,
+        barriers: Barriers,
         dispatcher: Dispatcher,
-        states: StateBooks,
+        states: StateRegistry,
         trials: Trials,
     ) -> None:
-        self._partitions = partitions
-        self._demand = demand
-        self._gates = gates
+        self._open_work = open_work
+        self._barriers = barriers
         self._dispatcher = dispatcher
         self._states = states
         self._trials = trials
 
     def taken(self, event: LineageTaken, node: Node) -> None:
-        """Hold back what stands at a place; what runs from there ends as it may, and is not begun again."""
+        """Hold back the lineages at a place; a run that has started there may end, but is not repeated."""
         node.taken.add(event.unit)
-        for cursor in node.cursors:
-            if cursor.unit == event.unit and not cursor.runs:
-                self._dispatcher.ready.take(cursor)
-                cursor.held = True
+        for lineage in node.active:
+            if lineage.unit == event.unit and not lineage.runs:
+                self._dispatcher.ready.take(lineage)
+                lineage.change("hold")
 
     def freed(self, event: LineageFreed, node: Node) -> None:
-        """Let what stands at a place go on."""
+        """Release the lineages at a place."""
         if event.unit not in node.taken:
             return
         node.taken.remove(event.unit)
-        for cursor in node.cursors:
-            if cursor.unit == event.unit and cursor.held and not cursor.runs:
-                cursor.held = self._gates.bars(cursor)
-                if not cursor.held:
-                    self._dispatcher.fresh.append(cursor)
+        for lineage in node.active:
+            if lineage.unit == event.unit and lineage.status == "held" and not self._barriers.bars(lineage):
+                lineage.change("release")
+                self._dispatcher.fresh.append(lineage)
 
     def state_found(self, event: StateFound, node: Node) -> None:
-        """Go on from a state that was trained elsewhere; it stays as long as something needs it.
+        """Continue from a state that another driver trained; it is dropped when nothing needs it.
 
-        Where a run under way is about to make it, what it makes is waited for.
+        If a run under way is about to make the same state, ignore the other one.
         """
         unit = event.unit
-        if unit in node.states or any(c.unit < unit <= c.unit + len(c.runs) for c in node.cursors):
+        if unit in node.states or any(c.unit < unit <= c.unit + len(c.runs) for c in node.active):
             return
         state = self._states.adopt(node, unit, keep=False)
-        state.users += 1  # until all who wait for it have been told
+        state.users += 1  # until all who wait for it use it
         self._trials.missing.pop((node.id, unit), None)
         if unit in node.counts:
-            for child in self._demand.arrive(node, unit):
-                self._demand.spawn(child, unit, state)
-            for trial in node.requests.get(unit, ()):
-                trial.wanting.discard(unit // self._partitions)
+            self._trials.arrive(state)
             if unit in node.requests and not self._dispatcher.is_evaluating(node, unit):
                 self._states.evaluate_later(state)
-        self._demand.found(node)
+        self._open_work.found(node)
         self._states.release(state)
 
     def report_found(self, event: ReportFound, node: Node) -> None:
-        """Answer with what was evaluated elsewhere."""
+        """Report metrics that another driver computed."""
         if event.unit not in node.reports:
             node.reports[event.unit] = unspelled(event.metrics)
             self._trials.answer(node, event.unit)

@@ -1,4 +1,4 @@
-"""What a user gives as the policy of a run: a name, a policy, or the starts of a solved schedule."""
+"""The policy that a user chooses for a study: a name, a policy, or the starts of a solved schedule."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hoptree.core.policies import POLICIES, PlannedOrder, Policy, unknown_policy
 from hoptree.core.settings import Settings
 
 PolicyChoice: TypeAlias = str | Policy | Sequence[Sequence[float]]
-_TRIED = 8  # trials with which a policy is tried out
+_TRIED = 8  # number of trials with which a policy is tried out
 
 
 def check_policy(given: object) -> None:
-    """Refuse what is no policy at all."""
+    """Raise an error if a value is not a policy."""
     if isinstance(given, str) and given not in POLICIES:
         raise unknown_policy(given)
     if isinstance(given, type) or not isinstance(given, str | Policy | Sequence):
@@ -31,7 +31,7 @@ def check_policy(given: object) -> None:
 def planned(
     starts: Sequence[Sequence[float]], histories: Sequence[History], root: str, partitions: int
 ) -> PlannedOrder:
-    """Name the rows of a solved schedule by the lineages that begin so."""
+    """Return the policy for a solved schedule, whose rows belong to the configs in order."""
     try:
         fits = len(starts) == len(histories) and all(len(row) == partitions for row in starts)
         rows = [[float(start) for start in row] for row in starts]
@@ -41,21 +41,21 @@ def planned(
         raise WorkloadError(
             f"policy: starts of {len(starts)} configs; expected {len(histories)} rows of {partitions}"
         )
-    plan = Plan(partitions, order="free")  # in strict order nobody chooses
+    plan = Plan(partitions, order="free")  # strict order leaves no choice
     begin = plan.root(root)
     keys = [plan.path(phases, begin, 1)[0].key for phases in histories]
     return PlannedOrder(dict(zip(keys, rows, strict=True)))
 
 
 def try_out(policy: Policy, settings: Settings, asked: Iterable[TrialAsked]) -> None:
-    """Refuse a policy that answers nonsense about the first trials, before any worker is started.
+    """Raise an error if a policy returns invalid values for the first trials, before any worker is started.
 
-    A copy of it is asked, where it can be copied: it may keep in mind what it was asked before.
+    Use a copy of it, as a policy may have state; one that cannot be copied is not tried.
     """
     try:
         own = deepcopy(policy)
     except Exception:
-        return  # its answers are looked at while it runs
+        return  # its return values are checked during the run
     engine = Engine(settings, policy=own)
     for event in list(asked)[:_TRIED]:
         engine.step(event, 0.0, more=True)
@@ -63,5 +63,5 @@ def try_out(policy: Policy, settings: Settings, asked: Iterable[TrialAsked]) -> 
 
 
 def named(settings: Settings, given: PolicyChoice) -> Settings:
-    """Return settings with the policy that is given by its name, if one is."""
+    """Return settings with the given policy, if it is given by name."""
     return msgspec.structs.replace(settings, policy=given) if isinstance(given, str) else settings

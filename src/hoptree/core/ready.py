@@ -1,4 +1,4 @@
-"""The ready queue: one heap per partition, entries taken back by forgetting them."""
+"""The ready queue: one heap per partition; removed entries stay in the heaps and are skipped."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, final
 
-from hoptree.core.plan import ActiveLineage
+from hoptree.core.nodes import ActiveLineage
 from hoptree.core.policies import Policy
 
 
 class ReadyEntry(NamedTuple):
-    """A cursor's place in one partition's heap; valid while the cursor still has that sequence number."""
+    """An entry for a lineage in one partition's heap; valid while the lineage has that sequence number."""
 
     rank: float
     distance: int
     sequence: int
-    cursor: ActiveLineage
+    lineage: ActiveLineage
 
 
 @final
 class ReadyQueue:
-    """Cursors whose next unit could start now, by partition.
+    """Lineages whose next unit could start now, by partition.
 
-    In strict order a cursor stands in one heap; in free order in one for each partition its epoch still has to
-    visit; a policy with two orders has two heaps for each partition. Taking a cursor out only changes its sequence
-    number; entries of the past are dropped when they surface, or all at once when they outnumber the living.
+    In strict order a lineage is in one heap; in free order in one for each partition that its epoch still has to
+    visit; a policy with two orders has two heaps for each partition. Removing a lineage only changes its sequence
+    number; invalid entries are dropped when they reach the top, or all at once when there are too many.
     """
 
     def __init__(self, partitions: int, policy: Policy, *, free: bool) -> None:
@@ -38,50 +38,52 @@ class ReadyQueue:
         self._sequence = 0
         self.count = 0
 
-    def push(self, cursor: ActiveLineage) -> Iterable[int]:
-        """Make a cursor available; return the partitions it could go to."""
-        if cursor.sequence < 0:
+    def push(self, lineage: ActiveLineage) -> Iterable[int]:
+        """Make a lineage available; return the partitions that it could train on next."""
+        lineage.change("enqueue")
+        if lineage.sequence < 0:
             self.count += 1
         self._sequence += 1
-        cursor.sequence = self._sequence
+        lineage.sequence = self._sequence
         self._compact()
-        begin = cursor.partition
+        begin = lineage.partition
         wanted: Sequence[int] = (begin,)
         if self._free:
-            wanted = [p for p in range(self._partitions) if not cursor.order >> p & 1]
+            wanted = [p for p in range(self._partitions) if not lineage.order >> p & 1]
         policy, urgent = self._policy, self._urgent
         for partition in wanted:
             distance = (partition - begin) % self._partitions
-            rank = policy.rank(cursor, partition)
-            heappush(self._heaps[partition], ReadyEntry(rank, distance, self._sequence, cursor))
+            rank = policy.rank(lineage, partition)
+            heappush(self._heaps[partition], ReadyEntry(rank, distance, self._sequence, lineage))
             self._entries += 1
             if urgent is not None:
-                rank = policy.urgency(cursor, partition)
-                heappush(urgent[partition], ReadyEntry(rank, distance, self._sequence, cursor))
+                rank = policy.urgency(lineage, partition)
+                heappush(urgent[partition], ReadyEntry(rank, distance, self._sequence, lineage))
                 self._entries += 1
         return wanted
 
-    def take(self, cursor: ActiveLineage) -> None:
-        """Make a cursor unavailable."""
-        if cursor.sequence >= 0:
-            cursor.sequence = -1
+    def take(self, lineage: ActiveLineage) -> None:
+        """Make a lineage unavailable."""
+        if lineage.sequence >= 0:
+            lineage.change("dequeue")
+            lineage.sequence = -1
             self.count -= 1
 
     def best(self, partitions: Iterable[int]) -> tuple[ReadyEntry, int] | None:
         """Return the first entry among some partitions, and its partition; it stays in the queue.
 
-        In free order its rank is in time, also if the policy has two orders.
+        In free order its rank is a time, also if the policy has two orders.
         """
         found = self._first(self._heaps, partitions)
         if found is None or self._urgent is None:
             return found
         urgent = self._first(self._urgent, partitions)
-        assert urgent is not None, "what is in one order is in the other"
-        cursor = found[0].cursor
-        if urgent[0].cursor is cursor or self._policy.is_urgent(urgent[0].cursor, cursor):
+        assert urgent is not None, "a lineage is in both orders or in none"
+        lineage = found[0].lineage
+        if urgent[0].lineage is lineage or self._policy.is_urgent(urgent[0].lineage, lineage):
             return urgent
-        if self._free:  # who is matched first depends on the rank
-            found = found[0]._replace(rank=self._policy.urgency(cursor, found[1])), found[1]
+        if self._free:  # matching compares ranks as times
+            found = found[0]._replace(rank=self._policy.urgency(lineage, found[1])), found[1]
         return found
 
     def _first(self, heaps: list[list[ReadyEntry]], partitions: Iterable[int]) -> tuple[ReadyEntry, int] | None:
@@ -99,9 +101,9 @@ class ReadyQueue:
                 continue
             if found is not None and not entry < found:
                 continue
-            if self._policy.selective and not self._policy.admits(entry.cursor, partition):
-                admitted = sorted(e for e in heap if e.cursor.sequence == e.sequence)
-                allowed = (e for e in admitted if self._policy.admits(e.cursor, partition))
+            if self._policy.selective and not self._policy.admits(entry.lineage, partition):
+                admitted = sorted(e for e in heap if e.lineage.sequence == e.sequence)
+                allowed = (e for e in admitted if self._policy.admits(e.lineage, partition))
                 found_here = next(allowed, None)
                 if found_here is None or (found is not None and not found_here < found):
                     continue
@@ -113,6 +115,6 @@ class ReadyQueue:
         if self._entries > 64 * (self._partitions + self.count * self._partitions):
             heaps = [*self._heaps, *(self._urgent or ())]
             for heap in heaps:
-                heap[:] = [entry for entry in heap if entry.cursor.sequence == entry.sequence]
+                heap[:] = [entry for entry in heap if entry.lineage.sequence == entry.sequence]
                 heapify(heap)
             self._entries = sum(map(len, heaps))

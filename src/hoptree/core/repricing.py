@@ -1,4 +1,4 @@
-"""New costs for all nodes, some at each step: with many nodes no decision waits for all of them."""
+"""New costs for all nodes, some nodes at each step, so that no step takes long in a large plan."""
 
 from __future__ import annotations
 
@@ -8,48 +8,47 @@ from hoptree.core.costs import CostFormula
 from hoptree.core.open_work import OpenWork
 from hoptree.core.plan import Plan
 
-AT_ONCE = 150  # nodes in one step: some 2 ms
+AT_ONCE = 150  # nodes in one step: about 2 ms
 
 
 @final
 class Repricing:
-    """Brings what costs of nodes decide in line with a formula.
+    """Applies a cost formula to all nodes and active lineages.
 
-    First every node gets its price, the latest first: children come after their parents, so the ways below a node
-    are known when they are needed. Then cursors get their rank, the earliest first, so that of equals who came
-    first stays first. Until it is done, some nodes are ranked by old prices and some by new ones, which costs a few
-    decisions their sense and none its correctness.
+    First every node gets its cost, the newest first: children are newer than their parents, so the paths below a
+    node are known when they are needed. Then lineages get their ranks, the oldest first, so that the order of equal
+    ranks is kept. Meanwhile some ranks use old costs, which makes some decisions worse but none incorrect.
     """
 
-    def __init__(self, plan: Plan, demand: OpenWork) -> None:
+    def __init__(self, plan: Plan, open_work: OpenWork) -> None:
         self._plan = plan
-        self._demand = demand
-        self._unpriced = 0  # nodes before this one have old prices
-        self._ranked = 0  # cursors of nodes from here on …
+        self._open_work = open_work
+        self._unpriced = 0  # nodes before this one have old costs
+        self._ranked = 0  # lineages of nodes from here on …
         self._until = 0  # … to here have old ranks
 
     @property
     def under_way(self) -> bool:
-        """Whether something is left to be done."""
+        """Whether some nodes or lineages are not updated yet."""
         return self._ranked < self._until
 
     def begin(self, formula: CostFormula) -> None:
-        """Price nodes to come by a formula from now on, and begin with those that are there."""
+        """Use a formula for new nodes from now on, and begin to update the existing ones."""
         self._plan.learn(formula)
         self._unpriced = self._until = len(self._plan.nodes)
         self._ranked = 0
 
     def go_on(self) -> None:
-        """Do the next part."""
+        """Update the next part."""
         nodes, left = self._plan.nodes, AT_ONCE
         while self._unpriced and left:
             self._unpriced -= 1
             left -= 1
             node = nodes[self._unpriced]
-            self._demand.reprice(node, self._plan.price(node))
+            self._open_work.reprice(node, self._plan.price(node))
         if self._unpriced:
             return
         part = nodes[self._ranked : min(self._until, self._ranked + left)]
         self._ranked += len(part)
-        cursors = [cursor for node in part for cursor in node.cursors]
-        self._demand.changed += sorted(cursors, key=lambda cursor: cursor.sequence)
+        lineages = [lineage for node in part for lineage in node.active]
+        self._open_work.changed += sorted(lineages, key=lambda lineage: lineage.sequence)

@@ -1,8 +1,8 @@
-"""Which states are written to the store, decided from what is known of their training.
+"""Which states are written to the store.
 
-Trials end with a state that is saved. On the way, the end of an epoch is saved as often as the user says, or when
-a loss of power would cost much; and one that nothing needs any more is saved on its way out, for studies to come,
-if writing it is cheap beside training it again.
+The final state of a trial is always saved. States at the end of an epoch are saved as often as the user wants, or
+when a crash would lose much training. A state that nothing needs any more is saved before it is dropped, for future
+studies, if writing it is cheap compared to training it again.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import final
 import msgspec
 
 from hoptree.core.actions import Action, SaveState
-from hoptree.core.plan import State
+from hoptree.core.nodes import State
 
-_FILE, _DISK = 5e-4, 1e9  # seconds for a file, and bytes per second: what writing takes, roughly
+_FILE, _DISK = 5e-4, 1e9  # rough cost of writing: seconds per file, and bytes per second
 
 
 class SavePolicy(msgspec.Struct, frozen=True):
-    """When to save: every so many epochs (0: only when much would be lost), and whether spare states are saved.
+    """When to save: ``every`` so many epochs (0: only when much would be lost), and whether to save spare states.
 
-    ``at_risk`` is how many seconds of training a loss of power may cost a lineage, but for the epoch under way.
-    A spare state must have taken ``worth`` times as long to train as it takes to write.
+    ``at_risk`` is how many seconds of training a crash may cost a lineage, besides the epoch under way. A spare
+    state is saved if it took ``worth`` times as long to train as it takes to write.
     """
 
     every: int = 0
@@ -32,18 +32,18 @@ class SavePolicy(msgspec.Struct, frozen=True):
 
 @final
 class Saving:
-    """Keeps account of the training that is not saved yet, by node; without a policy nothing is saved."""
+    """Counts the training that is not saved yet, by node; without a policy nothing is saved."""
 
     def __init__(self, partitions: int, policy: SavePolicy | None, actions: list[Action]) -> None:
         self._partitions = partitions
         self._policy = policy
         self.active = policy is not None
         self._actions = actions
-        self._at_risk: dict[int, float] = {}  # seconds since a state was saved to go on from
-        self._unsaved: dict[int, float] = {}  # seconds since any state was saved
+        self._at_risk: dict[int, float] = {}  # seconds of training since a kept state was saved
+        self._unsaved: dict[int, float] = {}  # seconds of training since any state was saved
 
     def trained(self, state: State, seconds: float) -> bool:
-        """Take in a unit; return whether the state after it is to be saved, and kept to go on from."""
+        """Count a trained unit; return whether the state after it was ordered to be saved and kept."""
         policy, node = self._policy, state.node
         if policy is None:
             return False
@@ -59,12 +59,12 @@ class Saving:
         return True
 
     def ended(self, state: State) -> None:
-        """Have the state saved that a trial ended with."""
+        """Order to save the final state of a trial."""
         if self._policy is not None:
             self._save(state)
 
     def dropped(self, state: State) -> None:
-        """Have a state saved on its way out, if that is worth it: only shared ends of epochs are found again."""
+        """Order to save a state before it is dropped, if worth it; only shared ends of epochs are reused."""
         policy, node = self._policy, state.node
         if policy is None or not policy.spares or state.unit % self._partitions or node.is_private:
             return

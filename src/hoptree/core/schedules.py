@@ -2,8 +2,8 @@
 
 A schedule is a sequence of *pieces*; a piece holds from its start until the next one and has a *form*: a
 constant, a line, an exponential or half a cosine, with the progress it counts from. Values are computed from
-the form alone, so two schedules give the same bits exactly as far as their pieces have equal forms. That makes
-"until when are they identical?" a comparison of forms, never of samples, and it is what trials share by.
+the form alone, so two schedules give the same bits exactly as far as their pieces have equal forms. So comparing
+forms, never samples, tells until when two schedules are identical, and what their trials can share.
 
     >>> constant(0.1).agrees_until(multistep(0.1, at=[40], gamma=0.1))
     40.0
@@ -21,12 +21,20 @@ from typing import Any, NamedTuple, TypeAlias, final
 import msgspec
 
 from hoptree.core.errors import ScheduleError
+from hoptree.core.plain_values import (
+    is_text,
+    milestones_argument,
+    number_argument,
+    period_argument,
+    plain,
+    positive_argument,
+)
 
 Scalar: TypeAlias = bool | int | float | str | None
 
 
 class Form(NamedTuple):
-    """What a piece computes: ``kind`` and the numbers that determine it, the first being its origin."""
+    """The function of a piece: ``kind`` and its numbers, the first being its origin."""
 
     kind: str
     type: str
@@ -37,7 +45,9 @@ class Form(NamedTuple):
         try:
             value: Scalar = _EVALUATE[self.kind](progress, *self.numbers)
         except OverflowError:
-            raise ScheduleError(f"{self.kind}{self.numbers}: too large a value at progress {progress}") from None
+            raise ScheduleError(
+                f"{self.kind}{self.numbers}: the value at progress {progress} is too large for a float"
+            ) from None
         return value
 
 
@@ -50,9 +60,9 @@ class Piece(NamedTuple):
 
 @final
 class Schedule(msgspec.Struct, frozen=True):
-    """A value as a function of progress; made by the functions of this module.
+    """A value as a function of progress; created by the functions of this module.
 
-    ``kind`` and ``arguments`` are what the user wrote; they survive a journal as plain data.
+    ``kind`` and ``arguments`` are what the user wrote; a journal holds them as plain data.
     """
 
     kind: str
@@ -78,7 +88,7 @@ class Schedule(msgspec.Struct, frozen=True):
         return form.at(progress)
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces in order, neighbours of equal form joined; cyclic schedules never end."""
+        """Yield the pieces in order, neighbours of equal form joined; cyclic schedules yield without end."""
         last: Form | None = None
         for piece in _PIECES[self.kind](0.0, *self.arguments):
             if piece.form != last:
@@ -86,7 +96,7 @@ class Schedule(msgspec.Struct, frozen=True):
             last = piece.form
 
     def agrees_until(self, other: Schedule) -> float:
-        """Return the progress up to which both give identical values (``inf`` when they never part)."""
+        """Return the progress up to which both give identical values (``inf`` if they never differ)."""
         if repr(self) == repr(other):  # equal and of equal types: 1, 1.0 and True are three values
             return math.inf
         return agreement(self.pieces(), other.pieces())
@@ -102,7 +112,7 @@ Config: TypeAlias = dict[str, Value]
 def agreement(one: Iterator[Piece], two: Iterator[Piece]) -> float:
     """Return where two sequences of joined pieces first differ in form.
 
-    Two that never end are followed for 10,000 pieces: what is beyond is not claimed to agree.
+    Endless sequences are compared for 10,000 pieces: beyond that they do not count as equal.
     """
     reached = 0.0
     for _ in range(10_000):
@@ -115,39 +125,22 @@ def agreement(one: Iterator[Piece], two: Iterator[Piece]) -> float:
     return reached
 
 
-def plain(value: Any) -> Any:
-    """Return a numpy scalar as Python's own number, and a member of an enumeration of numbers or text as its value.
-
-    Keys must not depend on who made a value, and a journal keeps no more of it. Anything else is returned as it is.
-    """
-    if getattr(value, "shape", None) == () and callable(getattr(value, "item", None)):
-        value = value.item()
-    if type(value) in _PLAIN:
-        return value
-    return next((copy(value) for kind, copy in _PLAIN.items() if isinstance(value, kind)), value)
-
-
-_PLAIN: dict[type, Callable[[Any], Any]] = {
-    bool: bool, int: int.__int__, float: float.__float__, str: str.__str__
-}  # fmt: skip
-
-
 def as_schedule(value: Value) -> Schedule:
     """Return ``value`` itself if it is a schedule, else the schedule that is always ``value``."""
     return value if isinstance(value, Schedule) else constant(value)
 
 
-# --- what users write -------------------------------------------------------------------------------------
+# --- constructors for users -------------------------------------------------------------------------------
 
 
 def constant(value: Scalar) -> Schedule:
-    """Return the schedule that is always ``value`` (a number, a string, a truth value or None)."""
+    """Return the schedule that is always ``value`` (a number, a string, a boolean or None)."""
     value = plain(value)
     if value is not None and not isinstance(value, bool | int | float | str):
-        raise ScheduleError(f"value: {value!r}; expected a number, a string, a truth value or None")
+        raise ScheduleError(f"value: {value!r}; expected a number, a string, a boolean or None")
     if isinstance(value, str) and not is_text(value):
-        raise ScheduleError(f"value: {value!r}; expected text that UTF-8 can hold, without lone surrogates")
-    return Schedule("constant", (_number("value", value) if isinstance(value, float) else value,))
+        raise ScheduleError(f"value: {value!r}; expected text that UTF-8 can encode, without lone surrogates")
+    return Schedule("constant", (number_argument("value", value) if isinstance(value, float) else value,))
 
 
 def linear(start: float, end: float, over: float) -> Schedule:
@@ -156,9 +149,11 @@ def linear(start: float, end: float, over: float) -> Schedule:
     >>> linear(1.0, 0.0, over=4)(3)
     0.25
     """
-    numbers = (_number("start", start), _number("end", end), _positive("over", over))
+    numbers = (number_argument("start", start), number_argument("end", end), positive_argument("over", over))
     if not math.isfinite((numbers[1] - numbers[0]) / numbers[2]):
-        raise ScheduleError(f"over: {over!r}; expected a time over which {start!r} can become {end!r}")
+        raise ScheduleError(
+            f"over: {over!r}; expected a longer time: the slope from {start!r} to {end!r} is not finite"
+        )
     return Schedule("linear", numbers)
 
 
@@ -168,7 +163,7 @@ def exponential(init: float, gamma: float) -> Schedule:
     >>> exponential(8.0, 0.5)(2)
     2.0
     """
-    return Schedule("exponential", (_number("init", init), _positive("gamma", gamma)))
+    return Schedule("exponential", (number_argument("init", init), positive_argument("gamma", gamma)))
 
 
 def multistep(init: float, at: Sequence[float], gamma: float) -> Schedule:
@@ -177,13 +172,19 @@ def multistep(init: float, at: Sequence[float], gamma: float) -> Schedule:
     >>> [multistep(64, at=[2, 4], gamma=2)(epoch) for epoch in range(5)]
     [64, 64, 128, 128, 256]
     """
-    first, milestones, factor = _number("init", init), _milestones("at", at), _number("gamma", gamma)
+    first, milestones, factor = (
+        number_argument("init", init),
+        milestones_argument("at", at),
+        number_argument("gamma", gamma),
+    )
     try:
         finite = math.isfinite(first * factor ** len(milestones))
     except OverflowError:
         finite = False
     if not finite:
-        raise ScheduleError(f"gamma: {gamma!r}, {len(milestones)} times over; the values leave all bounds")
+        raise ScheduleError(
+            f"gamma: {gamma!r}, multiplied {len(milestones)} times, makes the value too large for a float"
+        )
     return Schedule("multistep", (first, milestones, factor))
 
 
@@ -193,7 +194,12 @@ def cyclic(init: float, peak: float, up: float, down: float) -> Schedule:
     >>> cyclic(0.0, 1.0, up=2, down=2)(5)
     0.5
     """
-    numbers = (_number("init", init), _number("peak", peak), _period("up", up), _period("down", down))
+    numbers = (
+        number_argument("init", init),
+        number_argument("peak", peak),
+        period_argument("up", up),
+        period_argument("down", down),
+    )
     return Schedule("cyclic", numbers)
 
 
@@ -203,10 +209,13 @@ def cosine(init: float, low: float = 0.0, *, period: float, gamma: float = 1.0) 
     >>> cosine(1.0, period=10)(5)
     0.5
     """
-    growth = _number("gamma", gamma)
+    growth = number_argument("gamma", gamma)
     if not growth >= 1:
-        raise ScheduleError(f"gamma: {gamma!r}; expected 1 or more, so that periods do not vanish")
-    return Schedule("cosine", (_number("init", init), _number("low", low), _period("period", period), growth))
+        raise ScheduleError(f"gamma: {gamma!r}; expected 1 or more, so that periods do not shrink")
+    return Schedule(
+        "cosine",
+        (number_argument("init", init), number_argument("low", low), period_argument("period", period), growth),
+    )
 
 
 def warmup(init: float, period: float, into: Value) -> Schedule:
@@ -219,7 +228,7 @@ def warmup(init: float, period: float, into: Value) -> Schedule:
     target = follow(0.0)
     if isinstance(target, str | bool) or target is None:
         raise ScheduleError(f"into: begins with {target!r}; a warmup needs a schedule of numbers")
-    return Schedule("warmup", (_number("init", init), _positive("period", period), follow))
+    return Schedule("warmup", (number_argument("init", init), positive_argument("period", period), follow))
 
 
 def piecewise(parts: Sequence[Value], at: Sequence[float]) -> Schedule:
@@ -228,7 +237,7 @@ def piecewise(parts: Sequence[Value], at: Sequence[float]) -> Schedule:
     >>> piecewise([constant(1.0), linear(1.0, 0.0, over=2)], at=[3])(4)
     0.5
     """
-    milestones = _milestones("at", at)
+    milestones = milestones_argument("at", at)
     if isinstance(parts, str) or not isinstance(parts, Sequence):
         raise ScheduleError(f"parts: {parts!r}; expected a list of schedules or values")
     if len(parts) != len(milestones) + 1:
@@ -335,45 +344,6 @@ _EVALUATE: dict[str, Callable[..., Any]] = {
 }
 
 
-# --- what is refused --------------------------------------------------------------------------------------
-
-
-def _number(field: str, value: float) -> float:
-    value = plain(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
-        raise ScheduleError(f"{field}: {value!r}; expected a finite number of at most {_LARGEST:g}")
-    return value + 0.0 if isinstance(value, float) else value  # -0.0 and 0.0 are one value
-
-
-def is_text(value: str) -> bool:
-    r"""Return whether UTF-8 can hold a text: a journal can, and so can a key.
-
-    >>> is_text("lr"), is_text("\ud800")
-    (True, False)
-    """
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _positive(field: str, value: float) -> float:
-    number = _number(field, value)
-    if not number > 0:
-        raise ScheduleError(f"{field}: {value!r}; expected a number above 0")
-    return number
-
-
-def _period(field: str, value: float) -> float:
-    number = _positive(field, value)
-    if number < _SHORTEST:
-        raise ScheduleError(
-            f"{field}: {value!r} epochs; expected at least {_SHORTEST}, so that pieces can be counted"
-        )
-    return number
-
-
 def _part(field: str, value: Value) -> Schedule:
     try:
         return as_schedule(value)
@@ -385,20 +355,3 @@ def _text(argument: object) -> str:
     if isinstance(argument, tuple):
         return f"[{', '.join(map(_text, argument))}]"
     return str(argument) if isinstance(argument, Schedule) else repr(argument)
-
-
-_LARGEST = 1e300
-_SHORTEST = 1e-3
-
-
-def _milestones(field: str, values: Sequence[float]) -> tuple[float, ...]:
-    if not isinstance(values, Iterable):
-        raise ScheduleError(f"{field}: {values!r}; expected a list of milestones, in epochs")
-    milestones = tuple(_positive(f"{field}[{index}]", value) for index, value in enumerate(values))
-    for index, value in enumerate(milestones):
-        if index and not value > milestones[index - 1]:
-            raise ScheduleError(
-                f"{field}[{index}]: {value!r} comes after {milestones[index - 1]!r}; "
-                "expected increasing milestones, in epochs"
-            )
-    return milestones

@@ -1,4 +1,4 @@
-"""What an engine is told once."""
+"""The settings of an engine."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DEFAULT_POLICY: Final = "first-come"
 class Settings(msgspec.Struct, frozen=True):
     """How to plan and schedule.
 
-    ``ahead``: give a busy worker its next unit before the current one ends. ``affinity``: keep a lineage where
-    its state is, when no longer path waits for it. ``retries``: how often a unit may fail by the user's code,
-    ``patience``: by the system's fault, before its trials fail.
+    ``ahead``: assign a busy worker its next unit before the current one ends. ``affinity``: keep a lineage on the
+    worker that holds its state, if no longer path waits for that worker. ``retries``: how often a unit may fail by
+    the user's code, ``patience``: by a fault of the system, before its trials fail.
     """
 
     partitions: int

@@ -1,6 +1,6 @@
-"""Snapshots: the state of a study as plain data, so that opening it costs only what came after the last one.
+"""Snapshots: the state of a study as plain data, so that opening it reads only the entries after the last one.
 
-A snapshot is a stored format like the journal: lineages are named by key, and a change needs a new version.
+A snapshot is a stored format like the journal: it refers to lineages by key, and a change needs a new version.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from hoptree.core.actions import Ending, EndTrial, Evaluate, Report, RunUnit
 from hoptree.core.costs import CostFormula
 from hoptree.core.errors import ProtocolError
 from hoptree.core.events import Asker, Metrics
-from hoptree.core.facts import EvaluationGiven, FactReader, FactWriter, UnitGiven
+from hoptree.core.fact_reader import FactReader
+from hoptree.core.fact_writer import FactWriter
+from hoptree.core.facts import EvaluationGiven, UnitGiven
 from hoptree.core.lineage import History
-from hoptree.core.plan import EarlierHistory, Node, Place, State, Trial
+from hoptree.core.nodes import Node, Place, State
 from hoptree.core.settings import Settings
 from hoptree.core.study_state import Request, StudyState
+from hoptree.core.trial import EarlierHistory, Trial
 
 SNAPSHOT_VERSION = 1
 
@@ -36,20 +39,20 @@ class StateRow(_Row, frozen=True):
 
 
 class NodeRow(_Row, frozen=True):
-    """What is known of a lineage besides what follows from its trials."""
+    """The data of a node that do not follow from its trials."""
 
     lineage: str
     tree: str
     states: tuple[StateRow, ...]
     reports: dict[int, Metrics]
-    attempts: tuple[tuple[str, int, int], ...]  # what failed by whose fault, at which unit, how often
+    attempts: tuple[tuple[str, int, int], ...]  # what failed and by whose fault, the unit, and how often
     taken: tuple[int, ...]
     trained: dict[int, int]
     visits: dict[int, int]
 
 
 class TrialRow(_Row, frozen=True):
-    """A trial; ``told`` are the epochs whose metrics it was told, ``open`` those that it still owes."""
+    """A trial; ``told`` are the epochs that were reported to it, ``open`` those whose report is due."""
 
     number: int
     history: History
@@ -65,7 +68,7 @@ class TrialRow(_Row, frozen=True):
     told: tuple[int, ...]
     ending: Ending | None
     reason: str
-    ended_at: int  # the unit after which it ended, complete; 0: it has not
+    ended_at: int  # the unit after which it ended complete; 0: it is not complete
     owed: tuple[int, ...]
     retries: int
     lost_state: bool
@@ -76,9 +79,9 @@ class TrialRow(_Row, frozen=True):
 
 
 class ToldRow(_Row, frozen=True):
-    """What a search was told: a trial's report at an epoch, or (with epoch 0) how it ended and why.
+    """A message to a search: a trial's report at an epoch, or (with epoch 0) how it ended and why.
 
-    ``metrics`` are those of a report from before the trial began again under another root.
+    ``metrics`` is set only if the trial has been moved to another root since the report.
     """
 
     trial: int
@@ -115,11 +118,11 @@ def take_snapshot(state: StudyState, now: float) -> bytes:
 
 
 def read_snapshot(data: bytes, settings: Settings) -> tuple[StudyState, float]:
-    """Return the state that bytes hold, and its time."""
+    """Return the state of a study from bytes, and its time."""
     try:
         snapshot = _DECODER.decode(data)
     except msgspec.MsgspecError as error:
-        raise ProtocolError(f"snapshot: it cannot be read ({error})") from None
+        raise ProtocolError(f"snapshot: it cannot be decoded ({error})") from None
     if snapshot.version != SNAPSHOT_VERSION:
         raise ProtocolError(f"snapshot: version {snapshot.version}; this Hoptree reads version {SNAPSHOT_VERSION}")
     return restored(snapshot, settings), snapshot.now
@@ -161,7 +164,7 @@ def snapshot_of(state: StudyState, now: float) -> Snapshot:
 
 
 def restored(snapshot: Snapshot, settings: Settings) -> StudyState:
-    """Return the state of which a snapshot was taken."""
+    """Return the state of a study from a snapshot."""
     state = StudyState(settings)
     plan = state.plan
     if snapshot.formula is not None:
@@ -170,22 +173,24 @@ def restored(snapshot: Snapshot, settings: Settings) -> StudyState:
         trial = _trial(row)
         state.trials[row.number] = trial
         for earlier in row.earlier:
-            begin = plan.root(earlier.root, trial.lane_of(earlier.variant))
+            begin = plan.root(earlier.root, trial.tree_of(earlier.variant))
             plan.path(trial.history, begin, earlier.until * plan.partitions)
         plan.follow(trial, row.until)
         if row.ending is not None:
             plan.follow(trial, 0)
-    made = {(node.key, node.lane): node for node in plan.nodes}
+    made = {(node.key, node.tree): node for node in plan.nodes}
     named = [(line.lineage, line.tree) for line in snapshot.nodes]
     if set(named) != set(made):
-        raise ProtocolError(f"snapshot: it tells of {len(named)} lineages, and its trials pass {len(made)} others")
+        raise ProtocolError(
+            f"snapshot: it holds {len(named)} lineages, but its trials pass {len(made)} different ones"
+        )
     plan.arrange([made[name] for name in named])
     for node, line in zip(plan.nodes, snapshot.nodes, strict=True):
         _fill(node, line)
         state.visits.update(((node.id, unit), partition) for unit, partition in line.visits.items())
     for row in snapshot.trials:
         trial = state.trials[row.number]
-        root = plan.root(trial.root, trial.lane)
+        root = plan.root(trial.root, trial.tree)
         trial.open.update(zip(row.open, plan.places(trial.history, root, row.open), strict=True))
         for epoch, (node, unit) in zip(row.told, plan.places(trial.history, root, row.told), strict=True):
             trial.curve[epoch] = node.reports[unit]
@@ -213,7 +218,7 @@ def _part(state: StudyState, snapshot: Snapshot, part: int | ToldRow) -> Request
 
 
 def _same(one: Metrics | None, two: Metrics) -> bool:
-    """Return whether metrics are equal; NaN is NaN here."""
+    """Return whether metrics are equal; NaN equals NaN here."""
     if one is None or one.keys() != two.keys():
         return False
     return all(one[name] == value or (one[name] != one[name] and value != value) for name, value in two.items())
@@ -227,7 +232,7 @@ def _node_row(node: Node, visits: dict[int, int]) -> NodeRow:
     attempts = tuple((what, unit, count) for (what, unit), count in sorted(node.attempts.items()))
     return NodeRow(
         node.key,
-        node.lane,
+        node.tree,
         tuple(states),
         dict(sorted(node.reports.items())),
         attempts,
@@ -255,7 +260,7 @@ def _trial_row(trial: Trial) -> TrialRow:
         trial.study,
         trial.every,
         trial.alone,
-        trial.tree,
+        trial.tree_owner,
         trial.barrier,
         trial.until,
         trial.reached,
@@ -276,7 +281,7 @@ def _trial_row(trial: Trial) -> TrialRow:
 
 def _trial(row: TrialRow) -> Trial:
     trial = Trial(row.number, row.history, row.root, row.study, row.every)
-    trial.alone, trial.tree, trial.barrier = row.alone, row.tree, row.barrier
+    trial.alone, trial.tree_owner, trial.barrier = row.alone, row.tree, row.barrier
     trial.variant, trial.onward, trial.earlier = row.variant, row.onward, row.earlier
     trial.until, trial.reached = row.until, row.reached
     trial.ending, trial.reason = row.ending, row.reason

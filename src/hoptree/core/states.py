@@ -1,4 +1,4 @@
-"""Which states are stored, who uses them, and which are dropped when nobody does."""
+"""Stored states and their users; a state without users is dropped."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections.abc import Iterable
 from typing import final
 
 from hoptree.core.actions import Action, AdoptState, DropState
-from hoptree.core.plan import Node, State, Trial
+from hoptree.core.nodes import Node, State
 from hoptree.core.saving import Saving
+from hoptree.core.trial import Trial
 
 
 @final
-class StateBooks:
-    """Counts the users of every state: cursors, evaluations, trials that ended with it, and the store."""
+class StateRegistry:
+    """Counts the users of every state: active lineages, evaluations, complete trials, and the store."""
 
     def __init__(self, actions: list[Action], saving: Saving) -> None:
         self._actions = actions
         self._saving = saving
-        self.evaluations: deque[State] = deque()  # states whose metrics are due and not being computed
+        self.evaluations: deque[State] = deque()  # states that wait for a worker to evaluate them
 
     def store(self, node: Node, unit: int, home: str, order: int = 0, size: int = 0) -> State:
-        """Note that a state has come; one that was lost and is still in use has come back. Its maker uses it.
+        """Record a trained state; the lineage that made it is its first user.
 
-        One that was found in the store meanwhile is the same state, made twice.
+        If it was lost and is still in use, or was found in the store meanwhile, it is the same state.
         """
         state = node.states.get(unit) or node.lost.pop(unit, None)
         if state is None:
@@ -36,7 +37,7 @@ class StateBooks:
         return state
 
     def adopt(self, node: Node, unit: int, *, keep: bool) -> State:
-        """Count a state that the store holds; without ``keep`` it stays only while something uses it."""
+        """Record a state that the store holds; without ``keep`` it stays only while something uses it."""
         state = node.lost.pop(unit, None)
         if state is None:
             state = State(node, unit, "")
@@ -49,7 +50,7 @@ class StateBooks:
         return state
 
     def _finish(self, state: State) -> None:
-        """Let trials that have ended with a state hold it, now that it is there."""
+        """Make the complete trials whose final state this is its users, and have it saved."""
         finals = state.node.finals.get(state.unit, ())
         for trial in finals:
             trial.lost_state = False
@@ -58,41 +59,41 @@ class StateBooks:
             self._saving.ended(state)
 
     def trained(self, state: State, seconds: float) -> None:
-        """Have a state saved and kept if it is time, for trials that are on their way."""
+        """Have a state saved and kept if it is due, while running trials pass its node."""
         if self._saving.active and state.node.live and self._saving.trained(state, seconds):
             self.keep(state)
 
     def lose(self, state: State) -> None:
-        """Note that a state is gone; while a run that began from it is under way, it may come back."""
+        """Record the loss of a state; it may be stored again while it has users."""
         del state.node.states[state.unit]
         state.node.lost[state.unit] = state
         self.let_go(state)
 
     def keep(self, state: State) -> None:
-        """Let the store be a user of a state."""
+        """Make the store a user of a state."""
         if not state.kept:
             state.kept = True
             state.users += 1
 
     def let_go(self, state: State) -> None:
-        """Let the store be a user no longer."""
+        """Remove the store from the users of a state."""
         if state.kept:
             state.kept = False
             self.release(state)
 
     def release(self, state: State) -> None:
-        """Take one user away; the last one's going drops the state."""
+        """Remove one user; drop the state if it was the last."""
         state.users -= 1
         if state.users:
             return
         if state.node.states.pop(state.unit, None) is not None:
             self._saving.dropped(state)
-            self._actions.append(DropState(state.node.id, state.unit, state.node.key, state.node.lane))
+            self._actions.append(DropState(state.node.id, state.unit, state.node.key, state.node.tree))
         else:
             state.node.lost.pop(state.unit, None)
 
     def pin(self, trial: Trial, state: State | None) -> None:
-        """Keep the state that a trial ended with, and let go of the one kept before."""
+        """Make a trial the user of its final state, and release the previous one."""
         old, trial.pinned = trial.pinned, state
         if state is not None:
             state.users += 1
@@ -100,18 +101,18 @@ class StateBooks:
             self.release(old)
 
     def save_again(self, trials: Iterable[Trial]) -> None:
-        """Have the states saved that trials have ended with and that are not known to be in the store."""
+        """Have the final states of trials saved that are not known to be in the store."""
         pinned = [trial.pinned for trial in trials if trial.pinned is not None and not trial.pinned.saved]
         for state in dict.fromkeys(pinned):
             self._saving.ended(state)
 
     def end_with(self, trial: Trial, state: State | None) -> None:
-        """Let a trial hold the state that it ended with, and have it saved."""
+        """Make a trial the user of its final state, and have it saved."""
         self.pin(trial, state)
         if state is not None:
             self._saving.ended(state)
 
     def evaluate_later(self, state: State) -> None:
-        """Have a state evaluated by the next worker that is free."""
+        """Queue a state for evaluation by the next free worker."""
         state.users += 1
         self.evaluations.append(state)

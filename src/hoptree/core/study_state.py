@@ -1,6 +1,6 @@
-"""The state of a study: its trials and the plan, as events have made them.
+"""The state of a study: its trials and the plan.
 
-A fold over the journal makes it, and an engine goes on from it. Who only looks needs no engine.
+A fold over the journal produces it, and an engine continues from it. Code that only reads needs no engine.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hoptree.core.plan import Plan, Trial
+from hoptree.core.plan import Plan
 from hoptree.core.settings import Settings
 from hoptree.core.steps import RunIndex, Step
+from hoptree.core.trial import Trial
 
 Request: TypeAlias = TrialAsked | TrialBranched | TrialExtended | TrialStopped | TrialRetried
 
@@ -32,9 +33,9 @@ Request: TypeAlias = TrialAsked | TrialBranched | TrialExtended | TrialStopped |
 class StudyState:
     """Trials by number, the plan, the workers with their partitions, and the runs under way.
 
-    ``units`` is how many were trained, ``visits`` the partitions that units
-    visited by node and unit, in free order only: strict order follows from the lineage. ``dialogue`` is what
-    searches and users asked for and what they were told, in order: searches are told again when a study goes on.
+    ``units`` is the number of trained units, ``visits`` the partition of each unit by node and unit, in free order
+    only: strict order follows from the lineage. ``dialogue`` holds the requests of searches and users and the
+    reports to them, in order: it is replayed to searches when a study is resumed.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -55,11 +56,11 @@ class StudyState:
 
     @property
     def live(self) -> int:
-        """How many trials have not ended."""
+        """Number of trials that have not ended."""
         return sum(trial.ending is None for trial in self.trials.values())
 
     def note(self, event: Event, now: float, more: bool, actions: Sequence[Action]) -> Step:
-        """Take in a step whose effect on trials and plan an engine or a fold has made; return all of it."""
+        """Record a step that an engine or a fold has applied to trials and plan; return it with its run."""
         step = self.runs.step(event, now, more, actions)
         if step.run is not None:
             if type(event) is UnitFinished:

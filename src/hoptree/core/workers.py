@@ -1,15 +1,15 @@
-"""Workers as the engine sees them: what they hold, what they have been given, who is idle."""
+"""Workers as the engine sees them: their partitions, their runs, and which are idle."""
 
 from __future__ import annotations
 
 from typing import final
 
-from hoptree.core.plan import ActiveLineage, Run
+from hoptree.core.nodes import ActiveLineage, Run
 
 
 @final
 class Worker:
-    """A process that runs one unit at a time; ``queue`` holds what it runs and what comes next."""
+    """A process that runs one unit at a time; ``queue`` holds the current run and the next one."""
 
     __slots__ = ("draining", "gone", "held", "idle", "last", "name", "partitions", "queue", "speed")
 
@@ -27,30 +27,30 @@ class Worker:
 
 @final
 class Workers:
-    """The workers that are here, and for every partition those of its holders that have nothing to do."""
+    """All workers, and for every partition the idle ones that hold it."""
 
     def __init__(self, partitions: int) -> None:
         self.by_name: dict[str, Worker] = {}
         self.idle: list[dict[str, Worker]] = [{} for _ in range(partitions)]
-        self.pace = [1.0] * partitions  # by partition, the time of a unit of cost 1 on its fastest holder
+        self.pace = [1.0] * partitions  # by partition: time of a unit of cost 1 on its fastest worker
         self._equal = True
         self._idle: dict[str, Worker] = {}
 
     @property
     def idle_count(self) -> int:
-        """How many workers have nothing to do."""
+        """Number of idle workers."""
         return len(self._idle)
 
     def all_idle(self) -> list[Worker]:
-        """Return the workers that have nothing to do, longest idle first."""
+        """Return the idle workers, longest idle first."""
         return list(self._idle.values())
 
     def any_idle(self) -> Worker:
-        """Return the worker that has been idle for longest."""
+        """Return the worker that has been idle for the longest time."""
         return next(iter(self._idle.values()))
 
     def join(self, name: str, partitions: tuple[int, ...], speed: float) -> Worker:
-        """Let a worker come, or learn that one holds other partitions than before."""
+        """Add a worker, or update the partitions and speed of a known one."""
         worker = self.by_name.get(name)
         if worker is None:
             worker = self.by_name[name] = Worker(name, partitions, speed)
@@ -64,7 +64,7 @@ class Workers:
         return worker
 
     def leave(self, name: str) -> Worker | None:
-        """Forget a worker; None when it is not known (any more)."""
+        """Remove and return a worker; None if it is unknown."""
         worker = self.by_name.pop(name, None)
         if worker is not None:
             self.set_busy(worker)
@@ -81,7 +81,7 @@ class Workers:
             self.pace[partition] = 1 / max(speeds, default=1.0)
 
     def set_idle(self, worker: Worker) -> None:
-        """Note that a worker has nothing to do."""
+        """Mark a worker as idle."""
         if worker.idle:
             return
         worker.idle = True
@@ -90,7 +90,7 @@ class Workers:
             self.idle[partition][worker.name] = worker
 
     def set_busy(self, worker: Worker) -> None:
-        """Note that a worker has something to do, or is not to be given anything."""
+        """Mark a worker as busy, or as unavailable."""
         if not worker.idle:
             return
         worker.idle = False

@@ -186,7 +186,7 @@ class ClaimingBackend:
 
     def _standing(self, own: _Claimed) -> list[ActiveLineage]:
         """Return the cursors that a claim is there for."""
-        return [c for c in own.node.cursors if own.first <= c.unit <= own.until]
+        return [c for c in own.node.active if own.first <= c.unit <= own.until]
 
     # --- looking around ---------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class ClaimingBackend:
         standing = self._standing(own)
         if not standing:
             return True
-        idle = all(not c.runs and (c.held or c.unit % self._partitions == 0) for c in standing)
+        idle = all(not c.runs and (c.status == "held" or c.unit % self._partitions == 0) for c in standing)
         waiting = [want for want in self._wanted.get(lineage, ()) if want.waits]
         if not idle or not waiting:
             return False
@@ -250,7 +250,7 @@ class ClaimingBackend:
         for number, unit in list(self._held):
             node = nodes[number]
             others = [c for c in claimed.get(_claimed(node), ()) if c.first <= unit < c.until]
-            waits = any(c.unit == unit for c in node.cursors)
+            waits = any(c.unit == unit for c in node.active)
             news = self._library.find(node, unit, self._partitions, patient=bool(others)) if waits else []
             if news:
                 events += news
@@ -315,4 +315,4 @@ class ClaimingBackend:
 
 def _claimed(node: Node) -> str:
     """Return the name under which a lineage is claimed: under another variant it is another thing to train."""
-    return f"{node.key}/{node.lane}" if node.lane else node.key
+    return f"{node.key}/{node.tree}" if node.tree else node.key

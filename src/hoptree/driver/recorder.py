@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from hoptree.core.actions import EndTrial
-from hoptree.core.facts import FactWriter
+from hoptree.core.fact_writer import FactWriter
 from hoptree.core.snapshots import SNAPSHOT_VERSION, take_snapshot
 from hoptree.core.steps import Step
 from hoptree.driver.request_validation import shown_number

@@ -135,7 +135,7 @@ class StateIndex:
     ) -> list[Event]:
         stops = [stop for stop in node.stops if stop > after]
         stored = self._stored_beyond(node, after, stops[-1], partitions) if stops else []
-        here = [*node.states, *(cursor.unit for cursor in node.cursors)]
+        here = [*node.states, *(cursor.unit for cursor in node.active)]
         found: set[int] = set()
         for stop in stops:
             if stop in reports and not needs_state(node, stop, partitions):

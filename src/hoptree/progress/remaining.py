@@ -81,7 +81,7 @@ class TimeLeftEstimator:
         expected = max(0.0, units + evaluations - sum(done.values())) * pace
         if units > 0 and engine.demand.backlog > 0:
             expected = max(expected, self._busiest(staff) * toll * (units + evaluations) / engine.demand.backlog)
-            longest = (self._way(cursor, done) for node in open_nodes for cursor in node.cursors)
+            longest = (self._way(cursor, done) for node in open_nodes for cursor in node.active)
             expected = max(expected, max(longest, default=0.0) * toll * (units + evaluations) / units)
         return self._ranged(expected, shares, sum(node.todo for node in open_nodes), pace)
 

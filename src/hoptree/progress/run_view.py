@@ -174,8 +174,8 @@ class RunViews:
                 continue
             after = action.unit if isinstance(action, Evaluate) else action.unit + 1
             found.update((trial.number, trial) for trial in run.node.requests.get(after, ()))
-            if run.cursor is not None:
-                found.update((trial.number, trial) for trial in engine.demand.trials_behind(run.cursor))
+            if run.lineage is not None:
+                found.update((trial.number, trial) for trial in engine.demand.trials_behind(run.lineage))
         return list(found.values())
 
     def _hands(self) -> tuple[WorkerView, ...]:

@@ -13,7 +13,7 @@ from hoptree.backends.event_loop import Observer, TrialAsker
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import StudyChangedError
 from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialRetried
-from hoptree.core.facts import FactReader
+from hoptree.core.fact_reader import FactReader
 from hoptree.core.plan import Node, Place, Trial
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step

@@ -7,7 +7,7 @@ import math
 import msgspec
 
 from hoptree.core.errors import WorkloadError
-from hoptree.core.schedules import plain
+from hoptree.core.plain_values import plain
 from hoptree.search.rungs import rung_epochs
 
 

@@ -8,7 +8,8 @@ from types import CodeType
 from typing import Any, TypeAlias, final
 
 from hoptree.core.keys import Encodable, encode, identity
-from hoptree.core.schedules import Config, plain
+from hoptree.core.plain_values import plain
+from hoptree.core.schedules import Config
 from hoptree.search.errors import ConfigRefusedError, SpaceError
 
 Condition: TypeAlias = Callable[[dict[str, Any]], bool]

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from hoptree.core.errors import ScheduleError
-from hoptree.core.schedules import as_schedule, plain
+from hoptree.core.plain_values import plain
+from hoptree.core.schedules import as_schedule
 from hoptree.search.constraints import Constrained
 from hoptree.search.errors import SpaceError
 from hoptree.search.parameters import Continuous, Range, Stepped, Whole

@@ -19,7 +19,8 @@ from typing import Any
 
 import msgspec
 
-from hoptree.core.schedules import Schedule, plain
+from hoptree.core.plain_values import plain
+from hoptree.core.schedules import Schedule
 from hoptree.search.constraints import Condition, Constrained
 from hoptree.search.parse_space import Space, read
 from hoptree.search.stable_repr import lasting_text

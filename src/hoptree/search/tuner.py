@@ -9,7 +9,8 @@ from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import USER, Asker, Event, TrialAsked, TrialBranched, TrialExtended, TrialStopped
 from hoptree.core.lineage import ConfigItems, config_items
-from hoptree.core.schedules import Config, plain
+from hoptree.core.plain_values import plain
+from hoptree.core.schedules import Config
 from hoptree.search.protocol import Branch, Decision, Extend, Search, Stop, Train
 from hoptree.search.trial_numbers import TrialNumbers
 

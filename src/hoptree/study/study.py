@@ -18,8 +18,9 @@ from hoptree.core.errors import StudyChangedError, WorkloadError
 from hoptree.core.events import Metrics
 from hoptree.core.keys import identity, study_root
 from hoptree.core.lineage import beginning
+from hoptree.core.plain_values import plain
 from hoptree.core.plan import Trial
-from hoptree.core.schedules import Config, plain
+from hoptree.core.schedules import Config
 from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
 from hoptree.driver.request_validation import addition, changed, clone, extension, giving_up, retrials
 from hoptree.record.environment import environment

@@ -63,7 +63,7 @@ class ActionMaker:
     def drop(self, lineage: History, unit: int) -> DropState:
         """Have the state after some units dropped."""
         node = self._node(lineage, unit)
-        return DropState(node.id, unit, node.key, node.lane)
+        return DropState(node.id, unit, node.key, node.tree)
 
     def save(self, lineage: History, unit: int) -> SaveState:
         """Have the state after some units saved."""
