@@ -10,7 +10,7 @@ import pytest
 
 import hoptree as ht
 from hoptree.forecast import explanation
-from hoptree.study import run_studies
+from hoptree.study import explain_studies
 from tests.study.test_study import tiny_study
 from tests.system.plain import Plain, dataset, study
 from tests.system.test_commands import PROGRAM, hoptree
@@ -131,7 +131,7 @@ def test_what_users_wished_for_was_to_be_expected(tmp_path: Path) -> None:
 
 
 def test_a_long_journal_of_its_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_studies, "_READ", 1)  # of others, only what is short is read
+    monkeypatch.setattr(explain_studies, "_MAX_ENTRIES", 1)  # longer journals of other studies are not read
     mine = study(tmp_path, "a", "b", share=False)
     mine.run(workers=1, quiet=True)
     told = mine.explain(workers=1)

@@ -40,7 +40,7 @@ class Office:
         self.record = Record(Settings(partitions=1, retries=0))
         self.engine = Engine(self.record.settings, state=self.record.state)
         self.warnings: list[str] = []
-        self.desk = RequestQueue(
+        self.requests = RequestQueue(
             store, self.record, [(name, True) for name in ("a", *others)], "", self.numbers, self.warnings.append
         )
 
@@ -59,7 +59,7 @@ class Office:
 
     def go_on(self) -> list[Event]:
         """Have taken up what is wished for, and return it."""
-        events = [*self.desk.take()]
+        events = [*self.requests.take()]
         self.step(*events)
         return events
 
@@ -86,12 +86,12 @@ def test_what_is_done_is_not_done_again_by_the_next_driver(store: Store) -> None
         TrialAsked(3, config_items(CONFIG), 3, 1, "a", asked_by=(USER, 4)),
     ]
     assert first.go_on() == expected
-    assert first.go_on() == first.desk.again() == []
+    assert first.go_on() == first.requests.retry_waiting() == []
     again = Office(store)
     again.ask(0)
     again.ask(1, lr=0.2)
     again.step(*expected)
-    assert again.go_on() == again.desk.again() == []
+    assert again.go_on() == again.requests.retry_waiting() == []
 
 
 def test_a_wish_waits_for_its_trial_and_for_the_epochs_it_had(store: Store) -> None:
@@ -103,17 +103,17 @@ def test_a_wish_waits_for_its_trial_and_for_the_epochs_it_had(store: Store) -> N
     other = Office(store)
     assert other.go_on() == []
     other.ask(0, lr=0.9)  # another trial under that number
-    assert other.desk.again() == []
+    assert other.requests.retry_waiting() == []
     other.ask(1, until=1)
-    assert other.desk.again() == []
-    other.desk.close()
+    assert other.requests.retry_waiting() == []
+    other.requests.close()
     assert len(other.warnings) == 2  # a stop that waits is nothing to speak of
     other.step(TrialExtended(1, 3))
-    (branched,) = other.desk.again()
+    (branched,) = other.requests.retry_waiting()
     assert isinstance(branched, TrialBranched)
     assert branched.source == 1
     other.step(TrialExtended(1, 4))
-    assert other.desk.again() == [TrialExtended(1, 6), TrialStopped(1, running=True)]
+    assert other.requests.retry_waiting() == [TrialExtended(1, 6), TrialStopped(1, running=True)]
 
 
 def test_a_stop_that_comes_too_late_holds_if_the_search_lets_the_trial_go_on(store: Store) -> None:
@@ -125,7 +125,7 @@ def test_a_stop_that_comes_too_late_holds_if_the_search_lets_the_trial_go_on(sto
     assert late.record.by_number[0].ending == "complete"
     assert late.go_on() == []
     late.step(TrialExtended(0, 4))
-    assert late.desk.again() == [TrialStopped(0, running=True)]
+    assert late.requests.retry_waiting() == [TrialStopped(0, running=True)]
 
 
 def test_the_last_word_counts(store: Store) -> None:
@@ -151,7 +151,7 @@ def test_an_extension_is_corrected_until_it_is_carried_out(store: Store) -> None
     other = Office(store)  # in another journal both are carried out, one after the other
     other.ask(0)
     assert other.go_on() == [TrialExtended(0, 3)]
-    assert other.desk.again() == [TrialExtended(0, 6)]
+    assert other.requests.retry_waiting() == [TrialExtended(0, 6)]
 
 
 def test_of_two_trials_alike_the_one_with_the_number_is_meant(store: Store) -> None:
@@ -186,7 +186,7 @@ def test_a_retry_is_carried_out_once_by_whichever_driver(store: Store) -> None:
     assert office.record.by_number[0].retries == 1
     fail(office, max(office.engine.runs))
     assert office.record.by_number[0].ending == "failed"
-    assert office.go_on() == office.desk.again() == []
+    assert office.go_on() == office.requests.retry_waiting() == []
     next_driver = RequestQueue(store, office.record, [("a", True)], "", office.numbers, office.warnings.append)
     assert next_driver.take() == []
     store.wishes.make("a", *retrials(office.record, "a", 0))
@@ -204,11 +204,11 @@ def test_a_retry_waits_in_a_journal_where_its_trial_has_not_failed(store: Store)
     other.step(WorkerJoined("w", (0,)))
     assert other.go_on() == []  # there is no such trial
     other.ask(0)
-    assert other.desk.again() == []
+    assert other.requests.retry_waiting() == []
     fail(other, 0)
-    assert other.desk.again() == [TrialRetried(0)]
+    assert other.requests.retry_waiting() == [TrialRetried(0)]
     lucky = Office(store)
     lucky.ask(0, done=True)
-    assert lucky.go_on() == lucky.desk.again() == []
-    assert lucky.desk.close() is None
+    assert lucky.go_on() == lucky.requests.retry_waiting() == []
+    assert lucky.requests.close() is None
     assert not lucky.warnings
