@@ -111,7 +111,7 @@ def read_bundle(path: str | Path) -> Bundle:
         format_ = msgspec.json.decode(described).get("format")
         if format_ != FORMAT:
             raise BundleError(
-                f"{path}: bundle format {format_}; this version of Hoptree reads {FORMAT}; use the one that wrote it"
+                f"{path}: bundle format {format_}; this version of Hoptree reads {FORMAT}; use what wrote it"
             )
         about = msgspec.json.decode(described, type=About)
         lines = (msgspec.json.decode(line, type=_Line) for line in journal.splitlines())
@@ -122,7 +122,9 @@ def read_bundle(path: str | Path) -> Bundle:
             f"{path}: the file does not exist; hoptree export NAME --bundle FILE.zip writes a bundle"
         ) from None
     except (OSError, KeyError, zipfile.BadZipFile, msgspec.MsgspecError, AttributeError) as error:
-        raise BundleError(f"{path}: not a bundle ({error}); expected a file that hoptree export --bundle has written") from None
+        raise BundleError(
+            f"{path}: not a bundle ({error}); expected a file that hoptree export --bundle has written"
+        ) from None
     return Bundle(about, record)
 
 

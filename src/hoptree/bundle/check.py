@@ -111,7 +111,9 @@ def to_compare(bundle: Bundle, trial: int | None) -> list[BundledTrial]:
     if trial is None:
         found = [each for each in trials if each.fingerprint]
         if not found:
-            raise WorkloadError("bundle: it has no complete trial with a stored state; expected at least one to compare")
+            raise WorkloadError(
+                "bundle: it has no complete trial with a stored state; expected at least one to compare"
+            )
         return found
     if not 0 <= trial < len(trials) or not trials[trial].fingerprint:
         usable = ", ".join(str(each.number) for each in trials if each.fingerprint) or "none"

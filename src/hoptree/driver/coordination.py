@@ -52,7 +52,9 @@ class _HeldClaim(msgspec.Struct):
     node: Node
     first: int
     until: int
-    saving: set[str] = msgspec.field(default_factory=set)  # keys of states that others want and that are being saved
+    saving: set[str] = msgspec.field(
+        default_factory=set
+    )  # keys of states that others want and that are being saved
 
 
 @final
@@ -285,7 +287,10 @@ class ClaimingBackend:
         node = self._engine.plan.nodes[number]
         wants = [] if node.is_private else self._wanted.get(_claim_name(node), ())
         self._save_for_others(
-            node, unit, [want for want in wants if self._is_useful(want, node, unit)], self._held_claims.get(_claim_name(node))
+            node,
+            unit,
+            [want for want in wants if self._is_useful(want, node, unit)],
+            self._held_claims.get(_claim_name(node)),
         )
 
     def _save_dropped(self, number: int, unit: int) -> None:
@@ -303,7 +308,9 @@ class ClaimingBackend:
         last = not node.stops or node.stops[-1] <= unit
         return last and unit % self._partitions == 0 and max(want.units, default=0) > unit
 
-    def _save_for_others(self, node: Node, unit: int, wants: Iterable[WantedState], held: _HeldClaim | None) -> None:
+    def _save_for_others(
+        self, node: Node, unit: int, wants: Iterable[WantedState], held: _HeldClaim | None
+    ) -> None:
         key = node.state_key(unit)
         studies = [want.study for want in wants]
         if not studies:

@@ -33,9 +33,9 @@ Outcome = TypeVar("Outcome")
 class Driver:
     """Drives a group of studies; ``follow`` makes the observers of a run once its record is known.
 
-    ``run`` blocks until all is done, or until ``stop`` is called, by another thread or by Ctrl-C: then running units
-    finish, all states are saved, and another run can resume the study. With ``only``, just the trial of one user
-    request is trained until it ends, whatever searches would ask for next.
+    ``run`` blocks until all is done, or until ``stop`` is called, by another thread or by Ctrl-C: then running
+    units finish, all states are saved, and another run can resume the study. With ``only``, just the trial of one
+    user request is trained until it ends, whatever searches would ask for next.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class Periodic:
 
 @final
 class StopRequest:
-    """Whether the driver was asked to stop: by another thread, by Ctrl-C, or by another process through the store."""
+    """Whether the driver was asked to stop, by another thread, by Ctrl-C, or by another process."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -81,4 +81,6 @@ class Draining:
         return [WorkerDrained(name) for name in undrained]
 
     def _undrained(self) -> list[str]:
-        return [name for name in self._engine.workers.by_name if name not in self._drained] if self._stop.asked else []
+        return (
+            [name for name in self._engine.workers.by_name if name not in self._drained] if self._stop.asked else []
+        )

@@ -19,6 +19,7 @@ from hoptree.driver.state_reuse import StateIndex
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.variants import Variants
 
+
 class RehearsalPlan(NamedTuple):
     """The configs to rehearse, and those among all that start whose values change during training."""
 
@@ -27,7 +28,7 @@ class RehearsalPlan(NamedTuple):
 
 
 class BackendCallbacks(NamedTuple):
-    """What a pool backend asks and reports: the longest time of a run, time passing, workers wanted, observations."""
+    """Callbacks of a pool backend: the limit of a run, time passing, workers wanted, and observed inputs."""
 
     longest: Callable[[RunUnit | Evaluate], float]
     tick: Callable[[], None]

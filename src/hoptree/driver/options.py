@@ -1,5 +1,4 @@
-"""The options of one run of a study: a user may choose them anew for each run, and results do not depend on them.
-"""
+"""The options of one run of a study: they may differ from run to run, and results do not depend on them."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ class RequestQueue:
             if isinstance(request, CloneTrial | ExtendTrial):
                 verb = "clone" if isinstance(request, CloneTrial) else "extend"
                 self._warn(
-                    f"request {number} of {study!r}, to {verb} trial {request.trial}, was not carried out: this run has "
-                    "no such trial, or has not trained it that far; the next run tries again"
+                    f"request {number} of {study!r}, to {verb} trial {request.trial}, was not carried out: this "
+                    "run has no such trial, or has not trained it that far; the next run tries again"
                 )
 
     def _due(self) -> Iterator[Event]:
@@ -175,9 +175,15 @@ class RequestQueue:
         if source is None or source.until < request.at:
             return None
         if source.ending == "failed" and source.reached < request.at:
-            raise WorkloadError(f"trial {request.trial} failed after epoch {source.reached}, before epoch {request.at}")
+            raise WorkloadError(
+                f"trial {request.trial} failed after epoch {source.reached}, before epoch {request.at}"
+            )
         new, by = self._number(study, number)
-        return (TrialBranched(new, source.number, request.at, request.config, request.until, request.every, asked_by=by),)
+        return (
+            TrialBranched(
+                new, source.number, request.at, request.config, request.until, request.every, asked_by=by
+            ),
+        )
 
     def _number(self, study: str, request: int) -> tuple[int, Asker]:
         """Return the number of the trial that a request starts, and the asker to record in it."""

@@ -56,7 +56,9 @@ def clone(
                 f"reached, {_reached(source)}"
             )
     elif at > source.until:
-        raise WorkloadError(f"at: epoch {at} of trial {trial}; expected 1 to {source.until}, the epochs that it has")
+        raise WorkloadError(
+            f"at: epoch {at} of trial {trial}; expected 1 to {source.until}, the epochs that it has"
+        )
     request = CloneTrial(trial, at, config, epochs, every, history_key(source.history))
     check(request)
     return request
@@ -106,7 +108,9 @@ def changed(record: Record, study: str, trial: int, changes: Config) -> Config:
     names = {name: None for known in own for name, _ in known.history[-1].config}
     for name in changes:
         if name not in names:
-            raise WorkloadError(f"config: no config of {study} has the name {name!r}; expected one of {', '.join(names)}")
+            raise WorkloadError(
+                f"config: no config of {study} has the name {name!r}; expected one of {', '.join(names)}"
+            )
     return dict(source.history[-1].config) | dict(changes)
 
 
@@ -139,7 +143,9 @@ def shown_trial(record: Record, study: str, number: int) -> Trial:
     whole("trial", number, 0)
     own = [trial for trial in record.trials if trial.study == study]
     if number >= len(own):
-        raise HoptreeError(f"trial {number} of {study!r}: no such trial; the study has {len(own)} trials, numbered from 0")
+        raise HoptreeError(
+            f"trial {number} of {study!r}: no such trial; the study has {len(own)} trials, numbered from 0"
+        )
     return own[number]
 
 

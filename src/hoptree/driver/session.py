@@ -113,7 +113,9 @@ class Session:
         """Train until nothing is left or a stop is requested, and return what was saved by sharing."""
         record, name = self._record, self._group.name
         if not self._owed and not record.live and _has_all_states(self._store, record):
-            remove_slots(slots_of(self._store.folder, name), self._lease.token)  # of a driver killed at the very end
+            remove_slots(
+                slots_of(self._store.folder, name), self._lease.token
+            )  # of a driver killed at the very end
             self._requests.close()
             return Savings.count(record.state, units=0, bytes_hopped=0)
         self._store.catalog.set_status(name, "running")

@@ -1,5 +1,4 @@
-"""Reuse of stored states: what a store holds of the lineages that trials ask for, and how long states stay there.
-"""
+"""Reuse of stored states: what a store holds of the lineages that trials ask for, and how long it keeps them."""
 
 from __future__ import annotations
 
@@ -194,8 +193,7 @@ class StateIndex:
 
 
 def needs_state(node: Node, stop: int, partitions: int) -> bool:
-    """Return whether the state at a place is needed, to train on from or to end a trial, and not only its report.
-    """
+    """Return whether the state at a place is needed, to train from it or to end a trial, or only its report."""
     if stop in node.waiters or not node.requests.get(stop):
         return True
     return any(trial.until * partitions == stop for trial in node.requests[stop])

@@ -90,8 +90,8 @@ class StudyGroup:
         for study in studies[1:]:
             if study.store != self.first.store:
                 raise WorkloadError(
-                    f"studies: the store of {study.name!r} is {study.store}, that of {self.names[0]!r} is {self.first.store}; "
-                    "expected the same store for all"
+                    f"studies: the store of {study.name!r} is {study.store}, and that of {self.names[0]!r} is "
+                    f"{self.first.store}; expected the same store for all"
                 )
             spec, first = study.spec, self.first.spec
             for field in _COMMON:

@@ -14,7 +14,7 @@ from hoptree.core.errors import StudyChangedError
 from hoptree.core.events import Event, TrialAsked, TrialRebased
 from hoptree.core.keys import identity
 from hoptree.driver.options import RunOptions
-from hoptree.driver.variants import Variants, probe_key, explain_refused
+from hoptree.driver.variants import Variants, explain_refused, probe_key
 from hoptree.identity.platform import differences, mixture
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec
@@ -90,13 +90,16 @@ class VariantChoice:
         platforms = {name: platform for name, (_, platform) in zip(names, found, strict=True)}
         if len(platforms) > 1 and self._options.same_platform:
             most = Counter(names).most_common(1)[0][0]
-            log.warning("%s; only workers of the most frequent platform train", _describe_platforms(list(platforms.values()), names, most))
+            log.warning(
+                "%s; only workers of the most frequent platform train",
+                _describe_platforms(list(platforms.values()), names, most),
+            )
             backend.admit([platforms[most]])
             return platforms[most]
         if len(platforms) > 1:
             log.warning(
-                "%s: trials that are trained on several platforms are not reproducible bit by bit, and their states "
-                "are stored separately; with same_platform=True only workers of one platform train",
+                "%s: trials that are trained on several platforms are not reproducible bit by bit, and their "
+                "states are stored separately; with same_platform=True only workers of one platform train",
                 _describe_platforms(list(platforms.values()), names, names[0]),
             )
             self.variants.clear_probes()
@@ -110,7 +113,9 @@ class VariantChoice:
         text = explain_refused(self.variants.refused)
         if not text and self._spec.reuse == "always":
             last = max(before, key=lambda origin: origin.created)
-            text = f"{'; '.join(differences(last.platform, platform))}: states that were trained there are not reused"
+            text = (
+                f"{'; '.join(differences(last.platform, platform))}: states that were trained there are not reused"
+            )
         if text:
             log.warning("%s: %s", self._group.name, text)
 

@@ -1,5 +1,4 @@
-"""Disk usage of a store: its states, the trials that they belong to, what they cost, and which studies need them.
-"""
+"""Disk usage of a store: its states, the trials that they belong to, what they cost, and who needs them."""
 
 from __future__ import annotations
 

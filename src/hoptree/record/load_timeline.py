@@ -49,7 +49,9 @@ def find(store: Store, name: str) -> StudyRecord:
 
     studies = store.catalog.all()
     own = [known for known in studies if name in (known.name, *known.spec.get("members", ()))]
-    recorded = sorted((known for known in own if store.journal.last(known.name)), key=lambda known: known.name != name)
+    recorded = sorted(
+        (known for known in own if store.journal.last(known.name)), key=lambda known: known.name != name
+    )
     if not recorded:
         if any(known.name == name for known in studies):
             raise StudyMissingError(f"{name}: it has no trials yet in {store.folder}; run it first")

@@ -147,8 +147,7 @@ class TrialResult:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the state's arrays in name order: equal fingerprints mean equal weights and optimizer state.
-        """
+        """SHA-256 of the state's arrays in name order: the same if weights and optimizer state are equal."""
         from hoptree.store import fingerprint
 
         arrays = self._stored()

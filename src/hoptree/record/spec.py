@@ -96,8 +96,8 @@ class StudySpec(msgspec.Struct, frozen=True):
             return msgspec.convert(spec, cls)
         except msgspec.ValidationError as error:
             raise StoreVersionError(
-                f"study: this version of Hoptree cannot read its definition in the catalog ({error}); use the version "
-                "that ran it, or another name"
+                f"study: this version of Hoptree cannot read its definition in the catalog ({error}); use the "
+                "version that ran it, or another name"
             ) from None
 
 

@@ -51,7 +51,9 @@ def evaluate(study: Study, config: Config, epoch: int, workers: int | None, back
                 continue  # another driver has started and takes the request up
             if (found := reports.find()) is None:
                 reports.raise_if_ended()
-                raise HoptreeError(f"{dict(items)}: training stopped before epoch {epoch}; call evaluate again to resume it")
+                raise HoptreeError(
+                    f"{dict(items)}: training stopped before epoch {epoch}; call evaluate again to resume it"
+                )
             return found
         return found
 

@@ -19,7 +19,7 @@ from hoptree.record.error_format import in_one_look
 from hoptree.record.record import Record
 from hoptree.record.results import Results, Savings
 from hoptree.record.spec import StudySpec
-from hoptree.search.protocol import Goal, Procedure, Search
+from hoptree.search.protocol import Procedure, Search
 from hoptree.search.space import Space, describe
 from hoptree.search.stable_repr import lasting_text
 from hoptree.search.widening import SearchVersion, is_wider, searches
@@ -95,7 +95,9 @@ class Study:
         self.share = share
         self.save_every = save_every
         self.reuse: Literal["always", "never"] = reuse
-        self.settings = Settings(data.partitions, order, retries=0)  # units are pure: an error would be raised again
+        self.settings = Settings(
+            data.partitions, order, retries=0
+        )  # units are pure: an error would be raised again
         with in_one_look(Path(store)):
             self.searches()  # raises if the space cannot be searched, before anything runs
             lasting_text(search)  # raises if the search could not be recognised when the study is resumed
@@ -334,7 +336,9 @@ class Study:
         try:
             return open_record(store, find(store, self.name))
         except StudyMissingError:
-            raise StudyMissingError(f"{self.name}: the store {self._store} has nothing of it; run it first") from None
+            raise StudyMissingError(
+                f"{self.name}: the store {self._store} has nothing of it; run it first"
+            ) from None
 
     def outcome(self, store: Store, record: Record, savings: Savings) -> Results:
         """Return the results of this study from a record."""

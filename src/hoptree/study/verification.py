@@ -21,7 +21,7 @@ log = logging.getLogger("hoptree")
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """A trial retrained in a fresh process: the stored fingerprint ("": its state is missing or damaged) and the new."""
+    """A trial retrained in a fresh process: its stored fingerprint ("": missing or damaged) and the new one."""
 
     trial: int
     stored: str
