@@ -76,7 +76,7 @@ def test_a_metric_that_is_not_finite_is_told_once_with_its_trial(
     assert [message.partition("; ")[0] for message in told] == [
         "trial 0 of 'scored': side is nan after epoch 1",
         "trial 1 of 'scored': score is nan after epoch 1, "
-        "so the trial cannot be the best one while that is its last report",
+        "so the trial cannot be the best while this is its last report",
     ]
 
 

@@ -189,9 +189,9 @@ def test_code_that_changed_is_refused_unless_the_user_says_to_go_on(tmp_path: Pa
     assert after.savings.epochs_trained == 0
     assert after.trials[0].fingerprint == before.trials[0].fingerprint
     changed = (
-        r"begun \(search: was Grid\(epochs=2, every=\d\), is Grid\(epochs=1, every=\d\)\), and no extension of it"
+        r"started \(search: was Grid\(epochs=2, every=\d\), is Grid\(epochs=1, every=\d\)\), and does not extend it"
     )
-    with pytest.raises(ht.StudyChangedError, match=f"another than the one that was {changed}"):
+    with pytest.raises(ht.StudyChangedError, match=f"differs from the one that was {changed}"):
         study(tmp_path, epochs=1).run(workers=1, accept_changes=True)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hoptree as ht
-from hoptree.record.disk_usage import holdings
+from hoptree.record.disk_usage import disk_usage
 from hoptree.store import Store
 from tests.system.plain import study
 from tests.system.processes import trained_units
@@ -149,9 +149,9 @@ def test_the_ledger_says_what_the_disk_holds_and_why(tmp_path: Path) -> None:
     assert "2 states" in str(books)
     assert "plain 1, other 0" in str(books)
     with Store(tmp_path / "store") as store:
-        everything = holdings(store)
+        everything = disk_usage(store)
         assert len(everything) == len(store.states.keys()) == 3
-        assert [held.trials for held in holdings(store, trials=False)] == [(), (), ()]
+        assert [held.trials for held in disk_usage(store, trials=False)] == [(), (), ()]
         store.states.put("0abc", {"w": np.zeros(3)}, {})  # nobody has entered it
-        (orphan,) = [held for held in holdings(store) if held.key == "0abc"]
+        (orphan,) = [held for held in disk_usage(store) if held.key == "0abc"]
         assert (orphan.study, orphan.trials, orphan.held_by, orphan.epoch) == ("", (), (), None)

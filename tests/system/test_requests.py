@@ -53,27 +53,33 @@ REFUSED: list[tuple[Callable[[Any], None], str]] = [
     (lambda s: s.extend("0", 5), "trial: '0'; expected a whole number"),
     (lambda s: s.extend(-1, 5), "trial: -1; expected a whole number"),
     (lambda s: s.stop("0"), "trial: '0'; expected a whole number"),
-    (lambda s: s.stop(9), "trial 9 of 'plain': not known; it has 2 trials"),
+    (lambda s: s.stop(9), "trial 9 of 'plain': no such trial; the study has 2 trials"),
     (lambda s: s.add(CONFIG, epochs=0), "epochs: 0; expected a whole number, at least 1"),
     (lambda s: s.add(CONFIG, epochs=2, every=1.5), "every: 1.5; expected a whole number, at least 0"),
     (lambda s: s.add(CONFIG, epochs=2, every=-1), "every: -1; expected a whole number, at least 0"),
-    (lambda s: s.add("lr", epochs=2), "config: 'lr'; expected names and values"),
+    (lambda s: s.add("lr", epochs=2), "config: 'lr'; expected"),
     (lambda s: s.add({}, epochs=2), "config: it is empty"),
     (lambda s: s.add({"lr": "\ud800"}, epochs=2), "expected text that UTF-8 can hold"),
     (lambda s: s.add({"lr": float("nan")}, epochs=2), "config.*nan"),
     (lambda s: s.add(CHANGE, epochs=2, like="0"), "trial: '0'; expected a whole number"),
     (lambda s: s.add(CHANGE, epochs=2, like=7), "trial 7 of 'plain': not known"),
-    (lambda s: s.add({"rl": 0.3}, epochs=2, like=0), "'rl' is in no config of plain; expected one of act, lr, nap"),
+    (
+        lambda s: s.add({"rl": 0.3}, epochs=2, like=0),
+        "no config of plain has the name 'rl'; expected one of act, lr, nap",
+    ),
     (lambda s: s.clone(0, at=1.5, config=CHANGE, epochs=4), "at: 1.5; expected a whole number, at least 1"),
     (lambda s: s.clone(0, at=0, config=CHANGE, epochs=4), "at: 0; expected a whole number, at least 1"),
     (lambda s: s.clone(0, at=3, config=CHANGE, epochs=4), "at: epoch 3 of trial 0; expected 1 to 2"),
     (lambda s: s.clone(0, at=1, config=CHANGE, epochs=1), "epochs: 1; expected more than the 1"),
     (lambda s: s.clone(0, at=1, config=CHANGE, epochs=4.0), "epochs: 4.0; expected a whole number"),
     (lambda s: s.clone(0, at=1, config=CHANGE, epochs=4, every=-2), "every: -2; expected a whole number"),
-    (lambda s: s.clone(0, at=1, config={}, epochs=4), "config: nothing is changed"),
-    (lambda s: s.clone(0, at=1, config="lr", epochs=4), "config: 'lr'; expected names and values"),
-    (lambda s: s.clone(0, at=1, config={"rl": 1}, epochs=4), "'rl' is in no config of plain; expected one of"),
-    (lambda s: s.evaluate("lr", epoch=1), "config: 'lr'; expected names and values"),
+    (lambda s: s.clone(0, at=1, config={}, epochs=4), "config: no value is changed"),
+    (lambda s: s.clone(0, at=1, config="lr", epochs=4), "config: 'lr'; expected"),
+    (
+        lambda s: s.clone(0, at=1, config={"rl": 1}, epochs=4),
+        "no config of plain has the name 'rl'; expected one of",
+    ),
+    (lambda s: s.evaluate("lr", epoch=1), "config: 'lr'; expected"),
 ]
 
 
@@ -107,7 +113,7 @@ def test_what_has_ended_is_not_stopped_and_what_failed_goes_no_further(tmp_path:
     first = mine.run(workers=1)
     assert epochs(first) == [(4, "complete"), (2, "failed")]
     for wish, message in (
-        (lambda: mine.stop(0), "trial 0: it is complete already; expected one that still runs"),
+        (lambda: mine.stop(0), "trial 0: it is already complete"),
         (lambda: mine.stop(1), "trial 1: it is failed already"),
         (lambda: mine.extend(1, 9), "trial 1: it is failed; clone it from an epoch that it has reached, 1 to 2"),
         (
@@ -185,9 +191,9 @@ def test_a_stored_wish_that_cannot_be_is_passed_over_with_a_warning(
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == len(STORED)
     for number, message in enumerate(told, start=1):
-        assert message.startswith(f"wish {number} of 'plain' is passed over: ")
+        assert message.startswith(f"request {number} of 'plain' is skipped: ")
     assert "every: -1; expected a whole number, at least 0" in told[2]
-    assert "it is of another version" in told[0]
+    assert "cannot read" in told[0]
     assert mine.run(workers=1).savings.epochs_trained == 0
 
 
@@ -197,7 +203,7 @@ def test_a_clone_of_what_failed_before_is_passed_over(tmp_path: Path, caplog: py
     write_down(tmp_path, '{"type":"Clone","trial":1,"at":2,"config":[["lr",0.3],["act","a"]],"until":4,"every":1}')
     with caplog.at_level(logging.WARNING, "hoptree"):
         assert epochs(mine.run(workers=1)) == [(2, "complete"), (0, "failed")]
-    assert "wish 1 of 'plain' is passed over: trial 1 failed after epoch 0, before epoch 2" in caplog.text
+    assert "request 1 of 'plain' is skipped: trial 1 failed after epoch 0, before epoch 2" in caplog.text
 
 
 # --- wherever the trial is --------------------------------------------------------------------------------
@@ -293,4 +299,4 @@ def test_a_wish_for_a_trial_that_a_run_does_not_have_waits(
         assert epochs(ht.run([a, b], workers=1)[0]) == [(2, "complete")] * 2
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 6
-    assert told[0].startswith("wish 1 of 'a', to extend trial 7, waits: this run has no trial like that")
+    assert told[0].startswith("request 1 of 'a', to extend trial 7, was not carried out")

@@ -168,7 +168,7 @@ def test_what_failed_on_the_way_to_a_clone_is_told(store: Store) -> None:
     store.wishes.make("a", clone(office.record, "a", 0, 2, {"lr": 0.3}, 4))
     office.step(WorkerJoined("w", (0,)), UnitFailed(0, "w", "it broke"))
     assert office.go_on() == []
-    assert office.warnings == ["wish 1 of 'a' is passed over: trial 0 failed after epoch 0, before epoch 2"]
+    assert office.warnings == ["request 1 of 'a' is skipped: trial 0 failed after epoch 0, before epoch 2"]
 
 
 def fail(office: Office, run: int) -> None:

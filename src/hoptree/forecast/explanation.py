@@ -209,7 +209,7 @@ class Explainer:
             owed += requests.take()
             failed = [trial for trial in record.trials if history.retries and trial.ending == "failed"]
             owed += [TrialRetried(trial.number) for trial in failed]
-            asks = requests.beside(asks)
+            asks = requests.with_requests(asks)
         engine = Engine(history.settings, state=record.state)
         base = history.root, history.variant
         rebased = [TrialRebased(trial.number, *base) for trial in record.trials if trial.base_to_come != base]
