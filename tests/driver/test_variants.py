@@ -1,4 +1,4 @@
-"""Which variant the present surroundings fit."""
+"""Which variant fits the present environment."""
 
 from __future__ import annotations
 

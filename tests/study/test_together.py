@@ -1,4 +1,4 @@
-"""Several studies in one engine, and several searches in one study: what they have in common is trained once."""
+"""Several studies in one engine, and several searches in one study: common work is trained once."""
 
 from __future__ import annotations
 

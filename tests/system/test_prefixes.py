@@ -1,4 +1,4 @@
-"""A driver that dies after any entry of its journal: whoever goes on ends with the same trials."""
+"""A driver that dies after any journal entry: a resumed study ends with the same trials."""
 
 from __future__ import annotations
 

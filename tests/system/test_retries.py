@@ -1,4 +1,4 @@
-"""Failed trials are trained again: when users say so, and when code or data have changed."""
+"""Failed trials are trained again on request, and when code or data have changed."""
 
 from __future__ import annotations
 
