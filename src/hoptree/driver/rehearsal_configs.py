@@ -16,7 +16,7 @@ _Granted: TypeAlias = tuple[Config, int]  # a config, and the last epoch that it
 
 
 def to_rehearse(
-    trials: Sequence[Trial], owed: Sequence[Event], examples: Callable[[], Sequence[Config]]
+    trials: Sequence[Trial], pending: Sequence[Event], examples: Callable[[], Sequence[Config]]
 ) -> list[RehearsalConfig]:
     """Return the configs of which at least one must pass rehearsal; none if no trial starts.
 
@@ -27,7 +27,7 @@ def to_rehearse(
     starting: list[_Granted] = [
         (dict(trial.history[0].config), trial.until) for trial in trials if trial.ending is None
     ]
-    starting += [(dict(event.config), event.until) for event in owed if isinstance(event, TrialAsked)]
+    starting += [(dict(event.config), event.until) for event in pending if isinstance(event, TrialAsked)]
     if not starting:
         return []
     trained: list[_Granted] = [(dict(trial.history[0].config), trial.reached) for trial in trials if trial.reached]
@@ -41,12 +41,12 @@ def to_rehearse(
     return list(found.values())
 
 
-def to_change(trials: Sequence[Trial], owed: Sequence[Event]) -> list[Config]:
+def to_change(trials: Sequence[Trial], pending: Sequence[Event]) -> list[Config]:
     """Return, of the configs that start, one for each set of names whose values change during training."""
     from hoptree.trainers.changes import changing
 
     starting = [dict(trial.history[0].config) for trial in trials if trial.ending is None and not trial.reached]
-    return changing([*starting, *(dict(event.config) for event in owed if isinstance(event, TrialAsked))])
+    return changing([*starting, *(dict(event.config) for event in pending if isinstance(event, TrialAsked))])
 
 
 def _rehearsal_config(config: Config, until: int) -> RehearsalConfig:

@@ -86,12 +86,12 @@ class Session:
         self._tuners = Tuners([], numbers) if only is not None else group.tuners(spec, numbers)
         self._requests = RequestQueue(store, record, group.shares, spec.root, numbers)
         self._recorder = JournalRecorder(store, opened.lease, record, opened.seq)
-        self._owed = self._replay(opened.seq, numbers)
+        self._pending = self._replay(opened.seq, numbers)
         self._variant = VariantChoice(store, group, options, spec, record)
         self._variant.refuse_changes()
         if opened.agreed.is_changed:
             self._accept_changes()
-        self._owed += self._requests.take()
+        self._pending += self._requests.take()
         saving = SavePolicy(every=group.save_every, spares=spec.settings.order == "strict")
         policy = group.policy(options.policy, spec)
         settings = named(spec.settings, options.policy)
@@ -112,7 +112,7 @@ class Session:
     def train(self, observers: Sequence[Observer]) -> Savings:
         """Train until nothing is left or a stop is requested, and return what was saved by sharing."""
         record, name = self._record, self._group.name
-        if not self._owed and not record.live and _has_all_states(self._store, record):
+        if not self._pending and not record.live and _has_all_states(self._store, record):
             remove_slots(
                 slots_of(self._store.folder, name), self._lease.token
             )  # of a driver killed at the very end
@@ -134,7 +134,7 @@ class Session:
                     outer,
                     self._requests.with_requests(self._tuners),
                     [*own, *observers],
-                    lambda: [DriverStarted(), *lost, *self._variant.decide(backend), *costs, *self._owed],
+                    lambda: [DriverStarted(), *lost, *self._variant.decide(backend), *costs, *self._pending],
                     lambda event: self._index.look_up(self._variant.with_variant(event), record.state),
                     lambda: self._draining.is_over or self._has_ended(),
                     record.now,
@@ -173,9 +173,9 @@ class Session:
         return ProgressReporter(options.make_display(), group.goals, workers, logs, BudgetTracker(estimates))
 
     def _open_backend(self, reporter: ProgressReporter) -> Backend:
-        configs = to_rehearse(self._record.trials, self._owed, self._group.examples)
+        configs = to_rehearse(self._record.trials, self._pending, self._group.examples)
         configs = self._variant.comparable_first(configs)
-        rehearsal = RehearsalPlan(configs, to_change(self._record.trials, self._owed))
+        rehearsal = RehearsalPlan(configs, to_change(self._record.trials, self._pending))
 
         def tick() -> None:
             self._lease.renew()  # nothing else renews it while workers start

@@ -72,16 +72,18 @@ class Fit:
         design = np.array([_expand(self._products, row) for row in encoded])
         prior = [1e-6, *(_PRIOR**-2 if len(p) == 1 else _PRIOR_MIXED**-2 for p in self._products)]
         self.misfit = 0.1
-        trust = np.ones(len(means))
+        outlier_weights = np.ones(len(means))
         for _ in range(3):
             variances = self.misfit**2 + self.noise**2 / counts
-            weighted = design * (trust / variances)[:, None]
+            weighted = design * (outlier_weights / variances)[:, None]
             self._covariance = np.linalg.inv(weighted.T @ design + np.diag(prior))
             self._weights = self._covariance @ (weighted.T @ means)
             left = means - design @ self._weights
             deviations = np.abs(left) / np.sqrt(variances)
-            trust = np.minimum(1.0, _HUBER / np.maximum(deviations, 1e-12))
-            explained = float(np.average(left**2, weights=trust)) - float(np.average(self.noise**2 / counts))
+            outlier_weights = np.minimum(1.0, _HUBER / np.maximum(deviations, 1e-12))
+            explained = float(np.average(left**2, weights=outlier_weights)) - float(
+                np.average(self.noise**2 / counts)
+            )
             freedom = max(1.0, len(means) - float(np.trace(self._covariance @ (weighted.T @ design))))
             self.misfit = math.sqrt(max(1e-4, explained * len(means) / freedom))
 

@@ -102,7 +102,7 @@ class SimulatedRun:
 
     def run(
         self,
-        asks: TrialAsker,
+        tuner: TrialAsker,
         workers: int,
         metrics: Callable[[Values, int, str], Metrics],
         look_up: Callable[[Event], Event] | None,
@@ -123,7 +123,7 @@ class SimulatedRun:
         )
         first: list[Event] = [CostsLearned(self._measured.formula), *self._first]
         self._initial = len(first)
-        self.makespan = drive(self.engine, backend, asks, [self._watch], first, look_up)
+        self.makespan = drive(self.engine, backend, tuner, [self._watch], first, look_up)
 
     def _watch(self, step: Step) -> None:
         event = step.event
@@ -151,13 +151,18 @@ class SimulatedRun:
 
 @final
 class Explainer:
-    """Simulates a study; ``asks`` returns its searches in their initial state."""
+    """Simulates a study; ``make_tuner`` returns its searches in their initial state."""
 
     def __init__(
-        self, history: StudyHistory, asks: Callable[[TrialNumbers], TrialAsker], measured: Measured, *, threads: int
+        self,
+        history: StudyHistory,
+        make_tuner: Callable[[TrialNumbers], TrialAsker],
+        measured: Measured,
+        *,
+        threads: int,
     ) -> None:
         self._history = history
-        self._asks = asks
+        self._make_tuner = make_tuner
         self._measured = measured
         self._threads = threads
         self._reports = self._past_reports()
@@ -200,21 +205,21 @@ class Explainer:
         history = self._history
         record = Record(history.settings)
         numbers = TrialNumbers([name for name, _ in history.studies])
-        asks = self._asks(numbers)
-        owed = record.resume(asks, history.journal, numbers)
+        tuner = self._make_tuner(numbers)
+        pending = record.resume(tuner, history.journal, numbers)
         if history.store is not None:
             requests = RequestQueue(
                 history.store, record, history.studies, history.root, numbers, warn=lambda _: None
             )  # a run warns
-            owed += requests.take()
+            pending += requests.take()
             failed = [trial for trial in record.trials if history.retries and trial.ending == "failed"]
-            owed += [TrialRetried(trial.number) for trial in failed]
-            asks = requests.with_requests(asks)
+            pending += [TrialRetried(trial.number) for trial in failed]
+            tuner = requests.with_requests(tuner)
         engine = Engine(history.settings, state=record.state)
         base = history.root, history.variant
         rebased = [TrialRebased(trial.number, *base) for trial in record.trials if trial.base_to_come != base]
-        run = SimulatedRun(engine, [*self._first_events(engine), *rebased, *owed], self._measured, self._threads)
-        if not owed and not record.live and not self._lost(engine):
+        run = SimulatedRun(engine, [*self._first_events(engine), *rebased, *pending], self._measured, self._threads)
+        if not pending and not record.live and not self._lost(engine):
             return run
         index = None if history.store is None else StateIndex(history.store, history.name, 0, holds=False)
 
@@ -223,7 +228,7 @@ class Explainer:
                 event = msgspec.structs.replace(event, variant=history.variant)
             return event if index is None else index.look_up(event, record.state)
 
-        run.run(asks, workers, self._metrics(salt), look_up, crowded=crowded)
+        run.run(tuner, workers, self._metrics(salt), look_up, crowded=crowded)
         self._units += run.units
         return run
 
@@ -244,9 +249,9 @@ class Explainer:
 
     def _simulate_whole(self, workers: int) -> SimulatedRun:
         """Simulate the study from the start: its requests, and what the store held for them then."""
-        asks = ReplayedRequests(self._history.settings, self._history.journal)
-        run = SimulatedRun(Engine(self._history.settings), asks.start(), self._measured, self._threads)
-        run.run(asks, workers, self._metrics(0), None, crowded=True)
+        tuner = ReplayedRequests(self._history.settings, self._history.journal)
+        run = SimulatedRun(Engine(self._history.settings), tuner.start(), self._measured, self._threads)
+        run.run(tuner, workers, self._metrics(0), None, crowded=True)
         return run
 
     def _metrics(self, salt: int) -> Callable[[Values, int, str], Metrics]:

@@ -58,33 +58,37 @@ class Record:
         return self
 
     def resume(
-        self, asks: TrialAsker, entries: Iterable[Recorded], numbers: TrialNumbers, watches: Sequence[Observer] = ()
+        self,
+        tuner: TrialAsker,
+        entries: Iterable[Recorded],
+        numbers: TrialNumbers,
+        observers: Sequence[Observer] = (),
     ) -> list[Event]:
         """Replay a journal and pass its reports to the searches; return their requests that are not in it.
 
         ``numbers`` assigns the numbers of the searches' trials.
         """
         for step in self.replay(entries):
-            for watch in watches:
-                watch(step)
+            for observe in observers:
+                observe(step)
         numbers.recall(self.state.trials.values())
-        owed = list(asks.start())
-        bare = [_request(event) for event in owed]
+        pending = list(tuner.start())
+        bare = [_request(event) for event in pending]
         for part in self.state.dialogue:
             if isinstance(part, Report | EndTrial):
-                new = asks.tell(part)
-                owed.extend(new)
+                new = tuner.tell(part)
+                pending.extend(new)
                 bare.extend(map(_request, new))
-            elif owed and not isinstance(part, TrialRetried):
+            elif pending and not isinstance(part, TrialRetried):
                 with suppress(ValueError):  # not in order: a wider search makes its additions later
                     place = bare.index(_request(part))
-                    del owed[place], bare[place]
-        self._check_same_decisions(owed)
-        return owed
+                    del pending[place], bare[place]
+        self._check_same_decisions(pending)
+        return pending
 
-    def _check_same_decisions(self, owed: Iterable[Event]) -> None:
+    def _check_same_decisions(self, pending: Iterable[Event]) -> None:
         """Raise an error if a search would start a trial with another config than the journal has."""
-        for event in owed:
+        for event in pending:
             if not isinstance(event, TrialAsked | TrialBranched):
                 continue
             known = self.by_number.get(event.trial)
