@@ -110,12 +110,11 @@ class Session:
             backend.wake()
 
     def train(self, observers: Sequence[Observer]) -> Savings:
-        """Train until nothing is left or a stop is requested, and return what was saved by sharing."""
+        """Train until nothing is left or a stop is requested, and return the savings of this run."""
         record, name = self._record, self._group.name
         if not self._pending and not record.live and _has_all_states(self._store, record):
-            remove_slots(
-                slots_of(self._store.folder, name), self._lease.token
-            )  # of a driver killed at the very end
+            # A driver that was killed at the very end has left its slots.
+            remove_slots(slots_of(self._store.folder, name), self._lease.token)
             self._requests.close()
             return Savings.count(record.state, units=0, bytes_hopped=0)
         self._store.catalog.set_status(name, "running")

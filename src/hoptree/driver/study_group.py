@@ -122,9 +122,9 @@ class StudyGroup:
         return min((study.save_every for study in self.studies if study.save_every), default=0)
 
     def policy(self, choice: PolicyChoice, spec: StudySpec) -> Policy | None:
-        """Return the policy if it is given as an object or as a schedule, else None; its rows are the first trials.
+        """Return the policy if it is given as an object or as a schedule, else None.
 
-        Raise an error if the schedule does not fit the study, or if the policy returns invalid ranks.
+        The rows of a schedule are the first trials. Raise an error if the schedule does not fit the study, or if the policy returns invalid ranks.
         """
         if isinstance(choice, str):
             return None
