@@ -124,8 +124,8 @@ class StudyGroup:
     def policy(self, choice: PolicyChoice, spec: StudySpec) -> Policy | None:
         """Return the policy if it is given as an object or as a schedule, else None.
 
-        The rows of a schedule are the first trials. Raise an error if the schedule does not fit the study, or if the
-        policy returns invalid ranks.
+        The rows of a schedule are the first trials. Raise an error if the schedule does not fit the study, or if
+        the policy returns invalid ranks.
         """
         if isinstance(choice, str):
             return None
