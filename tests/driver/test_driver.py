@@ -1,4 +1,4 @@
-"""One driver: stopped by another process or another thread, looked at while it runs, shown where one wants."""
+"""One driver: stopped by another process or thread, viewed while it runs, with a display of the user's choice."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.system.test_interrupts import finish, start, wait_for
 SPACE = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[2], gamma=0.5)), "nap": 0.05}
 
 
-class Remembering:
-    """A display that counts, and tells when the first unit is done."""
+class CountingDisplay:
+    """A display that counts calls, and sets an event when the first unit is done."""
 
     def __init__(self) -> None:
         self.begun = self.ended = 0
@@ -79,7 +79,7 @@ def test_a_study_that_nobody_runs_cannot_be_interrupted(tmp_path: Path) -> None:
 
 
 def test_a_driver_in_a_thread_is_looked_at_and_stopped(tmp_path: Path) -> None:
-    mine, display = study(tmp_path, space=SPACE, epochs=40), Remembering()
+    mine, display = study(tmp_path, space=SPACE, epochs=40), CountingDisplay()
     driver = Driver(StudyGroup([mine]), RunOptions(workers=1, display=display))
     driver.start()
     assert display.trained.wait(120)
@@ -99,7 +99,7 @@ def test_an_embedding_program_is_left_as_it_was(tmp_path: Path) -> None:
     before: dict[str, Any] = {"handler": signal.getsignal(signal.SIGINT), "hook": sys.excepthook}
     seen: list[bool] = []
 
-    class Looking(Remembering):
+    class Looking(CountingDisplay):
         def look(self, scenes: RunViews) -> None:
             super().look(scenes)
             seen.append(gc.isenabled())

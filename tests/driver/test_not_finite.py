@@ -1,4 +1,4 @@
-"""NaN and infinity are told, and never win."""
+"""NaN and infinity cause a warning, and never win."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BAD = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 class Scored(Plain):
-    """Reports what its values say: a number by name, or its loss."""
+    """Reports the score that its config names, or its loss."""
 
     fingerprint = "scored"
 
@@ -50,7 +50,7 @@ def test_a_goal_that_is_not_finite_never_wins(tmp_path: Path, maximize: bool) ->
     results = scored(tmp_path, *BAD, "fine", maximize=maximize).run(workers=1, quiet=True)
     assert [trial.state for trial in results.trials] == ["complete"] * 4
     assert results.best.config["score"] == "fine"
-    assert results.chronicle().best.number == results.best.number  # what plots and exports go by
+    assert results.chronicle().best.number == results.best.number  # plots and exports use this one
 
 
 def test_without_a_finite_goal_there_is_no_best_trial(tmp_path: Path) -> None:
@@ -67,20 +67,20 @@ def test_without_a_finite_goal_there_is_no_best_trial(tmp_path: Path) -> None:
     assert msgspec.json.decode(shown.output)["best"] is None
 
 
-def test_a_metric_that_is_not_finite_is_told_once_with_its_trial(
+def test_a_metric_that_is_not_finite_causes_one_warning_with_its_trial(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "hoptree"):
         scored(tmp_path, "fine", "nan", "inf").run(workers=1, quiet=True)
-    told = [message for message in caplog.messages if "after epoch" in message]
-    assert [message.partition("; ")[0] for message in told] == [
+    warnings = [message for message in caplog.messages if "after epoch" in message]
+    assert [message.partition("; ")[0] for message in warnings] == [
         "trial 0 of 'scored': side is nan after epoch 1",
         "trial 1 of 'scored': score is nan after epoch 1, "
-        "so the trial cannot be the best one while that is its last report",
+        "so the trial cannot be the best while this is its last report",
     ]
 
 
-def test_columns_that_are_not_finite_are_told_with_their_counts(
+def test_columns_that_are_not_finite_cause_warnings_with_their_counts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = np.ones((20, 2), np.float32)
@@ -90,7 +90,7 @@ def test_columns_that_are_not_finite_are_told_with_their_counts(
     data = ht.Dataset.from_arrays(x=rows, y=targets, n=range(20), partitions=3, valid=held_out, to=tmp_path / "d")
     assert data.manifest.not_finite == {"training": {"x": 4}, "validation": {"y": 5}}
     with caplog.at_level(logging.WARNING, "hoptree"):
-        for _ in range(2):  # a study that is over has nothing to tell
+        for _ in range(2):  # a finished study does not warn again
             study(tmp_path, data=data).run(workers=1, quiet=True)
     assert [message for message in caplog.messages if message.startswith("data: ")] == [
         "data: column 'x' of the training data has 4 values that are NaN or infinite",

@@ -1,4 +1,4 @@
-"""The policy of a real run: it changes when units are trained, and not what comes out."""
+"""The policy of a real run: it changes when units are trained, but not the results."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ RATES = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[1], gamma=0.5)), "nap":
 
 
 class Deepest(ht.Policy):
-    """The most trained goes first."""
+    """Ranks the most trained lineage first."""
 
     def rank(self, cursor: ActiveLineage, partition: int) -> float:
         return -cursor.unit
 
 
 class Answers(ht.Policy):
-    """Ranks by whatever it is given."""
+    """Ranks by the given function."""
 
     def __init__(self, answer: Callable[[], Any]) -> None:
         self._answer = answer
@@ -65,7 +65,7 @@ def test_every_policy_trains_the_same_bits(tmp_path: Path) -> None:
         (raise_, r"raised LookupError: no such thing; expected a return value"),
     ],
 )
-def test_a_policy_that_answers_nonsense_is_refused_before_a_worker_starts(
+def test_a_policy_with_invalid_ranks_is_refused_before_a_worker_starts(
     tmp_path: Path, answer: Callable[[], Any], message: str
 ) -> None:
     mine = study(tmp_path, space=RATES)
@@ -76,7 +76,7 @@ def test_a_policy_that_answers_nonsense_is_refused_before_a_worker_starts(
     assert len(mine.run(workers=1, quiet=True).trials) == 3
 
 
-def test_nonsense_on_the_way_ends_the_run_and_the_study_goes_on(tmp_path: Path) -> None:
+def test_an_invalid_rank_during_a_run_ends_it_and_the_study_can_be_resumed(tmp_path: Path) -> None:
     class Turns(ht.Policy):
         def rank(self, cursor: ActiveLineage, partition: int) -> float:
             return float("nan") if cursor.unit >= PARTITIONS else 0.0  # where two trials part

@@ -1,4 +1,4 @@
-"""Studies one after another on one store: no epoch is trained twice, and the disk holds no more than it may."""
+"""Studies one after another on one store: no epoch is trained twice, and the disk budget is kept."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_a_second_study_trains_only_what_is_new(tmp_path: Path) -> None:
     assert [t.fingerprint for t in same.trials] == [t.fingerprint for t in reversed(longer.trials)]
 
 
-class Thoughtful(Plain):
-    """Trains for so long that its states are worth their place on the disk."""
+class SlowTrainer(Plain):
+    """Trains for so long that its states are worth saving."""
 
     fingerprint = "thoughtful"
 
@@ -39,8 +39,8 @@ class Thoughtful(Plain):
 
 
 def test_a_study_that_parts_in_the_middle_of_another_trains_only_what_is_new(tmp_path: Path) -> None:
-    """The first study needs no state after epoch 2, but lets it go to the disk."""
-    settings: dict[str, Any] = {"trainer": Thoughtful(), "epochs": 4}
+    """The first study does not need its state after epoch 2, but saves it to disk."""
+    settings: dict[str, Any] = {"trainer": SlowTrainer(), "epochs": 4}
     study(tmp_path, space={"lr": 0.1}, **settings).run(workers=1)
     parting = {"lr": ht.multistep(0.1, at=[2], gamma=0.5)}
     later = study(tmp_path, name="later", space=parting, **settings).run(workers=1)
@@ -55,12 +55,12 @@ def test_a_study_that_parts_in_the_middle_of_another_trains_only_what_is_new(tmp
 
 
 def test_no_spare_states_where_the_disk_has_no_room_for_them(tmp_path: Path) -> None:
-    study(tmp_path, trainer=Thoughtful(), epochs=3, keep=0).run(workers=1)
+    study(tmp_path, trainer=SlowTrainer(), epochs=3, keep=0).run(workers=1)
     with Store(tmp_path / "store", create=False) as store:
         assert len(store.ledger.all()) == 1
 
 
-def test_a_shorter_study_is_told_and_its_weights_come_when_asked_for(tmp_path: Path) -> None:
+def test_a_shorter_study_gets_stored_reports_and_trains_its_weights_on_demand(tmp_path: Path) -> None:
     long = study(tmp_path, epochs=3).run(workers=1)
     short = study(tmp_path, name="short", epochs=2).run(workers=1)
     assert short.savings.epochs_trained == 0
@@ -87,7 +87,7 @@ def test_other_code_or_another_seed_shares_nothing(tmp_path: Path) -> None:
 
 
 def test_unneeded_states_are_kept_within_the_budget(tmp_path: Path) -> None:
-    """The second study goes on from the first one's states, so they stay until nobody holds them."""
+    """The second study resumes from the first one's states, so they stay until no study holds them."""
     size = 1 << 15  # states of 256 KiB
     study(tmp_path, "a", trainer=Plain(size), epochs=1).run(workers=1)  # one epoch: one state
     with Store(tmp_path / "store") as store:
@@ -102,7 +102,7 @@ def test_unneeded_states_are_kept_within_the_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", ["much", None, True, "10 XB", "nan", "-1 GB", -1.0])
-def test_sizes_that_are_none_are_refused(tmp_path: Path, keep: object) -> None:
+def test_invalid_sizes_are_refused(tmp_path: Path, keep: object) -> None:
     with pytest.raises(ht.HoptreeError, match=f"keep: {keep!r}; expected (a size such as '10 GB'|0 or more)"):
         study(tmp_path, keep=keep)
 

@@ -1,4 +1,4 @@
-"""What has changed around a study: what is reused then, what is refused, and what begins again."""
+"""What a changed environment does to a study: what is reused, what is refused, and what starts again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.system.plain import Plain, study
 
 
 class Edited(Plain):
-    """Other code: what it trains differs, and so does its fingerprint."""
+    """Other code: its results differ, and so does its fingerprint."""
 
     fingerprint = "edited"
 
@@ -28,15 +28,15 @@ class Edited(Plain):
         return model
 
 
-class Elsewhere(Plain):
-    """The same code on another platform, as an environment variable of its workers says."""
+class OtherPlatform(Plain):
+    """The same code on another platform, which an environment variable sets."""
 
     def platform(self) -> dict[str, str]:
         return {**super().platform(), "kernels": os.environ.get("TEST_KERNELS", "avx2")}
 
 
-class Unlike(Plain):
-    """Every worker finds another platform: the first to make a folder is of one kind, the others of another."""
+class MixedPlatforms(Plain):
+    """Workers differ in platform: the one that creates a folder first has one platform, the others another."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def names(folder: Path) -> set[str]:
 
 
 def test_accepted_changes_are_trained_under_another_name(tmp_path: Path) -> None:
-    """Study A goes on with other code; who has the old code, or the new one, takes only what that has trained."""
+    """Study A continues with other code; other studies reuse only what their own code has trained."""
     before = grid(tmp_path, "A").run(workers=2)
     old = names(tmp_path)
     with pytest.raises(StudyChangedError, match="trainer"):
@@ -104,7 +104,7 @@ def test_a_trial_that_was_under_way_begins_again_with_the_new_code(tmp_path: Pat
 
 
 class Lenient(Plain):
-    """Passes rehearsal whatever it needs."""
+    """Passes rehearsal, whatever its config needs."""
 
     fingerprint = "lenient"
 
@@ -114,7 +114,7 @@ class Lenient(Plain):
 
 
 class LenientEdited(Lenient):
-    """… and trains something else."""
+    """The same, with other results."""
 
     fingerprint = "lenient edited"
 
@@ -127,7 +127,7 @@ class LenientEdited(Lenient):
 def test_states_of_another_platform_are_not_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings: dict[str, Any] = {"trainer": Elsewhere(), "epochs": 2}
+    settings: dict[str, Any] = {"trainer": OtherPlatform(), "epochs": 2}
     study(tmp_path, "a", name="first", **settings).run(workers=1)
     monkeypatch.setenv("TEST_KERNELS", "default")
     longer = study(tmp_path, "a", name="first", **settings)
@@ -147,7 +147,7 @@ def test_states_of_another_platform_are_not_reused(
 def test_workers_that_come_later_on_another_platform_are_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    unlike = grid(tmp_path, "plain", trainer=Unlike(tmp_path / "kinds")).run(workers=2)
+    unlike = grid(tmp_path, "plain", trainer=MixedPlatforms(tmp_path / "kinds")).run(workers=2)
     assert [trial.state for trial in unlike.trials] == ["complete"] * 2
     with Store(tmp_path / "store", create=False) as store:
         known = store.catalog.find("plain")
@@ -177,11 +177,11 @@ def test_a_study_that_reuses_nothing(tmp_path: Path) -> None:
 def test_unlike_workers_make_a_variant_of_their_own_or_one_kind_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Processes of one machine stand for those of several: all are asked before the study begins."""
+    """Processes of one machine stand for those of several: all report their platform before training starts."""
     monkeypatch.setattr(LocalPool, "one_machine", False)
 
     def run(name: str, **options: Any) -> tuple[ht.Results, str]:
-        found = grid(tmp_path, name, trainer=Unlike(tmp_path / name)).run(workers=2, **options)
+        found = grid(tmp_path, name, trainer=MixedPlatforms(tmp_path / name)).run(workers=2, **options)
         with Store(tmp_path / "store", create=False) as store:
             known = store.catalog.find(name)
         assert known is not None

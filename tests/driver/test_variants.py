@@ -1,4 +1,4 @@
-"""Which variant the present surroundings fit."""
+"""Which variant fits the present environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoptree.core.errors import StudyChangedError
-from hoptree.driver.variants import SessionObservations, Variants, choose, contradictions, probe_key, told
+from hoptree.driver.variants import (
+    SessionObservations,
+    Variants,
+    choose,
+    contradictions,
+    explain_refused,
+    probe_key,
+)
 from hoptree.identity.observation import present
 from hoptree.store import Store
 from hoptree.store.origins import VariantOrigin
@@ -51,7 +58,7 @@ def test_a_probe_is_compared_where_the_same_config_was_probed() -> None:
     assert contradictions(origin, SessionObservations({}, {probe_key({"lr": 0.2}): "bb"}), {}) == []
     (line,) = contradictions(origin, SessionObservations({}, {key: "bb"}), {})
     assert '{"lr": 0.1, "width": 3}' in line
-    assert "nothing that was trained then is reused" in told([(origin, [line])])
+    assert "states that were trained then are not reused" in explain_refused([(origin, [line])])
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The estimator learns what units take, and says how sure it is."""
+"""The estimator learns the times of units, and how uncertain they are."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_one_measurement_prices_everything_alike_and_says_that_it_is_not_sure() 
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.inf, math.nan])
-def test_what_is_no_time_is_not_taken_in(seconds: float) -> None:
+def test_invalid_times_are_ignored(seconds: float) -> None:
     samples = Samples()
     samples.add(values_of({"width": 8}), "w", seconds)
     assert samples.count == 0
@@ -111,7 +111,7 @@ def test_values_that_are_missing_or_mixed_are_categories() -> None:
     assert fit.formula.of(values_of({"kind": None, "flag": True})) == pytest.approx(2.0, rel=0.15)
 
 
-def test_slow_workers_are_told_from_slow_configs() -> None:
+def test_slow_workers_are_distinguished_from_slow_configs() -> None:
     samples = Samples()
     random = Random(0)
     for _ in range(4):
@@ -124,7 +124,7 @@ def test_slow_workers_are_told_from_slow_configs() -> None:
     assert samples.factor("another") == 1.0
 
 
-def test_it_learns_from_what_passes_by_and_tells_only_news() -> None:
+def test_it_learns_from_steps_and_returns_a_formula_only_if_it_changed() -> None:
     estimator, runs = Estimator(), RunIndex()
     estimator.watch(
         runs.step(WorkerLost("old"), 0.0, False, [unit({"width": 8}, 0), unit({"width": 32}, 1, evaluate=True)])
@@ -153,7 +153,7 @@ def test_the_longest_that_a_run_may_take_grows_with_its_values() -> None:
         estimator.watch(runs.step(UnitFinished(number, "w", width / 8), 0.0, False, []))
     small, large = estimator.longest(unit({"width": 8})), estimator.longest(unit({"width": 128}))
     assert 1.0 < small < 8.0 < 16.0 < large
-    assert estimator.longest(unit({"width": 8, "depth": 3})) >= 16.0  # who knows what depth does
+    assert estimator.longest(unit({"width": 8, "depth": 3})) >= 16.0  # the effect of depth is unknown
     assert estimator.longest(unit({"width": 64})) < large
     assert estimator.longest(Evaluate(9, "w", 0, 1, "key", "lineage", ORIGIN)) == 0.0
 

@@ -1,4 +1,4 @@
-"""What units take is journaled, learned, and told to the engine of the next session."""
+"""Times of units are journaled and learned, and the engine of the next session starts with them."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def test_times_are_journaled_and_the_next_session_begins_with_costs(tmp_path: Pa
         events = [recorded.entry.event for recorded in store.journal.read(study.name)]
     learned = [event for event in events if isinstance(event, CostsLearned)]
     assert learned
-    assert study.results().trials[0].epochs == 3  # the journal folds
+    assert study.results().trials[0].epochs == 3  # the journal can be replayed
     assert all(check.holds for check in study.verify())

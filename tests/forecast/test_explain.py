@@ -1,4 +1,4 @@
-"""What explain says before anything is spent, and what it says afterwards."""
+"""What explain returns before a run, and after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import hoptree as ht
 from hoptree.forecast import explanation
-from hoptree.study import run_studies
+from hoptree.study import explain_studies
 from tests.study.test_study import tiny_study
 from tests.system.plain import Plain, dataset, study
 from tests.system.test_commands import PROGRAM, hoptree
@@ -32,7 +32,7 @@ def test_before_during_and_after(tmp_path: Path) -> None:
     assert (before.trials, before.epochs_asked, before.epochs_trained, before.epochs_reused) == (2, 4.0, 4.0, 0.0)
     assert (before.left.units, before.workers, before.exact) == (8, 2, True)
     assert 0 < before.least < before.seconds < before.most
-    assert before.basis == "a pilot of 2 configs"
+    assert before.basis == "a timing run of 2 configs"
     assert before.left.disk
     assert before.left.memory
     assert [each.workers for each in before.by_workers][:2] == [1, 2]
@@ -51,13 +51,13 @@ def test_before_during_and_after(tmp_path: Path) -> None:
     assert after.happened.epochs_trained == results.savings.epochs_trained == after.whole.epochs_trained == 4.0
     assert after.happened.cpu_seconds > 0
     assert after.happened.disk
-    assert after.left.disk == 0  # all of it is there
+    assert after.left.disk == 0  # all states are stored
     assert "happened" in after.table()
 
     another = tiny_study(tmp_path, model, name="another", space={"width": ht.choice(8, 16, 24), "lr": 0.1})
     third = another.explain(workers=1)
     assert (third.trials, third.epochs_reused, third.epochs_trained) == (3, 4.0, 2.0)
-    assert "measured units and a pilot of 1 config" in third.basis
+    assert "measured units and a timing run of 1 config" in third.basis
 
 
 def test_what_is_left_is_counted_from_where_a_study_stands(tmp_path: Path) -> None:
@@ -67,22 +67,22 @@ def test_what_is_left_is_counted_from_where_a_study_stands(tmp_path: Path) -> No
     study.extend(0, epochs=4)
     assert study.explain(workers=1).epochs_trained == 2.0
     longer = tiny_study(tmp_path, model, name="longer", search=ht.Grid(epochs=3))
-    assert longer.explain(workers=1).epochs_trained == 6.0  # who shares nothing leaves nothing to others
+    assert longer.explain(workers=1).epochs_trained == 6.0  # unshared trials are not reused by others
 
 
-def test_what_was_wished_for_is_expected_too(tmp_path: Path) -> None:
-    mind = study(tmp_path, "a", "b", epochs=3)
-    mind.run(workers=1)
-    mind.extend(0, epochs=5)
-    mind.clone(1, at=3, config={"lr": 0.7}, epochs=5)
-    mind.add({"lr": 0.9}, epochs=2, like=0)
-    before = mind.explain(workers=1)
+def test_pending_requests_are_part_of_the_forecast(tmp_path: Path) -> None:
+    mine = study(tmp_path, "a", "b", epochs=3)
+    mine.run(workers=1)
+    mine.extend(0, epochs=5)
+    mine.clone(1, at=3, config={"lr": 0.7}, epochs=5)
+    mine.add({"lr": 0.9}, epochs=2, like=0)
+    before = mine.explain(workers=1)
     assert before.happened is not None
     assert before.whole is not None
-    assert before.whole.epochs_trained == before.happened.epochs_trained  # nothing of it was done yet
+    assert before.whole.epochs_trained == before.happened.epochs_trained  # no request was carried out yet
     assert (before.left.epochs_trained, before.sessions) == (6.0, 1)
-    mind.run(workers=1)
-    after = mind.explain(workers=1)
+    mine.run(workers=1)
+    after = mine.explain(workers=1)
     assert after.happened is not None
     assert after.whole is not None
     for field in ("trials", "epochs_asked", "epochs_trained", "merge_rate", "units", "workers"):
@@ -92,7 +92,7 @@ def test_what_was_wished_for_is_expected_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("search", "slack"),  # who is stopped while it trains may have begun an epoch more, or less
+    ("search", "slack"),  # a trial that is stopped while it trains may have trained an epoch more or less
     [
         (ht.ASHA(trials=9, max_epochs=9), 0),
         (ht.ASHA(trials=6, max_epochs=9, mode="stop"), 6),
@@ -106,7 +106,7 @@ def test_what_was_wished_for_is_expected_too(tmp_path: Path) -> None:
 def test_what_was_asked_for_is_what_was_to_be_expected(tmp_path: Path, search: Any, slack: int) -> None:
     space = {"lr": ht.log(1e-3, 1.0)}
     first = study(tmp_path, space=space, search=ht.Random(2, epochs=2))
-    first.run(workers=1)  # so that the store has something
+    first.run(workers=1)  # so that the store is not empty
     asked = study(tmp_path, name="asked", space=space, search=search)
     asked.run(workers=2)
     after = asked.explain(workers=2)
@@ -117,28 +117,28 @@ def test_what_was_asked_for_is_what_was_to_be_expected(tmp_path: Path, search: A
         assert abs(getattr(after.whole, field) - getattr(after.happened, field)) <= slack, field
 
 
-def test_what_users_wished_for_was_to_be_expected(tmp_path: Path) -> None:
+def test_carried_out_requests_are_part_of_the_forecast(tmp_path: Path) -> None:
     mine = study(tmp_path, "a", "b")
     mine.run(workers=1, quiet=True)
     mine.extend(0, 5)
     mine.add({"lr": 0.3, "act": "c", "nap": 0.0, "where": ""}, epochs=3)
     mine.run(workers=1, quiet=True)
-    told = mine.explain(workers=1)
-    assert told.whole is not None
-    assert told.happened is not None
-    for account in (told.whole, told.happened):
+    forecast = mine.explain(workers=1)
+    assert forecast.whole is not None
+    assert forecast.happened is not None
+    for account in (forecast.whole, forecast.happened):
         assert (account.trials, account.epochs_asked, account.epochs_trained) == (3, 10.0, 10.0)
 
 
 def test_a_long_journal_of_its_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_studies, "_READ", 1)  # of others, only what is short is read
+    monkeypatch.setattr(explain_studies, "_MAX_ENTRIES", 1)  # longer journals of other studies are not read
     mine = study(tmp_path, "a", "b", share=False)
     mine.run(workers=1, quiet=True)
-    told = mine.explain(workers=1)
-    assert (told.epochs_trained, told.happened is not None) == (0.0, True)
+    forecast = mine.explain(workers=1)
+    assert (forecast.epochs_trained, forecast.happened is not None) == (0.0, True)
 
 
-@pytest.mark.parametrize("units", [explanation._SIMULATED, 1])  # a study too large to be simulated often
+@pytest.mark.parametrize("units", [explanation._SIMULATED, 1])  # 1: too large to simulate several examples
 def test_where_results_decide_it_is_an_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int) -> None:
     monkeypatch.setattr(explanation, "_SIMULATED", units)
     study = tiny_study(
@@ -147,14 +147,14 @@ def test_where_results_decide_it_is_an_example(tmp_path: Path, monkeypatch: pyte
         space={"width": ht.integer(4, 64), "lr": ht.log(1e-3, 1e-1)},
         search=ht.ASHA(trials=12, max_epochs=9),
     )
-    told = study.explain(workers=2)
-    assert told.trials == 12
-    assert not told.exact
-    assert "this is an example" in str(told)
+    forecast = study.explain(workers=2)
+    assert forecast.trials == 12
+    assert not forecast.exact
+    assert "this is an example" in str(forecast)
     assert tiny_study(tmp_path, model).explain(workers=2).exact
 
 
-def test_configs_that_cannot_be_trained_are_left_out_of_the_pilot_or_refused(tmp_path: Path) -> None:
+def test_configs_that_cannot_be_trained_are_left_out_of_the_timing_run_or_refused(tmp_path: Path) -> None:
     def picky(hp: dict[str, Any]) -> Any:
         if hp["width"] == 8:
             raise ValueError("eight is not enough")
@@ -163,8 +163,8 @@ def test_configs_that_cannot_be_trained_are_left_out_of_the_pilot_or_refused(tmp
     def never(hp: dict[str, Any]) -> Any:
         raise ValueError("not today")
 
-    assert tiny_study(tmp_path / "a", picky).explain(workers=1).basis == "a pilot of 1 config"
-    with pytest.raises(ht.HoptreeError, match="no config that was tried can be:\n(.|\n)*not today"):
+    assert tiny_study(tmp_path / "a", picky).explain(workers=1).basis == "a timing run of 1 config"
+    with pytest.raises(ht.HoptreeError, match="(.|\n)*not today"):
         tiny_study(tmp_path / "b", never).explain(workers=1)
 
 
@@ -177,11 +177,11 @@ def test_no_workers_are_refused(tmp_path: Path, workers: int) -> None:
 @pytest.mark.slow
 def test_the_command_tells_people_and_programs(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(PROGRAM.read_text())
-    told = json.loads(hoptree(tmp_path, "explain", "tiny.py", "--workers", "3", "--json"))
+    forecast = json.loads(hoptree(tmp_path, "explain", "tiny.py", "--workers", "3", "--json"))
     facts = {"basis", "exact", "cores", "sessions", "platform"}
-    assert set(told) == {"study", "left", "by_workers", "whole", "happened", *facts}
-    assert set(told["left"]) == FIGURES
-    assert (told["study"], told["left"]["workers"], told["happened"]) == ("tiny", 3, None)
+    assert set(forecast) == {"study", "left", "by_workers", "whole", "happened", *facts}
+    assert set(forecast["left"]) == FIGURES
+    assert (forecast["study"], forecast["left"]["workers"], forecast["happened"]) == ("tiny", 3, None)
     text = hoptree(tmp_path, "explain", "tiny.py")
     assert "epochs to train" in text
     assert "├─ epochs 0 to 2, 2 trials share 0 to 1: width=8" in text
@@ -189,9 +189,9 @@ def test_the_command_tells_people_and_programs(tmp_path: Path) -> None:
 
 def test_a_study_that_is_another_one_now_is_not_explained(tmp_path: Path) -> None:
     study(tmp_path, "a", epochs=1).run(workers=1)
-    with pytest.raises(ht.StudyChangedError, match="another than the one that was begun"):
+    with pytest.raises(ht.StudyChangedError, match="study 'plain' differs"):
         study(tmp_path, "b", epochs=2).explain(workers=1)
-    assert study(tmp_path, "a", "b", epochs=2).explain(workers=1).left.epochs_trained == 3  # this one is wider
+    assert study(tmp_path, "a", "b", epochs=2).explain(workers=1).left.epochs_trained == 3  # an extension
 
 
 class Other(Plain):
@@ -210,7 +210,7 @@ def test_what_a_run_refuses_is_not_explained(tmp_path: Path) -> None:
     with pytest.raises(ht.RefusedError, match="reports loss only .was 'loss' meant"):
         wrong.explain(workers=1)
     study(tmp_path, "a", epochs=1).run(workers=1)
-    with pytest.raises(ht.StudyChangedError, match="trainer changed since it was begun"):
+    with pytest.raises(ht.StudyChangedError, match="trainer changed"):
         study(tmp_path, "a", epochs=1, trainer=Other()).explain(workers=1)
     accepted = study(tmp_path, "a", epochs=1, trainer=Other()).explain(workers=1, accept_changes=True)
-    assert accepted.epochs_trained == 0.0  # it would go on from where it is, as run does
+    assert accepted.epochs_trained == 0.0  # it would resume, as run does

@@ -199,7 +199,7 @@ def test_a_wrong_storage_is_refused_before_anything_runs(tmp_path: Path) -> None
     mine = plain_study(tmp_path, "a")
     with pytest.raises(ht.WorkloadError, match="mirror: 'optuna'; expected the URL of a database"):
         mine.run(workers=1, mirror="optuna")
-    with pytest.raises(ht.HoptreeError, match="nothing of it is in"):
+    with pytest.raises(ht.HoptreeError, match="has nothing of it"):
         mine.results()
     mine.run(workers=1, quiet=True)
     with pytest.raises(ht.WorkloadError, match="mirror: 'optuna'"):

@@ -1,4 +1,4 @@
-"""A study that is forgotten leaves nothing behind that only it needs, and takes nothing that others need."""
+"""Forgetting a study removes everything that only it needs, and nothing that other studies need."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def test_what_another_study_needs_stays(tmp_path: Path) -> None:
     other = make(tmp_path, "other", late, "b", save_every=1)
     mine.run(workers=1)
     before = other.run(workers=1)
-    books = {row.key for row in rows(tmp_path, HOLDS) if row.study == "other"}
+    held_keys = {row.key for row in rows(tmp_path, HOLDS) if row.study == "other"}
     reports = {row.key for row in rows(tmp_path, REPORTS)}
     with Store(tmp_path / "store") as store:
         summary = store.forget("mine")
     assert summary.states > 0 < summary.freed
     assert summary.entries > 0
-    assert books <= keys(tmp_path)
-    assert {row.key for row in rows(tmp_path, HOLDS)} == books
+    assert held_keys <= keys(tmp_path)
+    assert {row.key for row in rows(tmp_path, HOLDS)} == held_keys
     left = {row.key for row in rows(tmp_path, REPORTS)}
     assert len(reports - left) == summary.reports == 3 + 1  # of "own", and of the last epoch of "a"
     after = make(tmp_path, "other", late, "b", save_every=1).run(workers=1)
@@ -86,13 +86,13 @@ def test_what_another_study_needs_stays(tmp_path: Path) -> None:
     assert again.savings.epochs_trained >= 4  # "own", and the end of "a"
 
 
-def test_it_asks_unless_told(tmp_path: Path) -> None:
+def test_it_asks_for_confirmation_unless_confirmed_by_option(tmp_path: Path) -> None:
     make(tmp_path, "mine", "a").run(workers=1)
     for answer in ("n\n", "", None):
-        told = clean(tmp_path, "--forget", "mine", answer=answer)
-        assert told.exit_code == 0
-        assert "Forget mine: trials, reports, logs, and " in told.output
-        assert "Nothing was removed." in told.output
+        result = clean(tmp_path, "--forget", "mine", answer=answer)
+        assert result.exit_code == 0
+        assert "Forget mine: trials, reports, logs, and " in result.output
+        assert "Nothing was removed." in result.output
         assert len(rows(tmp_path, STUDIES)) == 1
     dry = clean(tmp_path, "--forget", "mine", "--json", answer="y\n")
     assert '"done": false' in dry.output
@@ -106,13 +106,13 @@ def test_a_study_that_is_driven_or_unknown_is_refused(tmp_path: Path) -> None:
     make(tmp_path, "other", "b").run(workers=1)
     with Store(tmp_path / "store") as store, store.lease("other"):
         for arguments in (["--yes"], []):
-            told = clean(tmp_path, "--forget", "mine", "--forget", "other", *arguments, answer="y\n")
-            assert told.exit_code != 0
-            assert "other: held by process" in str(told.exception)
-            assert "Forget" not in told.output
+            result = clean(tmp_path, "--forget", "mine", "--forget", "other", *arguments, answer="y\n")
+            assert result.exit_code != 0
+            assert "other: held by process" in str(result.exception)
+            assert "Forget" not in result.output
     assert len(rows(tmp_path, STUDIES)) == 2
-    told = clean(tmp_path, "--forget", "mien", "--yes")
-    assert "mien: no such study in " in str(told.exception)
+    result = clean(tmp_path, "--forget", "mien", "--yes")
+    assert "mien: no such study in " in str(result.exception)
     with (
         Store(tmp_path / "store") as store,
         pytest.raises(StudyMissingError, match="mien: no such study in .*; nothing was removed"),

@@ -1,4 +1,4 @@
-"""What was asked for is what was trained for it, shared, or found: also when something is trained again."""
+"""Epochs asked for are trained, shared or reused, also if some are trained again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def adds_up(results: ht.Results) -> bool:
 
 
 def test_a_prefix_that_is_trained_again_is_not_counted_as_reused(tmp_path: Path) -> None:
-    job = study(tmp_path, epochs=3, keep=0)  # nothing stays that nobody needs
+    job = study(tmp_path, epochs=3, keep=0)  # states that no study needs are evicted
     assert adds_up(job.run(workers=1, quiet=True))
     job.clone(0, at=2, config={"lr": 0.2, "act": "fine", "nap": 0.0, "where": ""}, epochs=4)
     results = job.run(workers=1, quiet=True)
@@ -29,7 +29,7 @@ def test_a_prefix_that_is_trained_again_is_not_counted_as_reused(tmp_path: Path)
     assert (savings.epochs_trained, savings.epochs_reused) == (4, 1)  # two of them again
 
 
-def test_what_was_given_up_is_in_vain(tmp_path: Path) -> None:
+def test_stopped_trials_leave_no_epochs_in_vain(tmp_path: Path) -> None:
     search = ht.SuccessiveHalving(9, 9)
     results = study(tmp_path, space={"lr": ht.log(1e-3, 1.0)}, search=search).run(workers=2, quiet=True)
     assert adds_up(results)

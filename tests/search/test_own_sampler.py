@@ -184,7 +184,7 @@ def test_a_study_with_its_own_sampler_goes_on(tmp_path: Path) -> None:
         return Steps(space, seed + 1)
 
     edited.__qualname__ = "stepping"  # its code has changed since
-    with pytest.raises(ht.StudyChangedError, match="it decides otherwise: trial 0 was begun with"):
+    with pytest.raises(ht.StudyChangedError, match="it decides differently: trial 0 was started with"):
         mine(edited).run(workers=1)
 
 

@@ -1,4 +1,4 @@
-"""What other code has trained is neither made again nor verified by this code."""
+"""Trials of other code are neither retrained nor verified."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Other(Plain):
 def test_a_lost_state_is_not_made_again_by_other_code(tmp_path: Path) -> None:
     data = dataset(tmp_path)
     first = study(tmp_path, data=data).run(workers=1)
-    print_before = first.best.fingerprint
+    fingerprint = first.best.fingerprint
     shutil.rmtree(tmp_path / "store" / "states")
-    assert study(tmp_path, data=data).results().best.fingerprint == print_before  # the same code makes it again
+    assert study(tmp_path, data=data).results().best.fingerprint == fingerprint  # the same code makes it again
     shutil.rmtree(tmp_path / "store" / "states", ignore_errors=True)
     changed = study(tmp_path, data=data, trainer=Other())
-    with pytest.raises(StudyChangedError, match="trial 0: its state is not there"):
+    with pytest.raises(StudyChangedError, match="trial 0: its state is missing"):
         changed.results().best.load()
 
 
@@ -31,5 +31,5 @@ def test_other_code_verifies_nothing(tmp_path: Path) -> None:
     data = dataset(tmp_path)
     study(tmp_path, data=data).run(workers=1)
     assert [each.holds for each in study(tmp_path, data=data).verify()] == [True]
-    with pytest.raises(StudyChangedError, match=r"trials \[0\] were trained by other code"):
+    with pytest.raises(StudyChangedError, match=r"trials \[0\] were trained with other code"):
         study(tmp_path, data=data, trainer=Other()).verify()

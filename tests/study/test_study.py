@@ -187,8 +187,8 @@ def test_the_trained_model_can_be_loaded(tmp_path: Path) -> None:
         ({"seed": "a"}, "seed: 'a'; expected a whole number"),
         ({"seed": 1.5}, "seed: 1.5; expected a whole number"),
         ({"seed": True}, "seed: True; expected a whole number"),
-        ({"minimize": ["loss"]}, r"minimize: \['loss'\]; expected a metric's name"),
-        ({"minimize": ""}, "minimize: ''; expected a metric's name"),
+        ({"minimize": ["loss"]}, r"minimize: \['loss'\]; expected the name of a metric"),
+        ({"minimize": ""}, "minimize: ''; expected the name of a metric"),
         ({"name": 3}, "name: 3; expected a non-empty name"),
         ({"seed": None}, "seed: None; expected a whole number"),
         ({"seed": 0.5}, "seed: 0.5; expected a whole number"),
@@ -206,6 +206,6 @@ def test_bad_studies_are_refused_before_anything_runs(
 
 @pytest.mark.parametrize("limit", [0, "5", True, float("nan")])
 def test_a_limit_that_is_no_time_is_refused_before_anything_runs(tmp_path: Path, limit: Any) -> None:
-    with pytest.raises(ht.WorkloadError, match=f"unit_limit: {limit!r}; expected seconds above 0"):
+    with pytest.raises(ht.WorkloadError, match=f"unit_limit: {limit!r}; expected a number of seconds above 0"):
         tiny_study(tmp_path, lambda hp: None).run(workers=1, unit_limit=limit)
     assert not (tmp_path / "store").exists()

@@ -1,4 +1,4 @@
-"""Studies that are widened under their name, with real training, a real store and real kills."""
+"""Studies that are extended under their name, with real training, a real store and real kills."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def make(folder: Path, version: tuple[Any, Any], **options: Any) -> ht.Study:
     return study(folder, space=version[0], search=version[1], **options)
 
 
-def told(results: ht.Results) -> list[tuple[str, int, str, str]]:
-    """Return what came of a study, whatever the numbers of its trials."""
+def outcome(results: ht.Results) -> list[tuple[str, int, str, str]]:
+    """Return the outcome of a study, without the numbers of its trials."""
     return sorted((repr(sorted(t.config.items())), t.epochs, t.state, t.fingerprint or "") for t in results.trials)
 
 
@@ -62,11 +62,11 @@ def test_it_ends_as_the_wider_search_does_and_trains_only_what_is_new(tmp_path: 
         numbers = [trial.number for trial in results.trials]
         assert numbers == list(range(len(numbers)))
     whole = make(tmp_path / "whole", VERSIONS[kind][-1], data=data).run(workers=1)
-    assert told(results) == told(whole)
+    assert outcome(results) == outcome(whole)
     assert trained == whole.savings.epochs_trained
     again = grown.run(workers=1)
     assert again.savings.epochs_trained == 0
-    assert told(again) == told(whole)
+    assert outcome(again) == outcome(whole)
     assert all(check.holds for check in grown.verify())
 
 
@@ -76,9 +76,9 @@ def test_what_is_no_extension_is_refused_with_old_and_new(tmp_path: Path) -> Non
     before = stored(tmp_path)
     for search, message in (
         (ht.Random(3, epochs=2), r"search: was Random\(trials=4.*is Random\(trials=3.*trials: was 4, is 3, which"),
-        (ht.Random(5, epochs=2, sampler="sobol"), "no extension of it .sampler: was 'random', is 'sobol'"),
-        (ht.MedianStopping(4, epochs=2), "no extension of it .was Random, is MedianStopping"),
-        ([ht.Random(4, epochs=2)] * 2, "no extension of it .there were 1 procedures, and are 2"),
+        (ht.Random(5, epochs=2, sampler="sobol"), "does not extend it .sampler: was 'random', is 'sobol'"),
+        (ht.MedianStopping(4, epochs=2), "does not extend it .was Random, is MedianStopping"),
+        ([ht.Random(4, epochs=2)] * 2, "does not extend it .there were 1 procedures, and are 2"),
     ):
         other = make(tmp_path, (RATES, search))
         for act in (other.run, other.explain):
@@ -155,11 +155,11 @@ def test_killed_and_widened_twice(tmp_path: Path) -> None:
     for name in ("killed", "whole"):
         (tmp_path / name).mkdir()
         dataset(tmp_path / name)
-    around = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
     seen = 0
     for trials, epochs in ((3, 20), (5, 20)):
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / "killed"), str(trials), str(epochs)]
-        process = subprocess.Popen(command, env=around)
+        process = subprocess.Popen(command, env=environment)
         try:
             await_that(lambda seen=seen: units(tmp_path / "killed") > seen + 5)
         finally:
@@ -169,7 +169,7 @@ def test_killed_and_widened_twice(tmp_path: Path) -> None:
     slow = {**RATES, "nap": 0.05}
     results = study(tmp_path / "killed", space=slow, search=ht.Random(6, epochs=21)).run(workers=2)
     whole = study(tmp_path / "whole", space=slow, search=ht.Random(6, epochs=21)).run(workers=2)
-    assert told(results) == told(whole)
+    assert outcome(results) == outcome(whole)
     assert units_done_twice(tmp_path / "killed" / "store", "plain") == 0
 
 

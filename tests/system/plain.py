@@ -1,4 +1,4 @@
-"""A trainer without a framework: its workers start at once, and its user code misbehaves as its values say."""
+"""A trainer without a framework: its workers start at once, and its code misbehaves as its values say."""
 
 from __future__ import annotations
 

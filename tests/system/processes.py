@@ -1,4 +1,4 @@
-"""What tests ask of real processes and of what they left behind."""
+"""Helpers for tests of real processes and of the stores that they leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search that lets something happen at a report: what breaks, breaks at a moment that the test knows."""
+"""A search that runs a callback at a report, so that a fault happens at a moment that the test knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drivers that share a store, as processes of their own, and what they trained together."""
+"""Drivers that share a store, each in its own process, and what they trained together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers train the code that the driver has named: another version of a module is refused, by name."""
+"""Workers train the driver's code: another version of a module raises an error with its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data that changed ends a run before anything is trained on it, whoever notices: the driver or a worker."""
+"""Changed data ends a run before anything is trained on it, whether the driver or a worker notices."""
 
 from __future__ import annotations
 

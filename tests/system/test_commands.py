@@ -1,4 +1,4 @@
-"""``hoptree run`` and ``hoptree verify`` on real programs in real processes, and looking on while a study runs."""
+"""``hoptree run`` and ``hoptree verify`` on real programs in real processes, and commands while a study runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hoptree.store import Store
 
 PROGRAM = Path(__file__).with_name("tiny_study.py")
 
-# a shell may start its background jobs deaf to Ctrl-C
+# a shell may start its background jobs with SIGINT ignored
 MAIN = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,18 +53,18 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_what_python_has_run_is_not_trained_again(done: Path) -> None:
-    told = json.loads(hoptree(done, "run", "tiny.py", "--json"))
-    assert told["savings"]["epochs_trained"] == 0
-    assert told["savings"]["epochs_reused"] == 6
-    assert told["trials"] == {"complete": 4, "stopped": 0, "failed": 2, "running": 0}
-    assert told["store"] == str(done / ".hoptree")
+    printed = json.loads(hoptree(done, "run", "tiny.py", "--json"))
+    assert printed["savings"]["epochs_trained"] == 0
+    assert printed["savings"]["epochs_reused"] == 6
+    assert printed["trials"] == {"complete": 4, "stopped": 0, "failed": 2, "running": 0}
+    assert printed["store"] == str(done / ".hoptree")
 
 
 def test_what_run_has_trained_is_what_python_trains(done: Path, tmp_path: Path) -> None:
     shutil.copy(PROGRAM, tmp_path / "tiny.py")
-    told = json.loads(hoptree(tmp_path, "run", "tiny.py", "--workers", "2", "--json"))
-    assert told["savings"]["epochs_trained"] == 6
-    assert told["best"]["fingerprint"] == json.loads(hoptree(done, "best", "tiny", "--json"))["fingerprint"]
+    printed = json.loads(hoptree(tmp_path, "run", "tiny.py", "--workers", "2", "--json"))
+    assert printed["savings"]["epochs_trained"] == 6
+    assert printed["best"]["fingerprint"] == json.loads(hoptree(done, "best", "tiny", "--json"))["fingerprint"]
     assert spec(tmp_path) == {**spec(done), "program": str(tmp_path / "tiny.py")}
     assert not (tmp_path / "__pycache__").exists()
 
@@ -86,8 +86,8 @@ def test_the_lines_that_best_prints_load_the_model(done: Path) -> None:
 
 @pytest.mark.slow
 def test_verify_trains_the_same_bits(done: Path) -> None:
-    told = hoptree(done, "verify", "tiny").splitlines()
-    assert [line.rpartition(": ")[2] for line in told] == ["same bits"] * 4
+    printed = hoptree(done, "verify", "tiny").splitlines()
+    assert [line.rpartition(": ")[2] for line in printed] == ["same bits"] * 4
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What goes wrong in the user's code ends its trial and nothing else; what goes wrong elsewhere costs a retry."""
+"""An error in the user's code ends its trial only; an error elsewhere costs a retry."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_user_code_that_fails_ends_its_trial_only(tmp_path: Path, act: str, reas
 def test_where_all_fails_there_is_no_best_one_and_why(tmp_path: Path) -> None:
     with pytest.raises(ht.RefusedError, match="no config that was tried can be:\n") as refused:
         study(tmp_path, "leave").run(workers=1)
-    assert str(refused.value).endswith("SystemExit: 4")  # said once: there is only this config
+    assert str(refused.value).endswith("SystemExit: 4")  # reported once: there is only this config
     results = study(tmp_path, "segfault").run(workers=1)
     with pytest.raises(ht.HoptreeError, match="1 of 1 failed, such as trial 0: the worker died with SIGSEGV"):
         results.best  # noqa: B018
@@ -189,9 +189,9 @@ def test_code_that_changed_is_refused_unless_the_user_says_to_go_on(tmp_path: Pa
     assert after.savings.epochs_trained == 0
     assert after.trials[0].fingerprint == before.trials[0].fingerprint
     changed = (
-        r"begun \(search: was Grid\(epochs=2, every=\d\), is Grid\(epochs=1, every=\d\)\), and no extension of it"
+        r"started \(search: was Grid\(epochs=2, every=\d\), is Grid\(epochs=1, every=\d\)\), and does not extend it"
     )
-    with pytest.raises(ht.StudyChangedError, match=f"another than the one that was {changed}"):
+    with pytest.raises(ht.StudyChangedError, match=f"differs from the one that was {changed}"):
         study(tmp_path, epochs=1).run(workers=1, accept_changes=True)
 
 

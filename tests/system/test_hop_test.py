@@ -1,4 +1,4 @@
-"""Studies whose results would depend on who else is trained, and where, with real worker processes."""
+"""Studies whose results would depend on what else is trained in the same process, with real workers."""
 
 from __future__ import annotations
 

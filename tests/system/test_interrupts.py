@@ -1,4 +1,4 @@
-"""Drivers that are killed, interrupted or run out of room: nothing is lost, nothing is left behind."""
+"""Drivers that are killed, interrupted or run out of disk: nothing is lost, nothing is left behind."""
 
 from __future__ import annotations
 
@@ -139,7 +139,9 @@ def test_asynchronous_optuna_killed_twice_goes_on_as_its_journal_says(tmp_path: 
     assert begun[1][: len(begun[0])] == begun[0]
     result = finish(start(tmp_path, nap=0.05, search="optuna"))
     assert result["states"] == ["complete"] * 12
-    again = finish(start(tmp_path, nap=0.05, search="optuna"))  # a search that decides otherwise is refused
+    again = finish(
+        start(tmp_path, nap=0.05, search="optuna")
+    )  # a search that decides differently would raise an error
     assert again["trained"] == 0
     assert again["configs"] == result["configs"]
     assert [str(config["lr"]) in told for config, told in zip(result["configs"], begun[1], strict=False)] == [

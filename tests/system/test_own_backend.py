@@ -1,4 +1,4 @@
-"""A study on a backend of one's own: the same bits as on local processes, and it goes on as any other."""
+"""A study on a user's own backend: the same bits as on local processes, and it can be resumed like any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver that dies after any entry of its journal: whoever goes on ends with the same trials."""
+"""A driver that dies after any journal entry: a resumed study ends with the same trials."""
 
 from __future__ import annotations
 
@@ -109,16 +109,16 @@ def test_killed_again_and_again_after_an_entry_or_two(tmp_path: Path, monkeypatc
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from hoptree.driver.recorder import Recorder
+from hoptree.driver.recorder import JournalRecorder
 from tests.system.test_prefixes import InProcess, study
 folder, after = Path(sys.argv[1]), int(sys.argv[2])
-append, count = Recorder.append, [0]
+append, count = JournalRecorder.append, [0]
 def dying(self, step):
     append(self, step)
     count[0] += 1
     if count[0] >= after > 0:
         os.kill(os.getpid(), 9)
-Recorder.append = dying
+JournalRecorder.append = dying
 results = study(folder).run(backend=InProcess(), quiet=True)
 print([(trial.number, trial.state, trial.fingerprint) for trial in results.trials])
 """

@@ -1,4 +1,4 @@
-"""Rehearsal refuses what is wrong with all configs; what is wrong with some is data."""
+"""Rehearsal refuses a study of which no config can be trained; a config that fails alone is a failed trial."""
 
 from __future__ import annotations
 

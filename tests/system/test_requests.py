@@ -1,4 +1,4 @@
-"""Wishes: what cannot be is refused at once, and nothing that is stored keeps a study from running."""
+"""User requests: impossible ones raise an error at once, and no stored request keeps a study from running."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def change(folder: Path, statement: str, **values: Any) -> None:
     engine.dispose()
 
 
-def write_down(folder: Path, *wishes: str, name: str = "plain") -> None:
-    """Store wishes as another version may have done."""
-    for wish in wishes:
+def store_requests(folder: Path, *wishes: str, name: str = "plain") -> None:
+    """Store requests as another version may have done."""
+    for request in wishes:
         last = "(select coalesce(max(number), 0) + 1 from hoptree_wishes)"
-        change(folder, f"insert into hoptree_wishes values ({last}, :study, :wish)", study=name, wish=wish)
+        change(folder, f"insert into hoptree_wishes values ({last}, :study, :request)", study=name, request=request)
 
 
 def epochs(results: ht.Results) -> list[tuple[int, str]]:
     return [(trial.epochs, trial.state) for trial in results.trials]
 
 
-# --- what is refused --------------------------------------------------------------------------------------
+# --- invalid requests -------------------------------------------------------------------------------------
 
 REFUSED: list[tuple[Callable[[Any], None], str]] = [
     (lambda s: s.extend(0, 2.5), "epochs: 2.5; expected a whole number, at least 1"),
@@ -53,51 +53,57 @@ REFUSED: list[tuple[Callable[[Any], None], str]] = [
     (lambda s: s.extend("0", 5), "trial: '0'; expected a whole number"),
     (lambda s: s.extend(-1, 5), "trial: -1; expected a whole number"),
     (lambda s: s.stop("0"), "trial: '0'; expected a whole number"),
-    (lambda s: s.stop(9), "trial 9 of 'plain': not known; it has 2 trials"),
+    (lambda s: s.stop(9), "trial 9 of 'plain': no such trial; the study has 2 trials"),
     (lambda s: s.add(CONFIG, epochs=0), "epochs: 0; expected a whole number, at least 1"),
     (lambda s: s.add(CONFIG, epochs=2, every=1.5), "every: 1.5; expected a whole number, at least 0"),
     (lambda s: s.add(CONFIG, epochs=2, every=-1), "every: -1; expected a whole number, at least 0"),
-    (lambda s: s.add("lr", epochs=2), "config: 'lr'; expected names and values"),
+    (lambda s: s.add("lr", epochs=2), "config: 'lr'; expected"),
     (lambda s: s.add({}, epochs=2), "config: it is empty"),
     (lambda s: s.add({"lr": "\ud800"}, epochs=2), "expected text that UTF-8 can encode"),
     (lambda s: s.add({"lr": float("nan")}, epochs=2), "config.*nan"),
     (lambda s: s.add(CHANGE, epochs=2, like="0"), "trial: '0'; expected a whole number"),
     (lambda s: s.add(CHANGE, epochs=2, like=7), "trial 7 of 'plain': not known"),
-    (lambda s: s.add({"rl": 0.3}, epochs=2, like=0), "'rl' is in no config of plain; expected one of act, lr, nap"),
+    (
+        lambda s: s.add({"rl": 0.3}, epochs=2, like=0),
+        "no config of plain has the name 'rl'; expected one of act, lr, nap",
+    ),
     (lambda s: s.clone(0, at=1.5, config=CHANGE, epochs=4), "at: 1.5; expected a whole number, at least 1"),
     (lambda s: s.clone(0, at=0, config=CHANGE, epochs=4), "at: 0; expected a whole number, at least 1"),
     (lambda s: s.clone(0, at=3, config=CHANGE, epochs=4), "at: epoch 3 of trial 0; expected 1 to 2"),
     (lambda s: s.clone(0, at=1, config=CHANGE, epochs=1), "epochs: 1; expected more than the 1"),
     (lambda s: s.clone(0, at=1, config=CHANGE, epochs=4.0), "epochs: 4.0; expected a whole number"),
     (lambda s: s.clone(0, at=1, config=CHANGE, epochs=4, every=-2), "every: -2; expected a whole number"),
-    (lambda s: s.clone(0, at=1, config={}, epochs=4), "config: nothing is changed"),
-    (lambda s: s.clone(0, at=1, config="lr", epochs=4), "config: 'lr'; expected names and values"),
-    (lambda s: s.clone(0, at=1, config={"rl": 1}, epochs=4), "'rl' is in no config of plain; expected one of"),
-    (lambda s: s.evaluate("lr", epoch=1), "config: 'lr'; expected names and values"),
+    (lambda s: s.clone(0, at=1, config={}, epochs=4), "config: no value is changed"),
+    (lambda s: s.clone(0, at=1, config="lr", epochs=4), "config: 'lr'; expected"),
+    (
+        lambda s: s.clone(0, at=1, config={"rl": 1}, epochs=4),
+        "no config of plain has the name 'rl'; expected one of",
+    ),
+    (lambda s: s.evaluate("lr", epoch=1), "config: 'lr'; expected"),
 ]
 
 
 def test_what_cannot_be_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
     mine = study(tmp_path, "a", "b", epochs=2)
     before = epochs(mine.run(workers=1))
-    for wish, message in REFUSED:
+    for request, message in REFUSED:
         with pytest.raises(ht.HoptreeError, match=message):
-            wish(mine)
+            request(mine)
     assert stored(tmp_path) == 0
     again = mine.run(workers=1)
     assert epochs(again) == before
     assert again.savings.epochs_trained == 0
 
 
-def test_nothing_is_made_for_a_wish_that_is_refused_or_about_a_study_that_has_not_run(tmp_path: Path) -> None:
+def test_no_store_is_created_for_an_invalid_request_or_for_a_study_that_has_not_run(tmp_path: Path) -> None:
     mine = study(tmp_path, "a")
     with pytest.raises(ht.WorkloadError, match="epochs: 0"):
         mine.add(CONFIG, epochs=0)
-    for wish in (lambda: mine.extend(0, 5), lambda: mine.stop(0), lambda: mine.add(CHANGE, 2, like=0)):
+    for request in (lambda: mine.extend(0, 5), lambda: mine.stop(0), lambda: mine.add(CHANGE, 2, like=0)):
         with pytest.raises(ht.HoptreeError):
-            wish()
+            request()
     assert not (tmp_path / "store").exists()
-    mine.add(CONFIG, epochs=1)  # that can be said before
+    mine.add(CONFIG, epochs=1)  # possible before the first run
     assert epochs(mine.run(workers=1)) == [(2, "complete"), (1, "complete")]
 
 
@@ -106,9 +112,9 @@ def test_what_has_ended_is_not_stopped_and_what_failed_goes_no_further(tmp_path:
     mine = study(tmp_path, space=space, epochs=4)
     first = mine.run(workers=1)
     assert epochs(first) == [(4, "complete"), (2, "failed")]
-    for wish, message in (
-        (lambda: mine.stop(0), "trial 0: it is complete already; expected one that still runs"),
-        (lambda: mine.stop(1), "trial 1: it is failed already"),
+    for request, message in (
+        (lambda: mine.stop(0), "trial 0: it is already complete"),
+        (lambda: mine.stop(1), "trial 1: it is already failed"),
         (lambda: mine.extend(1, 9), "trial 1: it is failed; clone it from an epoch that it has reached, 1 to 2"),
         (
             lambda: mine.clone(1, at=3, config={"act": "a"}, epochs=4),
@@ -116,7 +122,7 @@ def test_what_has_ended_is_not_stopped_and_what_failed_goes_no_further(tmp_path:
         ),
     ):
         with pytest.raises(ht.WorkloadError, match=message):
-            wish()
+            request()
     assert stored(tmp_path) == 0
     mine.clone(1, at=2, config={"act": "a"}, epochs=4)
     second = mine.run(workers=1)
@@ -124,7 +130,7 @@ def test_what_has_ended_is_not_stopped_and_what_failed_goes_no_further(tmp_path:
     assert second.best.fingerprint == first.best.fingerprint
 
 
-# --- what is meant ----------------------------------------------------------------------------------------
+# --- what requests mean -----------------------------------------------------------------------------------
 
 
 def test_a_clone_is_the_trial_with_changed_values(tmp_path: Path) -> None:
@@ -132,7 +138,7 @@ def test_a_clone_is_the_trial_with_changed_values(tmp_path: Path) -> None:
     config = dict(mine.run(workers=1).trials[1].config)
     mine.clone(1, at=1, config=CHANGE, epochs=3)
     mine.add(CHANGE, epochs=1, like=1)
-    mine.add({"lr": 0.5}, epochs=1)  # the whole of it
+    mine.add({"lr": 0.5}, epochs=1)  # the whole config
     results = mine.run(workers=1)
     assert [trial.config for trial in results.trials[2:]] == [config | CHANGE, config | CHANGE, {"lr": 0.5}]
     mine.clone(2, at=2, config={"nap": 0.001}, epochs=3)  # what was changed before stays changed
@@ -143,18 +149,18 @@ def test_the_last_word_counts_and_a_stop_may_come_too_late(tmp_path: Path) -> No
     mine = study(tmp_path, "a", "b", epochs=2)
     mine.run(workers=1)
     with Store(tmp_path / "store") as store:
-        store.wishes.make("plain", StopTrial(0))  # said while it ran
+        store.wishes.make("plain", StopTrial(0))  # requested while it ran
         store.wishes.make("plain", StopTrial(1))
     results = mine.run(workers=1)
     assert epochs(results) == [(2, "complete")] * 2
     assert results.best.state == "complete"
-    mine.extend(0, 3)  # after it was to be stopped, so it is not
+    mine.extend(0, 3)  # after the request to stop it, which it overrules
     assert epochs(mine.run(workers=1)) == [(3, "complete"), (2, "complete")]
     assert epochs(mine.run(workers=1)) == [(3, "complete"), (2, "complete")]
     assert all(check.holds for check in mine.verify())
 
 
-# --- what is stored ---------------------------------------------------------------------------------------
+# --- stored by another version ----------------------------------------------------------------------------
 
 STORED = [
     '{"type":"Prolong","trial":0,"until":2.5}',
@@ -176,31 +182,33 @@ def test_a_stored_wish_that_cannot_be_is_passed_over_with_a_warning(
 ) -> None:
     mine = study(tmp_path, "a", epochs=2)
     mine.run(workers=1)
-    write_down(tmp_path, *STORED)
+    store_requests(tmp_path, *STORED)
     mine.extend(0, 3)
     with caplog.at_level(logging.WARNING, "hoptree"):
         assert mine.explain().left.epochs_trained == 1
         assert not caplog.records
         assert epochs(mine.run(workers=1)) == [(3, "complete")]
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == len(STORED)
-    for number, message in enumerate(told, start=1):
-        assert message.startswith(f"wish {number} of 'plain' is passed over: ")
-    assert "every: -1; expected a whole number, at least 0" in told[2]
-    assert "it is of another version" in told[0]
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == len(STORED)
+    for number, message in enumerate(warnings, start=1):
+        assert message.startswith(f"request {number} of 'plain' is skipped: ")
+    assert "every: -1; expected a whole number, at least 0" in warnings[2]
+    assert "cannot read" in warnings[0]
     assert mine.run(workers=1).savings.epochs_trained == 0
 
 
 def test_a_clone_of_what_failed_before_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     mine = study(tmp_path, "a", "exit", epochs=2)
     mine.run(workers=1)
-    write_down(tmp_path, '{"type":"Clone","trial":1,"at":2,"config":[["lr",0.3],["act","a"]],"until":4,"every":1}')
+    store_requests(
+        tmp_path, '{"type":"Clone","trial":1,"at":2,"config":[["lr",0.3],["act","a"]],"until":4,"every":1}'
+    )
     with caplog.at_level(logging.WARNING, "hoptree"):
         assert epochs(mine.run(workers=1)) == [(2, "complete"), (0, "failed")]
-    assert "wish 1 of 'plain' is passed over: trial 1 failed after epoch 0, before epoch 2" in caplog.text
+    assert "request 1 of 'plain' is skipped: trial 1 failed after epoch 0, before epoch 2" in caplog.text
 
 
-# --- wherever the trial is --------------------------------------------------------------------------------
+# --- in several journals ----------------------------------------------------------------------------------
 
 
 def test_wishes_hold_alone_and_in_a_group(tmp_path: Path) -> None:
@@ -214,12 +222,12 @@ def test_wishes_hold_alone_and_in_a_group(tmp_path: Path) -> None:
     a.clone(0, at=4, config=CHANGE, epochs=5)  # of epochs that only its own journal has
     a.add(CHANGE, epochs=1, like=0)
     alone = a.run(workers=1)
-    wished = [(5, "complete"), (4, "complete"), (5, "complete"), (1, "complete")]
-    assert epochs(alone) == wished
+    requested = [(5, "complete"), (4, "complete"), (5, "complete"), (1, "complete")]
+    assert epochs(alone) == requested
     for group in ([a, b], [b, a]):
         found = ht.run(group, workers=1)
         mine = found[group.index(a)]
-        assert sorted(epochs(mine)) == sorted(wished)
+        assert sorted(epochs(mine)) == sorted(requested)
         assert mine.savings.epochs_trained == 0
         assert epochs(found[group.index(b)]) == [(2, "complete"), (2, "complete")]
         assert {trial.fingerprint for trial in mine.trials} == {trial.fingerprint for trial in alone.trials}
@@ -280,7 +288,7 @@ def test_a_wish_for_a_trial_that_a_run_does_not_have_waits(
     a = study(tmp_path, "x", "y", name="a", data=data)
     b = study(tmp_path, "z", name="b", data=data)
     a.run(workers=1)
-    write_down(
+    store_requests(
         tmp_path,
         '{"type":"Prolong","trial":7,"until":9}',
         '{"type":"Prolong","trial":0,"until":9,"key":"of another trial","granted":2}',
@@ -291,6 +299,6 @@ def test_a_wish_for_a_trial_that_a_run_does_not_have_waits(
     with caplog.at_level(logging.WARNING, "hoptree"):
         assert epochs(a.run(workers=1)) == [(2, "complete")] * 2
         assert epochs(ht.run([a, b], workers=1)[0]) == [(2, "complete")] * 2
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 6
-    assert told[0].startswith("wish 1 of 'a', to extend trial 7, waits: this run has no trial like that")
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 6
+    assert warnings[0].startswith("request 1 of 'a', to extend trial 7, was not carried out")

@@ -1,4 +1,4 @@
-"""The desk between a real store and a real engine: when a wish becomes an event, and when it waits."""
+"""The request queue on a real store and a real engine: when a request becomes an event, and when it waits."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from hoptree.store import Store
 CONFIG = {"lr": 0.1, "width": 8}
 
 
-class Office:
-    """A driver's record of the study "a", in one of its journals, and its desk."""
+class QueueOfDriver:
+    """A driver's record of the study "a", in one of its journals, and its request queue."""
 
     def __init__(self, store: Store, *others: str) -> None:
         self.store = store
@@ -40,7 +40,7 @@ class Office:
         self.record = Record(Settings(partitions=1, retries=0))
         self.engine = Engine(self.record.settings, state=self.record.state)
         self.warnings: list[str] = []
-        self.desk = RequestQueue(
+        self.requests = RequestQueue(
             store, self.record, [(name, True) for name in ("a", *others)], "", self.numbers, self.warnings.append
         )
 
@@ -49,7 +49,7 @@ class Office:
             self.record.note(self.engine.state.note(event, 0.0, False, self.engine.step(event, 0.0)))
 
     def ask(self, trial: int, lr: float = 0.1, until: int = 2, *, done: bool = False) -> None:
-        """Have the search ask for a trial; what is done was in the store."""
+        """Let the search request a trial; with ``done``, its results are in the store."""
         known = (
             KnownResults((until,), tuple((epoch, {"loss": 1.0}) for epoch in range(1, until + 1))) if done else None
         )
@@ -57,9 +57,9 @@ class Office:
         self.step(TrialAsked(trial, config, until, every=1, study="a", known=known))
         self.numbers.recall(self.record.trials)
 
-    def go_on(self) -> list[Event]:
-        """Have taken up what is wished for, and return it."""
-        events = [*self.desk.take()]
+    def take_up(self) -> list[Event]:
+        """Let the driver take the requests up, and return their events."""
+        events = [*self.requests.take()]
         self.step(*events)
         return events
 
@@ -71,7 +71,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_what_is_done_is_not_done_again_by_the_next_driver(store: Store) -> None:
-    first = Office(store)
+    first = QueueOfDriver(store)
     first.ask(0)
     first.ask(1, lr=0.2)
     store.wishes.make("a", extension(first.record, "a", 0, 5))
@@ -85,130 +85,130 @@ def test_what_is_done_is_not_done_again_by_the_next_driver(store: Store) -> None
         TrialStopped(1, running=True),
         TrialAsked(3, config_items(CONFIG), 3, 1, "a", asked_by=(USER, 4)),
     ]
-    assert first.go_on() == expected
-    assert first.go_on() == first.desk.again() == []
-    again = Office(store)
+    assert first.take_up() == expected
+    assert first.take_up() == first.requests.retry_waiting() == []
+    again = QueueOfDriver(store)
     again.ask(0)
     again.ask(1, lr=0.2)
     again.step(*expected)
-    assert again.go_on() == again.desk.again() == []
+    assert again.take_up() == again.requests.retry_waiting() == []
 
 
-def test_a_wish_waits_for_its_trial_and_for_the_epochs_it_had(store: Store) -> None:
-    first = Office(store)
+def test_a_request_waits_for_its_trial_and_for_the_epochs_it_had(store: Store) -> None:
+    first = QueueOfDriver(store)
     first.ask(0, until=4)
-    for wish in (extension(first.record, "a", 0, 6), giving_up(first.record, "a", 0)):
-        store.wishes.make("a", wish)
+    for request in (extension(first.record, "a", 0, 6), giving_up(first.record, "a", 0)):
+        store.wishes.make("a", request)
     store.wishes.make("a", clone(first.record, "a", 0, 3, {"lr": 0.3}, 5))
-    other = Office(store)
-    assert other.go_on() == []
-    other.ask(0, lr=0.9)  # another trial under that number
-    assert other.desk.again() == []
+    other = QueueOfDriver(store)
+    assert other.take_up() == []
+    other.ask(0, lr=0.9)  # another trial with that number
+    assert other.requests.retry_waiting() == []
     other.ask(1, until=1)
-    assert other.desk.again() == []
-    other.desk.close()
-    assert len(other.warnings) == 2  # a stop that waits is nothing to speak of
+    assert other.requests.retry_waiting() == []
+    other.requests.close()
+    assert len(other.warnings) == 2  # nothing warns about a waiting stop
     other.step(TrialExtended(1, 3))
-    (branched,) = other.desk.again()
+    (branched,) = other.requests.retry_waiting()
     assert isinstance(branched, TrialBranched)
     assert branched.source == 1
     other.step(TrialExtended(1, 4))
-    assert other.desk.again() == [TrialExtended(1, 6), TrialStopped(1, running=True)]
+    assert other.requests.retry_waiting() == [TrialExtended(1, 6), TrialStopped(1, running=True)]
 
 
 def test_a_stop_that_comes_too_late_holds_if_the_search_lets_the_trial_go_on(store: Store) -> None:
-    office = Office(store)
-    office.ask(0)
-    store.wishes.make("a", giving_up(office.record, "a", 0))
-    late = Office(store)
+    driver = QueueOfDriver(store)
+    driver.ask(0)
+    store.wishes.make("a", giving_up(driver.record, "a", 0))
+    late = QueueOfDriver(store)
     late.ask(0, done=True)
     assert late.record.by_number[0].ending == "complete"
-    assert late.go_on() == []
+    assert late.take_up() == []
     late.step(TrialExtended(0, 4))
-    assert late.desk.again() == [TrialStopped(0, running=True)]
+    assert late.requests.retry_waiting() == [TrialStopped(0, running=True)]
 
 
-def test_the_last_word_counts(store: Store) -> None:
-    office = Office(store, "b")
-    office.ask(0)
-    store.wishes.make("a", giving_up(office.record, "a", 0))
-    store.wishes.make("a", extension(office.record, "a", 0, 5))
-    assert office.go_on() == [TrialExtended(0, 5)]
-    store.wishes.make("a", giving_up(office.record, "a", 0))
-    assert office.go_on() == [TrialStopped(0, running=True)]
+def test_the_last_request_counts(store: Store) -> None:
+    driver = QueueOfDriver(store, "b")
+    driver.ask(0)
+    store.wishes.make("a", giving_up(driver.record, "a", 0))
+    store.wishes.make("a", extension(driver.record, "a", 0, 5))
+    assert driver.take_up() == [TrialExtended(0, 5)]
+    store.wishes.make("a", giving_up(driver.record, "a", 0))
+    assert driver.take_up() == [TrialStopped(0, running=True)]
     store.wishes.make("b", addition(CONFIG, 1))
-    assert office.go_on() == [TrialAsked(1, config_items(CONFIG), 1, 1, "b", asked_by=(USER, 4))]
+    assert driver.take_up() == [TrialAsked(1, config_items(CONFIG), 1, 1, "b", asked_by=(USER, 4))]
 
 
 def test_an_extension_is_corrected_until_it_is_carried_out(store: Store) -> None:
-    office = Office(store)
-    office.ask(0)
+    driver = QueueOfDriver(store)
+    driver.ask(0)
     for epochs in (500, 4, 3):
-        store.wishes.make("a", extension(office.record, "a", 0, epochs))
-    assert office.go_on() == [TrialExtended(0, 3)]
-    store.wishes.make("a", extension(office.record, "a", 0, 6))
-    assert office.go_on() == [TrialExtended(0, 6)]
-    other = Office(store)  # in another journal both are carried out, one after the other
+        store.wishes.make("a", extension(driver.record, "a", 0, epochs))
+    assert driver.take_up() == [TrialExtended(0, 3)]
+    store.wishes.make("a", extension(driver.record, "a", 0, 6))
+    assert driver.take_up() == [TrialExtended(0, 6)]
+    other = QueueOfDriver(store)  # in another journal both are carried out, one after the other
     other.ask(0)
-    assert other.go_on() == [TrialExtended(0, 3)]
-    assert other.desk.again() == [TrialExtended(0, 6)]
+    assert other.take_up() == [TrialExtended(0, 3)]
+    assert other.requests.retry_waiting() == [TrialExtended(0, 6)]
 
 
-def test_of_two_trials_alike_the_one_with_the_number_is_meant(store: Store) -> None:
-    office = Office(store)
-    office.ask(0)
-    office.ask(1)
-    store.wishes.make("a", extension(office.record, "a", 1, 5))
-    assert office.go_on() == [TrialExtended(1, 5)]
+def test_of_two_equal_trials_the_one_with_the_number_is_meant(store: Store) -> None:
+    driver = QueueOfDriver(store)
+    driver.ask(0)
+    driver.ask(1)
+    store.wishes.make("a", extension(driver.record, "a", 1, 5))
+    assert driver.take_up() == [TrialExtended(1, 5)]
 
 
-def test_what_failed_on_the_way_to_a_clone_is_told(store: Store) -> None:
-    office = Office(store)
-    office.ask(0)
-    store.wishes.make("a", clone(office.record, "a", 0, 2, {"lr": 0.3}, 4))
-    office.step(WorkerJoined("w", (0,)), UnitFailed(0, "w", "it broke"))
-    assert office.go_on() == []
-    assert office.warnings == ["wish 1 of 'a' is passed over: trial 0 failed after epoch 0, before epoch 2"]
+def test_a_clone_of_a_trial_that_failed_before_the_branch_is_skipped_with_a_warning(store: Store) -> None:
+    driver = QueueOfDriver(store)
+    driver.ask(0)
+    store.wishes.make("a", clone(driver.record, "a", 0, 2, {"lr": 0.3}, 4))
+    driver.step(WorkerJoined("w", (0,)), UnitFailed(0, "w", "it broke"))
+    assert driver.take_up() == []
+    assert driver.warnings == ["request 1 of 'a' is skipped: trial 0 failed after epoch 0, before epoch 2"]
 
 
-def fail(office: Office, run: int) -> None:
-    office.step(UnitFailed(run, "w", "it broke"))
+def fail(driver: QueueOfDriver, run: int) -> None:
+    driver.step(UnitFailed(run, "w", "it broke"))
 
 
 def test_a_retry_is_carried_out_once_by_whichever_driver(store: Store) -> None:
-    office = Office(store)
-    office.step(WorkerJoined("w", (0,)))
-    office.ask(0)
-    fail(office, 0)
-    for _ in range(2):  # said twice before anybody heard: done once
-        store.wishes.make("a", *retrials(office.record, "a"))
-    assert set(office.go_on()) == {TrialRetried(0)}
-    assert office.record.by_number[0].retries == 1
-    fail(office, max(office.engine.runs))
-    assert office.record.by_number[0].ending == "failed"
-    assert office.go_on() == office.desk.again() == []
-    next_driver = RequestQueue(store, office.record, [("a", True)], "", office.numbers, office.warnings.append)
+    driver = QueueOfDriver(store)
+    driver.step(WorkerJoined("w", (0,)))
+    driver.ask(0)
+    fail(driver, 0)
+    for _ in range(2):  # requested twice before the driver reads it: done once
+        store.wishes.make("a", *retrials(driver.record, "a"))
+    assert set(driver.take_up()) == {TrialRetried(0)}
+    assert driver.record.by_number[0].retries == 1
+    fail(driver, max(driver.engine.runs))
+    assert driver.record.by_number[0].ending == "failed"
+    assert driver.take_up() == driver.requests.retry_waiting() == []
+    next_driver = RequestQueue(store, driver.record, [("a", True)], "", driver.numbers, driver.warnings.append)
     assert next_driver.take() == []
-    store.wishes.make("a", *retrials(office.record, "a", 0))
+    store.wishes.make("a", *retrials(driver.record, "a", 0))
     assert next_driver.take() == [TrialRetried(0)]
-    assert office.warnings == []
+    assert driver.warnings == []
 
 
 def test_a_retry_waits_in_a_journal_where_its_trial_has_not_failed(store: Store) -> None:
-    office = Office(store)
-    office.step(WorkerJoined("w", (0,)))
-    office.ask(0)
-    fail(office, 0)
-    store.wishes.make("a", *retrials(office.record, "a"))
-    other = Office(store)
+    driver = QueueOfDriver(store)
+    driver.step(WorkerJoined("w", (0,)))
+    driver.ask(0)
+    fail(driver, 0)
+    store.wishes.make("a", *retrials(driver.record, "a"))
+    other = QueueOfDriver(store)
     other.step(WorkerJoined("w", (0,)))
-    assert other.go_on() == []  # there is no such trial
+    assert other.take_up() == []  # there is no such trial
     other.ask(0)
-    assert other.desk.again() == []
+    assert other.requests.retry_waiting() == []
     fail(other, 0)
-    assert other.desk.again() == [TrialRetried(0)]
-    lucky = Office(store)
+    assert other.requests.retry_waiting() == [TrialRetried(0)]
+    lucky = QueueOfDriver(store)
     lucky.ask(0, done=True)
-    assert lucky.go_on() == lucky.desk.again() == []
-    assert lucky.desk.close() is None
+    assert lucky.take_up() == lucky.requests.retry_waiting() == []
+    assert lucky.requests.close() is None
     assert not lucky.warnings

@@ -1,4 +1,4 @@
-"""Failed trials are trained again: when users say so, and when code or data have changed."""
+"""Failed trials are trained again on request, and when code or data have changed."""
 
 from __future__ import annotations
 
@@ -100,15 +100,15 @@ def test_nothing_to_retry_is_an_error_that_says_so(tmp_path: Path) -> None:
         mine.retry()
     mine.run(workers=1)
     for trial, message in (
-        (0, "trial 0 of 'plain': it is complete; expected one that failed"),
-        (7, "trial 7 of 'plain': not known; it has 2 trials"),
+        (0, "trial 0 of 'plain': it is complete; expected a failed trial"),
+        (7, "trial 7 of 'plain': no such trial; the study has 2 trials"),
         (-1, "trial: -1; expected a whole number, at least 0"),
         ("1", "trial: '1'; expected a whole number, at least 0"),
     ):
         with pytest.raises(ht.HoptreeError, match=message):
             mine.retry(trial)  # type: ignore[arg-type]
     fine = study(tmp_path, "a", name="fine")
-    with pytest.raises(ht.HoptreeError, match="fine: nothing of it is in .*; run it first"):
+    with pytest.raises(ht.HoptreeError, match="fine: the store .* has nothing of it; run it first"):
         fine.retry()
     fine.run(workers=1)
     with pytest.raises(ht.WorkloadError, match="fine: none of its 1 trials failed; there is nothing to retry"):

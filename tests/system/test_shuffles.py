@@ -1,4 +1,4 @@
-"""The order of examples is another one in every epoch, and the same whoever trains."""
+"""The order of examples differs in every epoch, and does not depend on the worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that stop cost a retry elsewhere, and no trial; what hangs in the user's code is told as before."""
+"""A unit of a worker that stops is retried elsewhere, and no trial fails; hung user code is reported as before."""
 
 from __future__ import annotations
 

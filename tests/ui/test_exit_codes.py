@@ -38,7 +38,7 @@ study = ht.Study("mine", trainer=Plain(), data=data, space={"lr": 0.1}, search=M
 
 
 def whole(text: str) -> str:
-    found = re.search(r"The whole trace: (.*)$", text, re.MULTILINE)
+    found = re.search(r"The full trace: (.*)$", text, re.MULTILINE)
     assert found, text
     return Path(found[1]).read_text()
 
@@ -120,7 +120,7 @@ def test_a_failing_model_has_one_look_whoever_runs_it(tmp_path: Path) -> None:
             "  MissingValue: wdth: the model function asked for it, but the config has only lr;"
         )
         assert rest[-2:] == ["  at net.py, line 6, in net", '      return hp["wdth"]']
-        assert trace.startswith(f"  The whole trace: {tmp_path / '.hoptree' / 'logs'}")
+        assert trace.startswith(f"  The full trace: {tmp_path / '.hoptree' / 'logs'}")
         assert "Traceback" in whole(done.stderr)
     assert shown[0][:-1] == shown[1][:-1]
     assert hoptree("studies", cwd=tmp_path).stdout.startswith("No study is in ")  # refused: nothing was done
@@ -140,7 +140,7 @@ def test_a_trace_without_a_line_of_the_users_goes_to_the_file(tmp_path: Path) ->
     trace = f'Traceback (most recent call last):\n  File "{library}", line 1, in f\n    g()\nRuntimeError: shapes\n'
     looks = told(HoptreeError(f"nothing was trained:\n{trace}\nmodel: it raised this"), tmp_path).splitlines()
     assert looks[:3] == ["HoptreeError: nothing was trained:", "  RuntimeError: shapes", "  model: it raised this"]
-    assert looks[3].startswith(f"  The whole trace: {tmp_path / 'logs'}")
+    assert looks[3].startswith(f"  The full trace: {tmp_path / 'logs'}")
 
 
 def test_other_errors_of_a_program_go_to_the_hook_before(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_other_errors_of_a_program_go_to_the_hook_before(tmp_path: Path) -> None
 def test_what_is_not_there_is_said_to_be_not_there(folder: Path, command: str) -> None:
     if command == "verify":
         done = hoptree("verify", "nope.zip", cwd=folder)
-        assert "nope.zip: there is no such bundle; " in done.stderr
+        assert "nope.zip: the file does not exist; " in done.stderr
     else:
         done = hoptree("export", "nope", "--to", "a.csv", cwd=folder)
         assert "nope: no such study in " in done.stderr
@@ -169,7 +169,7 @@ def test_a_bug_is_called_one(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=900)
     assert done.returncode == 3
     assert "TypeError: 'int' object is not iterable" in done.stderr
-    assert re.search(r"did not expect this \(ui/doctor.py, line \d+\): it is a bug; please report it", done.stderr)
+    assert re.search(r"This is a bug in Hoptree \(ui/doctor.py, line \d+\); please report it", done.stderr)
     assert "in _installation" in whole(done.stderr)
 
 

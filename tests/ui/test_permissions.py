@@ -65,13 +65,13 @@ def test_what_cannot_be_written_is_refused_by_its_name(closed: Path) -> None:
     expected = {
         "extend tiny 0 --epochs 4": "this user may read it, and not write it",
         "run tiny.py": "that you may write there",
-        "clean --yes --logs": "Permission denied; expected a place that can be written",
+        "clean --yes --logs": "Permission denied; expected a path that can be written",
         "export tiny --to trials.csv": f"--to: {closed} cannot be written; name another place",
         "export tiny --to best.pt": f"--to: {closed} cannot be written; name another place",
         "export tiny --to report.html": f"--to: {closed} cannot be written; name another place",
-        "export tiny --bundle tiny.zip": "Permission denied; expected a place that can be written",
-        "plot tiny curves --save curves.svg": "curves.svg: Permission denied; expected a place that can be written",
-        "plot tiny all --save plots": "plots: Permission denied; expected a place that can be written",
+        "export tiny --bundle tiny.zip": "Permission denied; expected a path that can be written",
+        "plot tiny curves --save curves.svg": "curves.svg: Permission denied; expected a path that can be written",
+        "plot tiny all --save plots": "plots: Permission denied; expected a path that can be written",
     }
     for (line, words), (code, said) in zip(expected.items(), run(closed, *expected), strict=True):
         assert code == 2, (line, said)

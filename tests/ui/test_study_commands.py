@@ -206,7 +206,7 @@ def test_a_store_of_another_version(copy: Path) -> None:
     ("statement", "message"),
     [
         ("update hoptree_studies set format = 99", "upgrade Hoptree"),
-        ("update hoptree_studies set spec = '{}'", "use the Hoptree that ran it"),
+        ("update hoptree_studies set spec = '{}'", "use the version that ran it"),
         ("delete from hoptree_entries where seq = 3", "entry 3 is missing"),
     ],
 )

@@ -1,1 +1,1 @@
-"""A study in a file for other machines, and what comes of it there."""
+"""A study as a file for other machines, and comparison with what they train."""

@@ -1,8 +1,8 @@
-"""A reproducible bundle: one zip file with all that another machine needs to train a study again and compare.
+"""A reproducible bundle: one zip file with all that another machine needs to retrain a study and compare.
 
-It holds `bundle.json` (what the study is made of, where it was run, its trials with their visits and fingerprints)
-and `journal.jsonl` (the events, from which configs, branches and orders are rebuilt). Neither code nor data is in
-it: their fingerprints are.
+It holds `bundle.json` (the study's definition, the environments it was run in, its trials with their visits and
+fingerprints) and `journal.jsonl` (the events, from which configs, branches and orders are rebuilt). It holds the
+fingerprints of code and data, but neither of them.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from hoptree.store.journal import Recorded
 
 FORMAT = 2
-_MOMENT = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file knows: equal studies give equal bundles
+_MOMENT = (1980, 1, 1, 0, 0, 0)  # the earliest time of the zip format: equal studies give equal bundles
 _FILES = ("bundle.json", "journal.jsonl")
 
 
 class BundleError(HoptreeError):
-    """A file that is no bundle, or one of another format."""
+    """The file is not a bundle, or has another format."""
 
 
 class BundledTrial(msgspec.Struct, frozen=True):
-    """A trial: how far it came, in which order it visited the partitions, and the bits that came out.
+    """A trial: how far it was trained, in which order it visited the partitions, and the fingerprint of its state.
 
-    ``fingerprint`` is "" where no state was stored, or it was damaged. ``metrics`` that are no finite numbers are
-    spelled.
+    ``fingerprint`` is "" if no state was stored, or it was damaged. ``metrics`` that are not finite are written as
+    text.
     """
 
     number: int
@@ -51,7 +51,7 @@ class BundledTrial(msgspec.Struct, frozen=True):
 
 
 class About(msgspec.Struct, frozen=True):
-    """What a bundle says of its study."""
+    """The description of a study in a bundle."""
 
     format: int
     study: str
@@ -61,7 +61,7 @@ class About(msgspec.Struct, frozen=True):
 
 @final
 class Bundle:
-    """A bundle that was read: what it says, and the record that its journal makes."""
+    """A bundle that was read: its description, and the record that its journal leads to."""
 
     def __init__(self, about: About, record: Record) -> None:
         self.about = about
@@ -69,39 +69,39 @@ class Bundle:
 
     def trial(self, number: int) -> Trial:
         """Return a trial of the record by the number under which the study shows it."""
-        return _own(self.record, self.about.spec, self.about.study)[number]
+        return _own_trials(self.record, self.about.spec, self.about.study)[number]
 
 
 def write_bundle(store: Store, name: str, path: str | Path) -> About:
-    """Write the bundle of a study, and return what it says."""
+    """Write the bundle of a study, and return its description."""
     path = Path(path)
     if path.suffix != ".zip":
         raise BundleError(f"{path}: suffix is {path.suffix!r}; expected .zip, for example {name}.zip")
     if not path.absolute().parent.is_dir():
-        raise BundleError(f"{path}: there is no folder {path.absolute().parent}; make it first")
+        raise BundleError(f"{path}: the folder {path.absolute().parent} does not exist; create it first")
     known = find(store, name)
     spec = StudySpec.read(known.spec)
     record = Record(spec.settings)
     lines: list[bytes] = []
-    for _ in record.replay(_noted(store.journal.read(known.name), lines)):
+    for _ in record.replay(_copy_lines(store.journal.read(known.name), lines)):
         pass
     about = About(
         FORMAT,
         name,
         spec,
-        [_bundled(store, record, trial, n) for n, trial in enumerate(_own(record, spec, name))],
+        [_bundled(store, record, trial, n) for n, trial in enumerate(_own_trials(record, spec, name))],
     )
     contents = (msgspec.json.format(msgspec.json.encode(about), indent=2), b"\n".join(lines) + b"\n")
-    aside = path.with_name(f".{path.name}.partial")
-    with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as bundle:
+    partial = path.with_name(f".{path.name}.partial")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as bundle:
         for file, content in zip(_FILES, contents, strict=True):
             bundle.writestr(zipfile.ZipInfo(file, _MOMENT), content, zipfile.ZIP_DEFLATED)
-    aside.replace(path)
+    partial.replace(path)
     return about
 
 
 def read_bundle(path: str | Path) -> Bundle:
-    """Read a bundle; nothing in it is run."""
+    """Read a bundle, without running anything in it."""
     from hoptree.store import decode
     from hoptree.store.journal import Recorded
 
@@ -111,7 +111,7 @@ def read_bundle(path: str | Path) -> Bundle:
         format_ = msgspec.json.decode(described).get("format")
         if format_ != FORMAT:
             raise BundleError(
-                f"{path}: a bundle of format {format_}; this Hoptree reads {FORMAT}; use the one that wrote it"
+                f"{path}: bundle format {format_}; this version of Hoptree reads {FORMAT}; use what wrote it"
             )
         about = msgspec.json.decode(described, type=About)
         lines = (msgspec.json.decode(line, type=_Line) for line in journal.splitlines())
@@ -119,10 +119,12 @@ def read_bundle(path: str | Path) -> Bundle:
         record = Record(about.spec.settings).read(entries)
     except FileNotFoundError:
         raise BundleError(
-            f"{path}: there is no such bundle; hoptree export NAME --bundle FILE.zip writes one"
+            f"{path}: the file does not exist; hoptree export NAME --bundle FILE.zip writes a bundle"
         ) from None
     except (OSError, KeyError, zipfile.BadZipFile, msgspec.MsgspecError, AttributeError) as error:
-        raise BundleError(f"{path}: not a bundle ({error}); expected what hoptree export --bundle writes") from None
+        raise BundleError(
+            f"{path}: not a bundle ({error}); expected a file that hoptree export --bundle has written"
+        ) from None
     return Bundle(about, record)
 
 
@@ -131,8 +133,8 @@ class _Line(msgspec.Struct, array_like=True):
     entry: msgspec.Raw
 
 
-def _noted(entries: Iterator[Recorded], lines: list[bytes]) -> Iterator[Recorded]:
-    """Pass entries on, and keep each as a line: its time, and the entry as the store has it."""
+def _copy_lines(entries: Iterator[Recorded], lines: list[bytes]) -> Iterator[Recorded]:
+    """Yield the entries unchanged, and append each as a line: its time, and the entry as stored."""
     from hoptree.store import encode
 
     for recorded in entries:
@@ -140,7 +142,7 @@ def _noted(entries: Iterator[Recorded], lines: list[bytes]) -> Iterator[Recorded
         yield recorded
 
 
-def _own(record: Record, spec: StudySpec, name: str) -> list[Trial]:
+def _own_trials(record: Record, spec: StudySpec, name: str) -> list[Trial]:
     return [trial for trial in record.trials if name not in spec.members or trial.study == name]
 
 

@@ -1,1 +1,1 @@
-"""One driver at work on a store: its session, what the store has, other drivers, and the wishes of users."""
+"""One driver of a study: its session, reuse of stored states, other drivers on the store, and user requests."""

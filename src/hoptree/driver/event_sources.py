@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @final
 class Periodic:
-    """Looks every ``period`` seconds, the first time at once; the period may change meanwhile."""
+    """Calls ``look`` every ``period`` seconds, the first time at once; the period may change meanwhile."""
 
     def __init__(
         self,
@@ -29,23 +29,31 @@ class Periodic:
         self._last = -float("inf")
 
     def pause(self) -> float:
-        """Return for how many seconds there is nothing to look at."""
+        """Return the seconds until the next call is due."""
         return max(0.0, self._last + self._period() - self._clock())
 
     def poll(self) -> Sequence[Event]:
-        """Look, and return what has come."""
+        """Call ``look`` and return its events."""
         self._last = self._clock()
         return self._look()
 
 
 @final
-class Draining:
-    """Lets the runs under way end and gives no new ones out, once somebody asks to stop."""
+class StopRequest:
+    """Whether the driver was asked to stop, by another thread, by Ctrl-C, or by another process."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self) -> None:
         self.asked = False
-        self._told: set[str] = set()
+
+
+@final
+class Draining:
+    """Lets running units finish and starts no new ones, once a stop is requested."""
+
+    def __init__(self, engine: Engine, stop: StopRequest) -> None:
+        self._engine = engine
+        self._stop = stop
+        self._drained: set[str] = set()
 
     @property
     def has_workers(self) -> bool:
@@ -54,23 +62,25 @@ class Draining:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was asked for, and nothing runs any more."""
-        return self.asked and not self._engine.runs
+        """Whether a stop was requested and nothing runs any more."""
+        return self._stop.asked and not self._engine.runs
 
     def see(self, step: Step) -> None:
-        """Notice workers that come back: a watch of the drive loop."""
+        """Note workers that join again: an observer of the drive loop."""
         if isinstance(step.event, WorkerJoined):
-            self._told.discard(step.event.worker)
+            self._drained.discard(step.event.worker)
 
     def pause(self) -> float:
-        """Return 0 while a worker has not been told."""
-        return 0.0 if self._missing() else float("inf")
+        """Return 0 while a worker has not been drained."""
+        return 0.0 if self._undrained() else float("inf")
 
     def poll(self) -> Sequence[Event]:
-        """Return that the workers are to leave."""
-        missing = self._missing()
-        self._told.update(missing)
-        return [WorkerDrained(name) for name in missing]
+        """Return an event for each worker that is to drain."""
+        undrained = self._undrained()
+        self._drained.update(undrained)
+        return [WorkerDrained(name) for name in undrained]
 
-    def _missing(self) -> list[str]:
-        return [name for name in self._engine.workers.by_name if name not in self._told] if self.asked else []
+    def _undrained(self) -> list[str]:
+        return (
+            [name for name in self._engine.workers.by_name if name not in self._drained] if self._stop.asked else []
+        )

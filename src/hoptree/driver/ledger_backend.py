@@ -1,4 +1,4 @@
-"""A backend whose saved states are entered in the store's ledger: for backends that know of no ledger."""
+"""A backend wrapper that enters saved states in the store's ledger, for backends that do not do so themselves."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
 
 @final
 class LedgerBackend:
-    """Passes actions and events on; what was saved is entered, and released when it is dropped."""
+    """Passes actions and events on; enters saved states in the ledger, and releases them when they are dropped."""
 
-    def __init__(self, backend: Backend, states: StateStore, library: StateIndex) -> None:
+    def __init__(self, backend: Backend, states: StateStore, index: StateIndex) -> None:
         self._backend = backend
         self._states = states
-        self._library = library
-        self._saving: dict[tuple[int, int], SaveState] = {}  # by place: what is on its way to the store
+        self._index = index
+        self._saving: dict[tuple[int, int], SaveState] = {}  # by place: states that are being saved
         self._dropped: set[str] = set()  # states that were dropped before they were saved
 
     def start(self) -> None:
-        """Begin."""
+        """Start the backend."""
         self._backend.start()
 
     def submit(self, action: Task) -> None:
-        """Pass an action on, and note what is to be saved or dropped."""
+        """Pass an action on, and note which state is to be saved or dropped."""
         if isinstance(action, SaveState):
             self._saving[action.node, action.unit] = action
         elif isinstance(action, DropState):
             if (action.node, action.unit) in self._saving:
                 self._dropped.add(action.key)
             else:
-                self._library.dropped(action.key)
+                self._index.dropped(action.key)
         self._backend.submit(action)
 
     def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
-        """Wait for news, and enter what has been saved."""
+        """Wait for events, and enter the states that were saved."""
         now, events = self._backend.wait(seconds)
         for event in events:
             if isinstance(event, StateSaved):
@@ -48,7 +48,7 @@ class LedgerBackend:
         return now, events
 
     def stop(self, *, failed: bool) -> None:
-        """Stop, and enter what was saved on the way out."""
+        """Stop the backend, and enter the states that were saved while it stopped."""
         try:
             self._backend.stop(failed=failed)
         finally:
@@ -59,7 +59,7 @@ class LedgerBackend:
         action = self._saving.pop((node, unit), None)
         size = 0 if action is None else self._states.size(action.key)
         if action is not None and size:
-            self._library.saved(action.key, size, action.seconds)
+            self._index.saved(action.key, size, action.seconds)
             if action.key in self._dropped:
-                self._library.dropped(action.key)
+                self._index.dropped(action.key)
         self._dropped.discard("" if action is None else action.key)

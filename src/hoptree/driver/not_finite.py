@@ -1,4 +1,4 @@
-"""NaN and infinity, in data and in metrics: told once, with the column or the metric and its trial."""
+"""Warnings about NaN and infinity in data and metrics: once each, with the column, or the metric and its trial."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ log = logging.getLogger("hoptree")
 
 @final
 class NotFiniteMetrics:
-    """Watches the drive loop; names the first trial that reports NaN or infinity for a metric, and no other."""
+    """Observes the drive loop; warns once per metric, about the first trial that reports NaN or infinity for it."""
 
     def __init__(self, record: Record, goals: Mapping[str, Goal]) -> None:
         self._record = record
         self._goals = goals
-        self._told: set[tuple[str, str]] = set()  # studies and metrics
+        self._warned: set[tuple[str, str]] = set()  # studies and metrics
 
     def note(self, step: Step) -> None:
-        """Look at the reports of a step."""
+        """Check the reports of a step."""
         for action in step.actions:
             if isinstance(action, Report):
                 for metric, value in action.metrics.items():
                     if not math.isfinite(value):
-                        self._tell(action, metric, value)
+                        self._warn(action, metric, value)
 
-    def _tell(self, report: Report, metric: str, value: float) -> None:
+    def _warn(self, report: Report, metric: str, value: float) -> None:
         trial = self._record.by_number[report.trial]
-        if (trial.study, metric) in self._told:
+        if (trial.study, metric) in self._warned:
             return
-        self._told.add((trial.study, metric))
+        self._warned.add((trial.study, metric))
         goal = self._goals.get(trial.study)
         decides = goal is not None and goal.metric == metric
         log.warning(
-            "trial %s of %r: %s is %s after epoch %s%s; other trials with such values are not named",
+            "trial %s of %r: %s is %s after epoch %s%s; Hoptree does not warn about other trials with such values",
             shown_number(self._record, trial),
             trial.study,
             metric,
             value,
             report.epoch,
-            ", so the trial cannot be the best one while that is its last report" if decides else "",
+            ", so the trial cannot be the best while this is its last report" if decides else "",
         )
 
 
 def warn_of_data(data: Dataset) -> None:
-    """Tell of the columns with NaN or infinity, as they were counted when the dataset was built."""
+    """Warn about columns with NaN or infinity, as counted when the dataset was built."""
     for part, columns in (data.manifest.not_finite or {}).items():
         for column, count in columns.items():
             log.warning(

@@ -1,4 +1,4 @@
-"""How a study is run: what a user may choose anew every time, and what results do not depend on."""
+"""The options of one run of a study: they may differ from run to run, and results do not depend on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of ``Study.run``; see there."""
+    """The arguments of ``Study.run``, which documents them."""
 
     workers: int | None = None
     backend: Any = "local"  # a name, ht.Ray(…), or the settings of a backend
@@ -29,7 +29,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_limit: float = LIMIT
     mirror: Any = None
     quiet: bool = False
-    display: Any = None  # a Display; None: what suits the terminal, notebook or log
+    display: Any = None  # a Display; None: one that suits the terminal, notebook or log
     policy: Any = DEFAULT_POLICY  # a name, a Policy or the starts of a schedule
 
     def __post_init__(self) -> None:
@@ -37,12 +37,12 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
         limit = self.unit_limit
         number = isinstance(limit, int | float) and not isinstance(limit, bool)
         if limit is not None and not (number and 0 < limit < math.inf):
-            raise WorkloadError(f"unit_limit: {limit!r}; expected seconds above 0")
+            raise WorkloadError(f"unit_limit: {limit!r}; expected a number of seconds above 0")
         check_heartbeat_limit(self.heartbeat_limit)
         check_policy(self.policy)
 
     def make_display(self) -> Display:
-        """Return where progress is shown."""
+        """Return the display that shows progress."""
         if self.display is not None:
             return self.display  # type: ignore[no-any-return]
         return choose_display(self.quiet)

@@ -1,4 +1,4 @@
-"""The recorder: writes what happens to the journal, a snapshot now and then, and why trials fail to a file each."""
+"""The recorder of a run: writes the journal, a snapshot now and then, and a file for each failed trial."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hoptree.store.logs import Logs
 if TYPE_CHECKING:
     from hoptree.store import Lease, Store
 
-SNAPSHOT_EVERY = 50_000  # entries of the journal: folding them takes about a second
+SNAPSHOT_EVERY = 50_000  # journal entries: replaying them takes about a second
 
 
 @final
 class JournalRecorder:
-    """Watches the drive loop; ``seq`` is the entry at which the last snapshot stands."""
+    """Observes the drive loop; ``seq`` is the journal entry of the last snapshot."""
 
     def __init__(self, store: Store, lease: Lease, record: Record, seq: int) -> None:
         self._journal = store.journal
@@ -31,29 +31,29 @@ class JournalRecorder:
         self._record = record
         self._facts = FactWriter(record.state)
         self._logs = Logs(store.folder / "logs")
-        self._taken = seq
+        self._snapshot_seq = seq
 
     def append(self, step: Step) -> None:
-        """Append a step to the journal; the end of a trial is durable."""
-        ends = any(isinstance(action, EndTrial) for action in step.actions)
+        """Append a step to the journal, durably if a trial ends."""
+        is_durable = any(isinstance(action, EndTrial) for action in step.actions)
         found = reports_of(step, self._record.state)
-        self._writer.append([(step.now, self._facts.entry(step))], durable=ends, reports=found)
+        self._writer.append([(step.now, self._facts.entry(step))], durable=is_durable, reports=found)
 
     def take_snapshot(self, step: Step) -> None:
-        """Take a snapshot when much has been written since the last one, at the end of a moment."""
-        if not step.more and self._writer.tail.seq - self._taken >= SNAPSHOT_EVERY:
+        """Write a snapshot if many entries were written since the last one, at the end of a batch of events."""
+        if not step.more and self._writer.tail.seq - self._snapshot_seq >= SNAPSHOT_EVERY:
             self.write_snapshot()
 
     def write_snapshot(self) -> None:
-        """Write what the journal comes to by now."""
+        """Write a snapshot of the state that the journal has led to, if it has grown."""
         seq = self._writer.tail.seq
-        if seq > self._taken:
+        if seq > self._snapshot_seq:
             data = take_snapshot(self._record.state, self._record.now)
             self._journal.write_snapshot(self._lease.study, self._lease.token, seq, data, version=SNAPSHOT_VERSION)
-            self._taken = seq
+            self._snapshot_seq = seq
 
     def log_failures(self, step: Step) -> None:
-        """Write what a trial failed of to a file, whole: messages are short and name it."""
+        """Write the full error of a failed trial to a file: messages are short and name that file."""
         for action in step.actions:
             if isinstance(action, EndTrial) and action.ending == "failed":
                 trial = self._record.by_number[action.trial]

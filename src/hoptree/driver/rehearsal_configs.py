@@ -1,4 +1,4 @@
-"""Which configs are tried before anything is trained."""
+"""Which configs are rehearsed before anything is trained."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from hoptree.core.lineage import beginning, history, segments
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 
-_TRIED = 12  # of each kind of configs, of which one has to pass rehearsal
-_Granted: TypeAlias = tuple[Config, int]  # a config, and the epoch until which it is to be trained; 0: nobody knows
+_TRIED = 12  # configs of each kind that are rehearsed at most
+_Granted: TypeAlias = tuple[Config, int]  # a config, and the last epoch that it is trained for; 0: unknown
 
 
 def to_rehearse(
-    trials: Sequence[Trial], owed: Sequence[Event], examples: Callable[[], Sequence[Config]]
+    trials: Sequence[Trial], pending: Sequence[Event], examples: Callable[[], Sequence[Config]]
 ) -> list[RehearsalConfig]:
-    """Return the values of which some must pass rehearsal; nothing if nothing begins.
+    """Return the configs of which at least one must pass rehearsal; none if no trial starts.
 
-    Those that begin come first. That some of them fail is data, so what has been trained before, and what the
-    searches may still ask for, has its chance too: only what no config survives is a mistake in all of them.
+    Configs of trials that start come first. A config that fails is a result and not yet a mistake, so configs that
+    were trained trained, and that the searches may still ask for, follow: only if no config at all can be trained
+    is the run refused.
     """
-    begin: list[_Granted] = [
+    starting: list[_Granted] = [
         (dict(trial.history[0].config), trial.until) for trial in trials if trial.ending is None
     ]
-    begin += [(dict(event.config), event.until) for event in owed if isinstance(event, TrialAsked)]
-    if not begin:
+    starting += [(dict(event.config), event.until) for event in pending if isinstance(event, TrialAsked)]
+    if not starting:
         return []
-    before: list[_Granted] = [(dict(trial.history[0].config), trial.reached) for trial in trials if trial.reached]
+    trained: list[_Granted] = [(dict(trial.history[0].config), trial.reached) for trial in trials if trial.reached]
     others: list[_Granted] = [(config, 0) for config in examples()]
     found: dict[str, RehearsalConfig] = {}
-    for granted in (granted for kind in (begin, before, others) for granted in _spread(kind)):
+    for granted in (granted for kind in (starting, trained, others) for granted in _spread(kind)):
         config = _rehearsal_config(*granted)
         values = repr(sorted(config.values.items()))
         if values not in found or (config.later and not found[values].later):
@@ -40,16 +41,16 @@ def to_rehearse(
     return list(found.values())
 
 
-def to_change(trials: Sequence[Trial], owed: Sequence[Event]) -> list[Config]:
-    """Return, of the configs that begin, one for each set of names that change while it trains."""
+def to_change(trials: Sequence[Trial], pending: Sequence[Event]) -> list[Config]:
+    """Return, of the configs that start, one for each set of names whose values change during training."""
     from hoptree.trainers.changes import changing
 
-    begin = [dict(trial.history[0].config) for trial in trials if trial.ending is None and not trial.reached]
-    return changing([*begin, *(dict(event.config) for event in owed if isinstance(event, TrialAsked))])
+    starting = [dict(trial.history[0].config) for trial in trials if trial.ending is None and not trial.reached]
+    return changing([*starting, *(dict(event.config) for event in pending if isinstance(event, TrialAsked))])
 
 
 def _rehearsal_config(config: Config, until: int) -> RehearsalConfig:
-    """Return the values that a config begins with, and those that it comes to in its last epoch."""
+    """Return the values that a config starts with, and those of its last epoch if they differ."""
     values = beginning(config)
     if not until:
         return RehearsalConfig(values)
@@ -58,5 +59,5 @@ def _rehearsal_config(config: Config, until: int) -> RehearsalConfig:
 
 
 def _spread(configs: Sequence[_Granted]) -> Sequence[_Granted]:
-    """Return some from all over, if there are many."""
+    """Return at most ``_TRIED`` configs, spread evenly over all."""
     return configs[:: max(1, len(configs) // _TRIED)][:_TRIED]

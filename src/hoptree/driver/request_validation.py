@@ -1,6 +1,6 @@
-"""Wishing: what a user asks of a study becomes a wish that its driver can carry out, or is refused at once.
+"""Validation of user requests: returns a request that a driver can carry out, or raises an error at once.
 
-One piece of code for Python, for the command line, and for a driver that takes up what somebody wrote down before.
+Python, the command line, and a driver that reads a request from the store all validate with this code.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from hoptree.record.record import Record
 from hoptree.search.checks import whole
 from hoptree.store.requests import AddTrial, CloneTrial, ExtendTrial, RetryTrial, StopTrial, UserRequest
 
-_MOST = 100_000  # epochs: what is more is a slip of the finger, and would keep a driver busy with planning
+_MOST = 100_000  # epochs: more is a typing error, and would keep a driver busy with planning
 
 
 def addition(config: Config, epochs: int, every: int = 1) -> AddTrial:
-    """Return the wish that a config be trained; it is the whole config."""
-    wish = AddTrial(config_items(config), epochs, every)
-    check(wish)
-    return wish
+    """Return the request to train a config; ``config`` is the whole config."""
+    request = AddTrial(config_items(config), epochs, every)
+    check(request)
+    return request
 
 
 def extension(record: Record, study: str, trial: int, epochs: int) -> ExtendTrial:
-    """Return the wish that a trial be trained up to an epoch; refuse what cannot be."""
+    """Return the request to train a trial up to an epoch; raise an error if that is not possible."""
     check(ExtendTrial(trial, epochs))
     known = shown_trial(record, study, trial)
     if known.ending in ("stopped", "failed"):
@@ -37,7 +37,7 @@ def extension(record: Record, study: str, trial: int, epochs: int) -> ExtendTria
         )
     if epochs <= known.until:
         raise WorkloadError(
-            f"epochs: {epochs}; expected more than the {known.until} that trial {trial} has already"
+            f"epochs: {epochs}; expected more than the {known.until} epochs that trial {trial} has already"
         )
     return ExtendTrial(trial, epochs, history_key(known.history), known.until)
 
@@ -45,10 +45,10 @@ def extension(record: Record, study: str, trial: int, epochs: int) -> ExtendTria
 def clone(
     record: Record, study: str, trial: int, at: int, changes: Config, epochs: int, every: int = 1
 ) -> CloneTrial:
-    """Return the wish for a new trial that follows another one up to an epoch; refuse what cannot be."""
+    """Return the request for a new trial that follows another one up to an epoch; raise if that is not possible."""
     source = shown_trial(record, study, trial)
     config = config_items(changed(record, study, trial, changes))
-    whole("at", at, 1, f"what differs from the beginning is added: add(…, like={trial})")
+    whole("at", at, 1, f"for a trial that differs from the start, use add(…, like={trial})")
     if source.ending in ("stopped", "failed"):
         if at > source.reached:
             raise WorkloadError(
@@ -56,27 +56,29 @@ def clone(
                 f"reached, {_reached(source)}"
             )
     elif at > source.until:
-        raise WorkloadError(f"at: epoch {at} of trial {trial}; expected 1 to {source.until}, as far as it goes")
-    wish = CloneTrial(trial, at, config, epochs, every, history_key(source.history))
-    check(wish)
-    return wish
+        raise WorkloadError(
+            f"at: epoch {at} of trial {trial}; expected 1 to {source.until}, the epochs that it has"
+        )
+    request = CloneTrial(trial, at, config, epochs, every, history_key(source.history))
+    check(request)
+    return request
 
 
 def giving_up(record: Record, study: str, trial: int) -> StopTrial:
-    """Return the wish that a trial be given up; one that has ended is refused."""
+    """Return the request to stop a trial; raise an error if it has ended."""
     known = shown_trial(record, study, trial)
     if known.ending is not None:
-        raise WorkloadError(f"trial {trial}: it is {known.ending} already; expected one that still runs")
+        raise WorkloadError(f"trial {trial}: it is already {known.ending}; expected a running trial")
     return StopTrial(trial, history_key(known.history), known.until)
 
 
 def retrials(record: Record, study: str, trial: int | None = None) -> list[RetryTrial]:
-    """Return the wishes that failed trials, or one of them, be trained again; having none is an error."""
+    """Return the requests to train failed trials, or one of them, again; raise an error if there are none."""
     if trial is not None:
         known = shown_trial(record, study, trial)
         if known.ending != "failed":
             state = "running" if known.ending is None else known.ending
-            raise WorkloadError(f"trial {trial} of {study!r}: it is {state}; expected one that failed")
+            raise WorkloadError(f"trial {trial} of {study!r}: it is {state}; expected a failed trial")
         return [RetryTrial(trial, history_key(known.history), known.retries)]
     found = retrials_of_failed(record, study)
     if not found:
@@ -86,7 +88,7 @@ def retrials(record: Record, study: str, trial: int | None = None) -> list[Retry
 
 
 def retrials_of_failed(record: Record, study: str) -> list[RetryTrial]:
-    """Return the wishes that all failed trials be trained again; there may be none."""
+    """Return the requests to train all failed trials again; there may be none."""
     own = [known for known in record.trials if known.study == study]
     failed = [(number, known) for number, known in enumerate(own) if known.ending == "failed"]
     return [RetryTrial(number, history_key(known.history), known.retries) for number, known in failed]
@@ -95,24 +97,26 @@ def retrials_of_failed(record: Record, study: str) -> list[RetryTrial]:
 def changed(record: Record, study: str, trial: int, changes: Config) -> Config:
     """Return the config that a trial ended with, with some values changed.
 
-    Names that no trial of the study has are taken for mistakes.
+    Raise an error for a name that is in no config of the study.
     """
     if not isinstance(changes, Mapping):
-        raise WorkloadError(f"config: {changes!r}; expected names and values, such as {{'lr': 0.01}}")
+        raise WorkloadError(f"config: {changes!r}; expected a mapping of names to values, such as {{'lr': 0.01}}")
     if not changes:
-        raise WorkloadError("config: nothing is changed; expected at least one name with its value, as lr=0.01")
+        raise WorkloadError("config: no value is changed; expected at least one name with a value, such as lr=0.01")
     source = shown_trial(record, study, trial)
     own = (known for known in record.trials if known.study == study)
     names = {name: None for known in own for name, _ in known.history[-1].config}
     for name in changes:
         if name not in names:
-            raise WorkloadError(f"config: {name!r} is in no config of {study}; expected one of {', '.join(names)}")
+            raise WorkloadError(
+                f"config: no config of {study} has the name {name!r}; expected one of {', '.join(names)}"
+            )
     return dict(source.history[-1].config) | dict(changes)
 
 
-def check(wish: UserRequest) -> None:
-    """Refuse what no driver can carry out, in whatever state the study is."""
-    match wish:
+def check(request: UserRequest) -> None:
+    """Raise an error if no driver can carry a request out, whatever the study's state is."""
+    match request:
         case AddTrial(config, until, every):
             _epochs(until)
             _every(every)
@@ -122,7 +126,7 @@ def check(wish: UserRequest) -> None:
             whole("at", at, 1)
             _epochs(until)
             if until <= at:
-                raise WorkloadError(f"epochs: {until}; expected more than the {at} before the branch")
+                raise WorkloadError(f"epochs: {until}; expected more than the {at} epochs before the branch")
             _every(every)
             _plan(config, until)
         case ExtendTrial(trial, until):
@@ -131,7 +135,7 @@ def check(wish: UserRequest) -> None:
         case StopTrial(trial) | RetryTrial(trial):
             whole("trial", trial, 0)
         case _:
-            assert_never(wish)
+            assert_never(request)
 
 
 def shown_trial(record: Record, study: str, number: int) -> Trial:
@@ -139,7 +143,9 @@ def shown_trial(record: Record, study: str, number: int) -> Trial:
     whole("trial", number, 0)
     own = [trial for trial in record.trials if trial.study == study]
     if number >= len(own):
-        raise HoptreeError(f"trial {number} of {study!r}: not known; it has {len(own)} trials, numbered from 0")
+        raise HoptreeError(
+            f"trial {number} of {study!r}: no such trial; the study has {len(own)} trials, numbered from 0"
+        )
     return own[number]
 
 
@@ -156,16 +162,16 @@ def _epochs(epochs: object) -> None:
 
 
 def _every(every: object) -> None:
-    whole("every", every, 0, "the epochs between reports, or 0: only at the end")
+    whole("every", every, 0, "the number of epochs between reports, or 0 to report only at the end")
 
 
 def _plan(config: ConfigItems, until: int) -> None:
-    """Refuse a config whose values cannot be laid out up to an epoch."""
+    """Raise an error if the values of a config cannot be computed up to an epoch."""
     try:
         segments((Phase(0, config_items(dict(config))),), 1, until)
-    except (TypeError, ArithmeticError, AssertionError) as error:  # of a schedule that nothing of ours has made
-        raise WorkloadError(f"config: {error}; expected values, or schedules as ht.cosine makes them") from None
+    except (TypeError, ArithmeticError, AssertionError) as error:  # a schedule that Hoptree did not make
+        raise WorkloadError(f"config: {error}; expected values, or schedules such as ht.cosine returns") from None
 
 
 def _reached(trial: Trial) -> str:
-    return f"1 to {trial.reached}" if trial.reached else "but it has reached none: add its config anew"
+    return f"1 to {trial.reached}" if trial.reached else "but it has reached none: add its config as a new trial"

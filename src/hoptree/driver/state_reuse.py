@@ -1,4 +1,4 @@
-"""The library: what a store holds of lineages that trials ask for, whoever trained them; and how long it stays."""
+"""Reuse of stored states: what a store holds of the lineages that trials ask for, and how long it keeps them."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from hoptree.store import Store
     from hoptree.store.reports import StoredMetrics
 
-_HEADROOM = 0.9  # of the budget: what is left when something had to go
-_CHUNK = 500  # names in one statement: SQLite takes 999 or more
+_HEADROOM = 0.9  # of the budget: how much stays after an eviction
+_CHUNK = 500  # keys in one statement: SQLite allows at least 999
 
 
 @final
 class StateIndex:
-    """Answers for one study what has been trained before, and keeps the books of what it saves.
+    """Looks up for one study what has been trained before, and keeps the ledger of the states that it saves.
 
-    Trials that share nothing are not looked up, and neither are those in free order: there the lineage does not
-    say in which order the data was visited. With ``holds=False`` it looks only: what it finds may go.
+    Unshared trials are not looked up, nor are trials in free order: there, the lineage does not say in which order
+    the data was visited. With ``holds=False`` it only reads: what it finds may be evicted.
     """
 
     def __init__(self, store: Store, study: str, budget: int, *, holds: bool = True) -> None:
@@ -50,7 +50,7 @@ class StateIndex:
         self._size = sum(store.states.sizes().values())
 
     def look_up(self, event: Event, study: StudyState) -> Event:
-        """Return a request for training with what is known of its lineage already."""
+        """Return a request for training with the stored states and reports of its lineage added."""
         if study.settings.order == "free":
             return event
         match event:
@@ -64,7 +64,7 @@ class StateIndex:
             case TrialExtended(trial=number) if not study.trials[number].alone:
                 trial = study.trials[number]
                 if trial.ending in ("stopped", "failed"):
-                    return event  # nothing comes of it: no node may be added that a replay would not add
+                    return event  # it has no effect: do not add a node that a replay would not add
                 if trial.must_move(event.until):
                     known = self._known(study, trial.history, trial.base_to_come, 1, event.until)
                 else:
@@ -107,10 +107,11 @@ class StateIndex:
     def find(
         self, node: Node, after: int, partitions: int, *, patient: bool = False, deep: bool = False
     ) -> list[Event]:
-        """Return what the store holds by now of what somebody waits for in a node beyond a unit.
+        """Return events for what the store holds by now of a node beyond a unit, as far as trials wait for it.
 
-        With ``patient`` a report that ends a trial is left alone until the state that it ends with is there. With
-        ``deep`` the nodes that wait for this one are looked at too: what lies before what they find is not needed.
+        With ``patient``, a report that ends a trial is skipped until the state that the trial ends with is stored.
+        With ``deep``, nodes that wait for this one are searched too: a state found there makes the units before it
+        unnecessary.
         """
         places = [*_waiting(node, after)] if deep else []
         places.append((node, after))
@@ -120,9 +121,9 @@ class StateIndex:
                 if stop > beyond and stop in place.requests and stop not in place.reports:
                     asked[place.state_key(stop)] = place, stop
         reports: dict[int, dict[int, StoredMetrics]] = {place.id: {} for place, _ in places}
-        told = self._store.reports.find(asked)
-        self._store.reports.hold(told, self._study)
-        for key, metrics in told.items():
+        stored = self._store.reports.find(asked)
+        self._store.reports.hold(stored, self._study)
+        for key, metrics in stored.items():
             place, stop = asked[key]
             reports[place.id][stop] = metrics
         found = [
@@ -135,7 +136,7 @@ class StateIndex:
     ) -> list[Event]:
         stops = [stop for stop in node.stops if stop > after]
         stored = self._stored_beyond(node, after, stops[-1], partitions) if stops else []
-        here = [*node.states, *(cursor.unit for cursor in node.active)]
+        here = [*node.states, *(active.unit for active in node.active)]
         found: set[int] = set()
         for stop in stops:
             if stop in reports and not needs_state(node, stop, partitions):
@@ -154,12 +155,12 @@ class StateIndex:
         units = sorted({*ends, *(stop for stop in node.stops if stop > after)})
         return [unit for unit in units if unit not in node.states and node.state_key(unit) in self._store.states]
 
-    def promise(self, key: str, study: str) -> None:
-        """Keep a state, that is being saved, for another study that waits for it."""
+    def reserve(self, key: str, study: str) -> None:
+        """Hold a state that is being saved for another study that waits for it."""
         self._store.ledger.hold([key], study)
 
-    def renounce(self, keys: Iterable[str]) -> None:
-        """Let go of states that were kept for this study and that it did not need."""
+    def release_reserved(self, keys: Iterable[str]) -> None:
+        """Release states that other drivers held for this study and that it did not need."""
         names = list(keys)
         for start in range(0, len(names), _CHUNK):
             self._store.ledger.release(names[start : start + _CHUNK], self._study)
@@ -168,38 +169,38 @@ class StateIndex:
         """Return whether a state is in the store."""
         return key in self._store.states
 
-    # --- books of what is on disk -----------------------------------------------------------------------
+    # --- the ledger of states on disk -------------------------------------------------------------------
 
     def saved(self, key: str, size: int, seconds: float) -> None:
-        """Enter a state that this study has saved; what is too much for the disk goes."""
+        """Enter a state that this study has saved, and evict others if the disk budget is exceeded."""
         self._store.ledger.enter(key, self._study, size, seconds)
         self._size += size
-        self.make_room()
+        self.evict()
 
     def dropped(self, key: str) -> None:
-        """Note that this study needs a state no longer."""
+        """Record that this study no longer needs a state."""
         self._store.ledger.release([key], self._study)
-        self.make_room()
+        self.evict()
 
     def has_room(self, size: int) -> bool:
-        """Return whether a state that nobody needs may stay at all."""
+        """Return whether a state of this size may stay in the store when no study needs it."""
         return size <= self._budget * _HEADROOM
 
-    def make_room(self) -> None:
-        """Remove what has the least benefit if the disk holds more than it may, and some more: not every time."""
+    def evict(self) -> None:
+        """If the budget is exceeded, evict the states with the least benefit, down to some headroom."""
         if self._size > self._budget:
             self._size -= sum(record.size for record in self._store.ledger.evict(int(self._budget * _HEADROOM)))
 
 
 def needs_state(node: Node, stop: int, partitions: int) -> bool:
-    """Return whether a place is to be gone on from or ended with, or is asked for its report only."""
+    """Return whether the state at a place is needed, to train from it or to end a trial, or only its report."""
     if stop in node.waiters or not node.requests.get(stop):
         return True
     return any(trial.until * partitions == stop for trial in node.requests[stop])
 
 
 def _waiting(node: Node, after: int) -> Iterator[tuple[Node, int]]:
-    """Yield the nodes that wait for a place in a node, and those that wait for them, the deepest first."""
+    """Yield the nodes that wait for a place in a node, and those that wait for them, deepest first."""
     for stop, children in node.waiters.items():
         if stop > after:
             for child in children:
@@ -208,7 +209,7 @@ def _waiting(node: Node, after: int) -> Iterator[tuple[Node, int]]:
 
 
 def reports_of(step: Step, study: StudyState) -> dict[str, Metrics]:
-    """Return what an evaluation found, by the name of the state, for others to look up."""
+    """Return the metrics that an evaluation found, by state key, for other studies to look up."""
     run = step.run
     if not isinstance(step.event, StateEvaluated) or run is None or study.settings.order == "free":
         return {}

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from hoptree.store import Store
     from hoptree.trainers.base import Trainer
 
-_EXAMPLES = 12  # configs of a study's space that are tried if those that begin fail
-_ALIKE = (
+_EXAMPLES = 12  # configs of a study's space to rehearse if those that start fail
+_COMMON = (
     "trainer",
     "data",
     "seed",
     "share",
     "settings",
     "reuse",
-)  # what lineages start from, and how they are trained
+)  # all studies of a group must have these in common
 
 
 class StudyDefinition(Protocol):
-    """A study as its driver needs it."""
+    """What a driver needs of a study."""
 
     name: str
     trainer: Trainer
@@ -53,30 +53,30 @@ class StudyDefinition(Protocol):
 
     @property
     def store(self) -> Path:
-        """The folder in which it keeps its states."""
+        """The folder of its states and journal."""
         ...
 
     @property
     def spec(self) -> StudySpec:
-        """What it is made of, as the catalog keeps it."""
+        """Its definition, as stored in the catalog."""
         ...
 
     def open_store(self, create: bool = True) -> Store:
-        """Open the store that it keeps everything in."""
+        """Open its store."""
         ...
 
     def searches(self, versions: Sequence[SearchVersion] = ()) -> list[Search]:
-        """Return its searches, at their beginning; ``versions`` are those that it went on with."""
+        """Return its searches in their initial state; ``versions`` are those that the study was continued with."""
         ...
 
     def widens(self, versions: Sequence[SearchVersion]) -> bool:
-        """Return whether its search is wider than the last of some versions; refuse another one."""
+        """Return whether its search is wider than the last version; raise an error if it is no extension of it."""
         ...
 
 
 @final
 class StudyGroup:
-    """One study, or several that have in common what lineages start from."""
+    """One study, or several with the same trainer, data and seed."""
 
     def __init__(self, studies: Sequence[StudyDefinition]) -> None:
         if not studies:
@@ -86,72 +86,73 @@ class StudyGroup:
         self.names = [study.name for study in studies]
         self.name = "+".join(self.names)
         if len(set(self.names)) < len(self.names):
-            raise WorkloadError(f"studies: the names {self.names} are not all different; give each its own")
+            raise WorkloadError(f"studies: the names {self.names} are not unique; give each study its own name")
         for study in studies[1:]:
             if study.store != self.first.store:
                 raise WorkloadError(
-                    f"studies: {study.name!r} is kept in {study.store}, {self.names[0]!r} in {self.first.store}; "
-                    "expected one store for all"
+                    f"studies: the store of {study.name!r} is {study.store}, and that of {self.names[0]!r} is "
+                    f"{self.first.store}; expected the same store for all"
                 )
-            own, first = study.spec, self.first.spec
-            for field in _ALIKE:
-                if getattr(own, field) != getattr(first, field):
+            spec, first = study.spec, self.first.spec
+            for field in _COMMON:
+                if getattr(spec, field) != getattr(first, field):
                     raise WorkloadError(
-                        f"studies: {study.name!r} has another {field} than {self.names[0]!r}, so they have nothing "
-                        "to share; run them one after the other"
+                        f"studies: {study.name!r} and {self.names[0]!r} differ in {field}, so they cannot share "
+                        "work; run them one after the other"
                     )
 
     @property
     def specs(self) -> dict[str, StudySpec]:
-        """What its studies are made of, by name."""
+        """The definitions of its studies, by name."""
         return {study.name: study.spec for study in self.studies}
 
     @property
     def goals(self) -> dict[str, Goal]:
-        """What its studies look for, by name."""
+        """The goals of its studies, by name."""
         return {study.name: study.goal for study in self.studies}
 
     @property
     def shares(self) -> list[tuple[str, bool]]:
-        """Its studies, and whether their trials share."""
+        """Its studies by name, and whether their trials share work."""
         return [(study.name, study.share) for study in self.studies]
 
     @property
     def save_every(self) -> int:
-        """The epochs between states that are saved; 0: only when much would be lost."""
+        """The number of epochs between saved states; 0: save only when much work would be lost."""
         return min((study.save_every for study in self.studies if study.save_every), default=0)
 
     def policy(self, choice: PolicyChoice, spec: StudySpec) -> Policy | None:
-        """Return the policy that is given other than by its name; the rows of a schedule are the first trials.
+        """Return the policy if it is given as an object or as a schedule, else None.
 
-        One that does not fit, or answers nonsense, is refused.
+        The rows of a schedule are the first trials. Raise an error if the schedule does not fit the study, or if
+        the policy returns invalid ranks.
         """
         if isinstance(choice, str):
             return None
         asked = [event for event in self.tuners(spec).start() if isinstance(event, TrialAsked)]
-        own = choice
-        if not isinstance(own, Policy):
+        policy = choice
+        if not isinstance(policy, Policy):
             if spec.settings.order != "free":
                 raise WorkloadError(
                     f"policy: a solved schedule, with order={spec.settings.order!r}; expected Study(order='free'), "
-                    "since a schedule says when a trial visits each partition"
+                    "because a schedule sets when a trial visits each partition"
                 )
             histories = [history(dict(event.config)) for event in asked]
-            own = planned(own, histories, spec.root, spec.settings.partitions)
-        try_out(own, spec.settings, asked)
-        return own
+            policy = planned(policy, histories, spec.root, spec.settings.partitions)
+        try_out(policy, spec.settings, asked)
+        return policy
 
     def examples(self) -> list[Config]:
-        """Return configs that the searches may come to, of every study in turn."""
+        """Return configs that the searches may ask for, of every study in turn."""
         found = [some_configs(study.space, study.seed, _EXAMPLES) for study in self.studies]
         return [config for kind in zip_longest(*found) for config in kind if config is not None]
 
     def widens(self, name: str, versions: Sequence[SearchVersion]) -> bool:
-        """Return whether a study's search is wider than the last of its versions; refuse another one."""
+        """Return whether a study's search is wider than its last version; raise if it is no extension of it."""
         return next(study for study in self.studies if study.name == name).widens(versions)
 
     def tuners(self, spec: StudySpec, numbers: TrialNumbers | None = None) -> Tuners:
-        """Return the searches of all studies, at their beginning, as wide as they have become."""
+        """Return the searches of all studies in their initial state, including all extensions."""
         given = TrialNumbers(self.names) if numbers is None else numbers
         tuners = [
             Tuner(search, study=study.name, root=spec.root, place=place, numbers=given, share=study.share)

@@ -1,4 +1,4 @@
-"""What units and evaluations take, learned from those that were measured."""
+"""Estimates of the times of units and evaluations, learned from measured ones."""
 
 from hoptree.estimate.estimator import WIDE, Estimator
 

@@ -1,4 +1,4 @@
-"""Values as numbers that a regression can weigh: which of them vary, and how each is read."""
+"""Encoding of values for the regression: which of them vary, and how each becomes a number."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hoptree.core.costs import Feature, level_of
 from hoptree.core.schedules import Scalar
 
 Constants: TypeAlias = dict[str, Scalar]
-_LEVELS = 20  # of a category; rarer ones count as the average
+_LEVELS = 20  # of a category at most; rarer ones count as the average
 
 
 def features_of(kinds: Sequence[Constants]) -> list[Feature]:
-    """Return one feature for each number that varies, and one for each level of what is a category."""
+    """Return one feature for each number that varies, and one for each level of a category."""
     names = sorted({name for constants in kinds for name in constants})
     return [feature for name in names for feature in _features(name, kinds)]
 
@@ -39,7 +39,7 @@ def _features(name: str, kinds: Sequence[Constants]) -> list[Feature]:
 
 @final
 class MeasuredValues:
-    """What was measured of each name: which levels, and from which number to which."""
+    """The measured values of each name: its levels, and the range of its numbers."""
 
     def __init__(self, kinds: Sequence[Constants]) -> None:
         self._levels: dict[str, set[str]] = {}
@@ -52,11 +52,11 @@ class MeasuredValues:
                 self._numbers[name] = min(numbers), max(numbers)
 
     def is_within(self, constants: Constants) -> bool:
-        """Return whether nothing about some values is new: levels were seen, numbers lie in the range of those."""
+        """Return whether all values are like measured ones: known levels, and numbers within the range."""
         return all(self._is_within(name, constants) for name in dict.fromkeys([*constants, *self._levels]))
 
-    def is_told(self, constants: Constants) -> bool:
-        """Return whether a regression can tell something about all values: what never varied tells nothing."""
+    def can_estimate(self, constants: Constants) -> bool:
+        """Return whether a regression can estimate the effect of all values: it cannot if one never varied."""
         for name in dict.fromkeys([*constants, *self._levels]):
             low, high = self._numbers.get(name, (0.0, 0.0))
             varied = low < high and _is_number(constants.get(name))

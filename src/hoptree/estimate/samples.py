@@ -1,4 +1,4 @@
-"""Measured times, gathered by values and worker."""
+"""Measured times, by values and worker."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hoptree.core.lineage import Values
 from hoptree.estimate.encoding import Constants, MeasuredValues
 from hoptree.estimate.regression import Fit, Kind
 
-_GROWTH = 1.1  # a fit is made anew when there are so many times as many measurements
-_WEIGHED = 256  # values with the most work, from which the doubt about all of it is told
-_UNTOLD = 1.0  # how large the logarithm of an effect may be of which nothing was measured
-_SHRINK = 8.0  # measurements of a worker at which half of its difference is believed
+_GROWTH = 1.1  # a new fit is made when measurements have grown by this factor
+_LARGEST = 256  # values with the most work, from which the spread of all of it is computed
+_UNMEASURED = 1.0  # size of the log of an unmeasured effect
+_SHRINK = 8.0  # measurements of a worker at which half of its difference counts
 
 
 @final
@@ -36,7 +36,7 @@ class _Times:
 
 @final
 class Samples:
-    """Times of units, or of evaluations; fitted when asked for and when there is enough that is new."""
+    """Times of units, or of evaluations; a fit is computed when it is needed and enough is new."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -47,11 +47,11 @@ class Samples:
         self._fit: Fit | None = None
         self._fitted = (0, 0)
         self.kinds: list[Kind] = []  # as of the last fit
-        self.seen = MeasuredValues([])  # … too
+        self.seen = MeasuredValues([])  # as of the last fit
         self._expected: dict[Values, float] = {}  # by the last fit
 
     def add(self, values: Values, worker: str, seconds: float) -> None:
-        """Take one time in; what took no time was not measured."""
+        """Add one time; a time of zero was not measured and is ignored."""
         if not 0 < seconds < math.inf:
             return
         times = self._times.get((values, worker))
@@ -64,7 +64,7 @@ class Samples:
         self.longest = max(self.longest, seconds)
 
     def fit(self) -> Fit | None:
-        """Return what the times depend on; None while there are none."""
+        """Return the regression of the times; None while there are none."""
         count, kinds = self._fitted
         if self.count and (self.count >= _GROWTH * count or len(self._constants) > kinds):
             self._fitted = (self.count, len(self._constants))
@@ -76,7 +76,7 @@ class Samples:
         return self._fit
 
     def expected(self, values: Values) -> float:
-        """Return what something with these values is expected to take; 0 while nothing is known."""
+        """Return the expected time for some values; 0 while nothing is known."""
         fit = self.fit()
         if fit is None:
             return 0.0
@@ -85,36 +85,36 @@ class Samples:
         return self._expected[values]
 
     def doubt(self, shares: Mapping[Values, float]) -> float:
-        """Return the spread of the log of what some work takes, by how much of it has which values."""
+        """Return the spread of the log of the total time of some work, given the share of each set of values."""
         fit = self.fit()
         if fit is None:
             return 0.0
-        most = heapq.nlargest(_WEIGHED, shares.items(), key=itemgetter(1))
+        most = heapq.nlargest(_LARGEST, shares.items(), key=itemgetter(1))
         work = [(values.constants(), share) for values, share in most]
         total = sum(share for _, share in work)
-        untold = sum(share for constants, share in work if not self.seen.is_told(constants))
-        return math.hypot(fit.doubt(work), _UNTOLD * untold / total if total else 0.0)
+        unmeasured = sum(share for constants, share in work if not self.seen.can_estimate(constants))
+        return math.hypot(fit.doubt(work), _UNMEASURED * unmeasured / total if total else 0.0)
 
     @property
     def noise(self) -> float:
-        """The spread of the log of what the same thing takes from time to time."""
+        """The spread of the log of the time of the same unit from one measurement to the next."""
         fit = self.fit()
         return 0.0 if fit is None else fit.noise
 
     def factor(self, worker: str) -> float:
-        """Return how many times as long a worker takes as the average one."""
+        """Return a worker's time relative to the average worker."""
         return self._factors.get(worker, 1.0)
 
     def _gather(self) -> list[Kind]:
-        """Join the times of the same values, each as it would be on an average worker."""
+        """Pool the times of the same values, each scaled to an average worker."""
         joined: dict[Values, _Times] = {}
         for (values, worker), times in self._times.items():
             total = joined.setdefault(values, _Times())
             mean = times.mean - math.log(self.factor(worker))
-            apart = mean - total.mean
+            difference = mean - total.mean
             count = total.count + times.count
-            total.squares += times.squares + apart**2 * total.count * times.count / count
-            total.mean += apart * times.count / count
+            total.squares += times.squares + difference**2 * total.count * times.count / count
+            total.mean += difference * times.count / count
             total.count = count
         return [
             Kind(values, self._constants[values], t.count, t.mean, t.squares / max(1, t.count - 1))
@@ -122,7 +122,7 @@ class Samples:
         ]
 
     def _learn_workers(self) -> None:
-        """See by how much each worker differs from what is expected of all; few measurements say little."""
+        """Estimate how much each worker differs from the average; few measurements count little."""
         formula = self._fit.formula if self._fit is not None else None
         if formula is None or len({worker for _, worker in self._times}) < 2:
             return

@@ -1,1 +1,1 @@
-"""What a study will take, and what it took: measured, simulated, explained."""
+"""What a study will take and what it took: measured, simulated, explained."""

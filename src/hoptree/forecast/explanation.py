@@ -1,8 +1,8 @@
-"""Explaining a study: what is left of it runs in a simulation, with the same searches, the same engine and times
-that were measured: by earlier runs, or else in a pilot of a few batches.
+"""Explaining a study: what is left of it runs in a simulation, with the same searches and the same engine.
 
-Where reports decide, made-up ones stand in for those that are not known yet. So what a fixed search asks for is
-exact, and what an adaptive one would ask for is an example; several of them widen the range.
+Times were measured by earlier runs, or else in a timing run of a few batches. Made-up reports replace those that
+are not known yet. So the forecast is exact for a fixed search, and an example for an adaptive one; several
+examples widen the range.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ if TYPE_CHECKING:
     from hoptree.store import Store
     from hoptree.store.journal import Recorded
 
-_SIMULATED = 150_000  # units that all simulations together may have, about
+_SIMULATED = 150_000  # units in all simulations together, at most about
 _DRAWN = 20_000  # units up to which a chart is drawn
 _MOST_WORKERS = 64
-_NO_GAIN = 0.97  # times that shrink by less than this when workers double are not worth a line
-_EXAMPLES = 3  # made-up landscapes for searches that decide by results
+_NO_GAIN = 0.97  # a time above this share of the previous one ends the table of workers
+_EXAMPLES = 3  # simulations with different made-up reports
 
 
 class StudyHistory(NamedTuple):
-    """What is known of a study besides its searches: how its journal goes, and what the store holds.
+    """What is known of a study besides its searches: its journal, and what the store holds.
 
-    ``studies`` are names, and whether their trials share: one, or those of a group. ``root`` and ``variant`` are
-    what a run would train under. With ``retries`` it would train failed trials again, since code or data have
-    changed.
+    ``studies`` are names, and whether their trials share work: one study, or those of a group. ``root`` and
+    ``variant`` are those that a run would train under. With ``retries`` it would train failed trials again,
+    because code or data have changed.
     """
 
     settings: Settings
@@ -93,23 +93,23 @@ class SimulatedRun:
         self._threads = threads
         self._bytes = sum(len(node.states) * measured.state_bytes(node.values) for node in engine.plan.walk())
         self.peak_bytes = self._bytes
-        self._asking = 0  # events that stand at the beginning and have not been taken in
-        self.shares: dict[Values, float] = {}  # seconds of units, by values
+        self._initial = 0  # initial events that the engine has not seen yet
+        self.shares: dict[Values, float] = {}  # seconds of trained units, by values
         self.makespan = 0.0
-        self.cpu_seconds = 0.0  # of units and evaluations, without what workers do besides
-        self.later = 0  # what searches asked for in answer to results
+        self.cpu_seconds = 0.0  # of units and evaluations, without overhead
+        self.later = 0  # requests of searches in answer to results
         self.backend: SimulatedBackend | None = None
 
     def run(
         self,
-        asks: TrialAsker,
+        tuner: TrialAsker,
         workers: int,
         metrics: Callable[[Values, int, str], Metrics],
         look_up: Callable[[Event], Event] | None,
         *,
         crowded: bool,
     ) -> None:
-        """Let workers, all of them with all partitions, do what is to be done."""
+        """Simulate the run on workers that all hold all partitions."""
         settings = self.engine.settings
         slow = max(1.0, workers * self._threads / (os.cpu_count() or 1)) if crowded else 1.0
         backend = self.backend = SimulatedBackend(
@@ -122,17 +122,17 @@ class SimulatedRun:
             ),
         )
         first: list[Event] = [CostsLearned(self._measured.formula), *self._first]
-        self._asking = len(first)
-        self.makespan = drive(self.engine, backend, asks, [self._watch], first, look_up)
+        self._initial = len(first)
+        self.makespan = drive(self.engine, backend, tuner, [self._watch], first, look_up)
 
     def _watch(self, step: Step) -> None:
         event = step.event
         if isinstance(event, UnitFinished) and isinstance(step.run, RunUnit):
             self._bytes += self._measured.state_bytes(step.run.values)
             self.peak_bytes = max(self.peak_bytes, self._bytes)
-        self._asking -= 1
+        self._initial -= 1
         asked = isinstance(event, TrialAsked | TrialBranched | TrialExtended | TrialStopped | TrialRetried)
-        self.later += asked and self._asking < 0
+        self.later += asked and self._initial < 0
         for action in step.actions:
             if isinstance(action, RunUnit | Evaluate):
                 self.cpu_seconds += self._measured.cpu(action, self.engine.plan)
@@ -145,41 +145,46 @@ class SimulatedRun:
 
     @property
     def units(self) -> int:
-        """Units that were trained."""
+        """The number of trained units."""
         return self.backend.units if self.backend is not None else 0
 
 
 @final
 class Explainer:
-    """Simulates a study; ``asks`` makes its searches, at their beginning."""
+    """Simulates a study; ``make_tuner`` returns its searches in their initial state."""
 
     def __init__(
-        self, told: StudyHistory, asks: Callable[[TrialNumbers], TrialAsker], measured: Measured, *, threads: int
+        self,
+        history: StudyHistory,
+        make_tuner: Callable[[TrialNumbers], TrialAsker],
+        measured: Measured,
+        *,
+        threads: int,
     ) -> None:
-        self._told = told
-        self._asks = asks
+        self._history = history
+        self._make_tuner = make_tuner
         self._measured = measured
         self._threads = threads
         self._reports = self._past_reports()
         self._units = 0
-        # what a driver that was killed has left in the memory of this machine, where the next one finds it
-        folders = slots_of(told.store.folder, told.name) if told.store is not None else []
+        # states that a killed driver has left in this machine's memory, where the next one finds them
+        folders = slots_of(history.store.folder, history.name) if history.store is not None else []
         self._slots = find_states(slot_folders(folders))
 
     def explain(self, workers: int) -> Forecast:
-        """Return what is left, what it takes on some numbers of workers, and what happened so far."""
-        runs = [self._left(workers, 0)]
+        """Return what is left, what it takes on several numbers of workers, and what has happened so far."""
+        runs = [self._simulate_rest(workers, 0)]
         if runs[0].units and runs[0].units * _EXAMPLES < _SIMULATED:
-            runs += [self._left(workers, salt) for salt in range(1, _EXAMPLES)]
+            runs += [self._simulate_rest(workers, salt) for salt in range(1, _EXAMPLES)]
         chosen = runs[0]
         spread = self._measured.doubt(chosen.shares)
         spans = [run.makespan for run in runs]
         low, high = min(spans) * math.exp(-WIDE * spread), max(spans) * math.exp(WIDE * spread)
-        stored = frozenset() if self._told.store is None else frozenset(self._told.store.states.keys())
+        stored = frozenset() if self._history.store is None else frozenset(self._history.store.states.keys())
         left = msgspec.structs.replace(self._account(chosen, workers, stored), least=low, most=high)
         whole, happened = self._past(workers)
         return Forecast(
-            study=self._told.name,
+            study=self._history.name,
             left=left,
             by_workers=list(self._by_workers(chosen, workers, low, high)) if chosen.units else [],
             basis=self._measured.basis,
@@ -190,51 +195,51 @@ class Explainer:
             timeline=_timeline(chosen),
             whole=whole,
             happened=happened,
-            platform=self._told.platform or {},
+            platform=self._history.platform or {},
         )
 
     # --- simulations ------------------------------------------------------------------------------------
 
-    def _left(self, workers: int, salt: int, *, crowded: bool = True) -> SimulatedRun:
-        """Simulate what the journal does not tell, from the states that there are."""
-        told = self._told
-        record = Record(told.settings)
-        numbers = TrialNumbers([name for name, _ in told.studies])
-        asks = self._asks(numbers)
-        owed = record.resume(asks, told.journal, numbers)
-        if told.store is not None:
-            desk = RequestQueue(
-                told.store, record, told.studies, told.root, numbers, warn=lambda _: None
-            )  # a run says it
-            owed += desk.take()
-            failed = [trial for trial in record.trials if told.retries and trial.ending == "failed"]
-            owed += [TrialRetried(trial.number) for trial in failed]
-            asks = desk.beside(asks)
-        engine = Engine(told.settings, state=record.state)
-        base = told.root, told.variant
-        moved = [TrialRebased(trial.number, *base) for trial in record.trials if trial.base_to_come != base]
-        run = SimulatedRun(engine, [*self._gone(engine), *moved, *owed], self._measured, self._threads)
-        if not owed and not record.live and not self._lost(engine):
+    def _simulate_rest(self, workers: int, salt: int, *, crowded: bool = True) -> SimulatedRun:
+        """Simulate what is not in the journal, from the states that exist."""
+        history = self._history
+        record = Record(history.settings)
+        numbers = TrialNumbers([name for name, _ in history.studies])
+        tuner = self._make_tuner(numbers)
+        pending = record.resume(tuner, history.journal, numbers)
+        if history.store is not None:
+            requests = RequestQueue(
+                history.store, record, history.studies, history.root, numbers, warn=lambda _: None
+            )  # a run warns
+            pending += requests.take()
+            failed = [trial for trial in record.trials if history.retries and trial.ending == "failed"]
+            pending += [TrialRetried(trial.number) for trial in failed]
+            tuner = requests.with_requests(tuner)
+        engine = Engine(history.settings, state=record.state)
+        base = history.root, history.variant
+        rebased = [TrialRebased(trial.number, *base) for trial in record.trials if trial.base_to_come != base]
+        run = SimulatedRun(engine, [*self._first_events(engine), *rebased, *pending], self._measured, self._threads)
+        if not pending and not record.live and not self._lost(engine):
             return run
-        library = None if told.store is None else StateIndex(told.store, told.name, 0, holds=False)
+        index = None if history.store is None else StateIndex(history.store, history.name, 0, holds=False)
 
         def look_up(event: Event) -> Event:
             if isinstance(event, TrialAsked):
-                event = msgspec.structs.replace(event, variant=told.variant)
-            return event if library is None else library.look_up(event, record.state)
+                event = msgspec.structs.replace(event, variant=history.variant)
+            return event if index is None else index.look_up(event, record.state)
 
-        run.run(asks, workers, self._metrics(salt), look_up, crowded=crowded)
+        run.run(tuner, workers, self._metrics(salt), look_up, crowded=crowded)
         self._units += run.units
         return run
 
-    def _gone(self, engine: Engine) -> Iterator[Event]:
-        """Tell what has not outlived the last driver."""
+    def _first_events(self, engine: Engine) -> Iterator[Event]:
+        """Yield events for the start of a driver, and for states that are lost."""
         yield DriverStarted()
         yield from self._lost(engine)
 
     def _lost(self, engine: Engine) -> list[StateLost]:
-        """Return the states that a journal tells of and that are nowhere."""
-        store = self._told.store
+        """Return the states of the journal that exist neither in memory nor in the store."""
+        store = self._history.store
         return [
             StateLost(node.id, state.unit)
             for node in engine.plan.nodes
@@ -242,24 +247,24 @@ class Explainer:
             if state.key not in self._slots and (store is None or state.key not in store.states)
         ]
 
-    def _whole(self, workers: int) -> SimulatedRun:
-        """Simulate the study from its beginning: what was asked for, and what the store had for it then."""
-        asks = ReplayedRequests(self._told.settings, self._told.journal)
-        run = SimulatedRun(Engine(self._told.settings), asks.start(), self._measured, self._threads)
-        run.run(asks, workers, self._metrics(0), None, crowded=True)
+    def _simulate_whole(self, workers: int) -> SimulatedRun:
+        """Simulate the study from the start: its requests, and what the store held for them then."""
+        tuner = ReplayedRequests(self._history.settings, self._history.journal)
+        run = SimulatedRun(Engine(self._history.settings), tuner.start(), self._measured, self._threads)
+        run.run(tuner, workers, self._metrics(0), None, crowded=True)
         return run
 
     def _metrics(self, salt: int) -> Callable[[Values, int, str], Metrics]:
         def metrics(_values: Values, epoch: int, key: str) -> Metrics:
             known = self._reports.get((key, epoch))
             level = fraction("forecast", key, salt)
-            return {self._told.goal: level + 1.0 / (1 + epoch)} if known is None else known
+            return {self._history.goal: level + 1.0 / (1 + epoch)} if known is None else known
 
         return metrics
 
     def _past_reports(self) -> dict[tuple[str, int], Metrics]:
-        record = Record(self._told.settings).read(self._told.journal)
-        partitions = self._told.settings.partitions
+        record = Record(self._history.settings).read(self._history.journal)
+        partitions = self._history.settings.partitions
         return {
             (node.key, unit // partitions): metrics
             for node in record.plan.nodes
@@ -269,7 +274,7 @@ class Explainer:
     # --- figures ----------------------------------------------------------------------------------------
 
     def _account(self, run: SimulatedRun, workers: int, stored: Set[str] = frozenset()) -> Account:
-        """Return the figures of a run; what is ``stored`` already takes no more of the disk."""
+        """Return the figures of a run; states that are ``stored`` already take no more disk."""
         engine = run.engine
         work = Savings.count(engine.state, run.units, 0)
         finals = {trial.final for trial in engine.trials.values() if trial.final is not None}
@@ -297,7 +302,7 @@ class Explainer:
         for number in counts:
             if self._units + chosen.units > _SIMULATED:
                 return
-            run = self._left(number, 0, crowded=False)
+            run = self._simulate_rest(number, 0, crowded=False)
             if run.makespan > _NO_GAIN * before and number > workers:
                 return
             before = run.makespan
@@ -308,7 +313,7 @@ class Explainer:
         if happened is None:
             return None, None
         used = happened.workers or workers
-        whole = self._whole(used)
+        whole = self._simulate_whole(used)
         spread = self._measured.doubt(whole.shares)
         seconds = whole.makespan + (self._measured.sessions - 1) * self._measured.start
         account = msgspec.structs.replace(
@@ -321,14 +326,14 @@ class Explainer:
 
 
 def _is_exact(runs: Sequence[SimulatedRun]) -> bool:
-    """Return whether results decide nothing: all examples are alike or, of one, nothing was asked for later."""
+    """Return whether requests do not depend on results: all examples agree or, of one, none came later."""
     if len(runs) == 1:
         return not runs[0].later
-    return all(_asked(run) == _asked(runs[0]) for run in runs)
+    return all(_requested_trials(run) == _requested_trials(runs[0]) for run in runs)
 
 
-def _asked(run: SimulatedRun) -> list[tuple[int, History, int]]:
-    """Return what was asked for: where that is not always the same, results decide it."""
+def _requested_trials(run: SimulatedRun) -> list[tuple[int, History, int]]:
+    """Return the trials that were requested; if examples differ in them, they depend on results."""
     return [(trial.number, trial.history, trial.epochs) for trial in run.engine.trials.values()]
 
 
@@ -337,15 +342,15 @@ def _timeline(run: SimulatedRun) -> Timeline:
         return Timeline((), 0.0, ())
     spans = tuple(
         Span(
-            did.worker,
-            did.start,
-            did.end,
-            did.kind,
-            max(0, did.node),
-            f"lineage {did.node}",
-            did.partition,
-            did.epoch,
+            span.worker,
+            span.start,
+            span.end,
+            span.kind,
+            max(0, span.node),
+            f"lineage {span.node}",
+            span.partition,
+            span.epoch,
         )
-        for did in run.backend.did
+        for span in run.backend.did
     )
     return Timeline.of(spans, sorted(run.engine.workers.by_name, key=lambda name: (len(name), name)))

@@ -1,4 +1,4 @@
-"""A forecast: what a study is expected to ask for, train and take; and, once it has run, what happened."""
+"""A forecast: what a study is expected to request, train and take; and, once it has run, what happened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoptree.report.timeline import Timeline
 
 
 class Expectation(msgspec.Struct, frozen=True):
-    """What training takes on a number of workers that each have their cores; ``least`` to ``most`` is the range."""
+    """The time on a number of workers that each have their own cores; the range is ``least`` to ``most``."""
 
     workers: int
     seconds: float
@@ -22,12 +22,12 @@ class Expectation(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """One column of figures: what is expected, or what happened. None: not known."""
+    """One column of figures, expected or measured; None: unknown."""
 
     trials: int
     epochs_asked: float
     epochs_trained: float
-    epochs_reused: float  # found in the store, and so not trained
+    epochs_reused: float  # found in the store
     merge_rate: float
     units: int
     workers: int
@@ -39,7 +39,7 @@ class Account(msgspec.Struct, frozen=True):
     most: float | None = None
 
     def cells(self) -> list[str]:
-        """Return it as people read it."""
+        """Return the figures as text."""
         known = self.least is not None and self.most is not None
         return [
             count(self.trials),
@@ -65,11 +65,11 @@ ROWS = (
 
 @final
 class Forecast(msgspec.Struct, frozen=True):
-    """What is left to train, and what that is expected to take; ``str`` tells all of it.
+    """What is left to train, and what that is expected to take; ``str`` returns the full report.
 
-    ``seconds`` lies from ``least`` to ``most`` in nine of ten cases. Where results decide what is asked for
-    (``exact`` is False), made-up ones stand in for those to come, and the figures are an example. ``whole`` and
-    ``happened`` are there once the study has run: what all of it was to take, and what it took.
+    ``seconds`` lies between ``least`` and ``most`` in nine of ten cases. If requests depend on results (``exact``
+    is False), made-up results replace future ones, and the figures are an example. ``whole`` and ``happened`` are
+    set once the study has run: what all of it was expected to take, and what it took.
     """
 
     study: str
@@ -82,37 +82,37 @@ class Forecast(msgspec.Struct, frozen=True):
     timeline: Timeline
     whole: Account | None = None
     happened: Account | None = None
-    sessions: int = 0  # in which it was run so far: each waits for its workers first
-    platform: dict[str, str] = {}  # what else changes bits here, and is part of the names of states
+    sessions: int = 0  # runs of the study so far: each starts its workers first
+    platform: dict[str, str] = {}  # part of the keys of states, because bits depend on it
 
     @property
     def trials(self) -> int:
-        """How many trials there will be."""
+        """The number of trials."""
         return self.left.trials
 
     @property
     def epochs_asked(self) -> float:
-        """What all trials ask for, one by one."""
+        """The epochs of all trials, before sharing."""
         return self.left.epochs_asked
 
     @property
     def epochs_trained(self) -> float:
-        """What is left to train, after sharing and without what the store has."""
+        """The epochs left to train, after sharing and without those in the store."""
         return self.left.epochs_trained
 
     @property
     def epochs_reused(self) -> float:
-        """What the store has already."""
+        """The epochs that are in the store already."""
         return self.left.epochs_reused
 
     @property
     def merge_rate(self) -> float:
-        """Epochs asked over epochs that differ."""
+        """Epochs asked over distinct epochs."""
         return self.left.merge_rate
 
     @property
     def seconds(self) -> float:
-        """The time expected, on ``workers`` workers."""
+        """The expected time on ``workers`` workers."""
         return self.left.seconds
 
     @property
@@ -127,22 +127,22 @@ class Forecast(msgspec.Struct, frozen=True):
 
     @property
     def cpu_seconds(self) -> float:
-        """The time of all units and evaluations together."""
+        """The total time of all units and evaluations."""
         return self.left.cpu_seconds
 
     @property
     def workers(self) -> int:
-        """The number of workers that was chosen."""
+        """The chosen number of workers."""
         return self.left.workers
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures for programs."""
+        """Return the figures as a dictionary."""
         figures: dict[str, Any] = msgspec.to_builtins(self)
         del figures["timeline"], figures["tree"]
         return figures
 
     def table(self, width: int | None = None) -> str:
-        """Return the figures for people: expected, or expected against what happened and what is left."""
+        """Return the figures as a table: expected, and after a run also what happened and what is left."""
         if self.happened is None or self.whole is None:
             rows = zip(ROWS, self.left.cells(), strict=True)
             return text_table(["", "expected"], [list(row) for row in rows], width=width)
@@ -150,13 +150,13 @@ class Forecast(msgspec.Struct, frozen=True):
         return text_table(["", "expected", "happened", "left"], [list(row) for row in each], width=width)
 
     def workers_table(self, width: int | None = None) -> str:
-        """Return the times on 1, 2, 4 … workers, the chosen number marked."""
+        """Return the times on 1, 2, 4 … workers as a table, with the chosen number marked."""
         rows = []
         for each in self.by_workers:
             mark = "chosen" if each.workers == self.workers else ""
-            far = f"more than the {self.cores} cores here" if each.workers > self.cores else ""
+            over = f"more than the {self.cores} cores here" if each.workers > self.cores else ""
             span = f"{duration(each.least)} to {duration(each.most)}"
-            note = ", ".join(part for part in (mark, far) if part)
+            note = ", ".join(part for part in (mark, over) if part)
             rows.append([each.workers, duration(each.seconds), span, note])
         return text_table(["workers", "time", "range", ""], rows, width=width)
 
@@ -165,17 +165,15 @@ class Forecast(msgspec.Struct, frozen=True):
         return gantt.terminal(self.timeline, width=width, colour=colour)
 
     def told(self, width: int = 100, *, colour: bool = False) -> str:
-        """Return all of it for people."""
-        parts = [self.table(width), f"Times are expected by {self.basis}."]
+        """Return the full report as text."""
+        parts = [self.table(width), f"Times are estimated from {self.basis}."]
         if not self.exact:
-            parts[-1] += " What is asked for depends on results: this is an example."
+            parts[-1] += " Requests depend on results: this is an example."
         if self.sessions > 1:
-            parts[-1] += (
-                f" It was run in {count(self.sessions)} sessions, each of which waits for its workers first."
-            )
+            parts[-1] += f" It was run in {count(self.sessions)} sessions, each of which starts its workers first."
         if self.platform:
             names = ", ".join(f"{name} {value}" for name, value in sorted(self.platform.items()))
-            parts.append(f"States of this platform are reused, and of no other: {names}.")
+            parts.append(f"Only states of this platform are reused: {names}.")
         if self.left.units:
             parts += [self.workers_table(width)]
         if self.tree:

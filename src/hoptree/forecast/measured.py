@@ -1,4 +1,4 @@
-"""What is known about times before a study runs: from what it and others like it did, or from a pilot."""
+"""Times and sizes before a study runs: learned from its journal and from similar studies, or from a timing run."""
 
 from __future__ import annotations
 
@@ -33,61 +33,55 @@ if TYPE_CHECKING:
     from hoptree.store.journal import Recorded
     from hoptree.trainers.base import Trainer
 
-_PILOTS = 6  # configs that are tried
-_PILOT_SECONDS = 3.0
-_START = 3.0  # seconds until workers are there, if nobody has seen some come
-_UNLIKE_PILOT = 0.3  # spread of the log of what real units take over what a pilot says
-_UNLIKE_BEFORE = 0.1  # … over what earlier ones took
+_TIMED_CONFIGS = 6  # configs in a timing run
+_TIMING_SECONDS = 3.0
+_START = 3.0  # seconds until workers have started, if it was never measured
+_TIMING_RUN_SPREAD = 0.3  # spread of the log of a real unit's time over that of a timing run
+_EARLIER_SPREAD = 0.1  # … over that of earlier units
 
 
 @final
 class Measured:
-    """Times and sizes to expect; learned from journals, completed by a pilot where there is nothing."""
+    """Expected times and sizes: learned from journals, completed by a timing run where nothing was measured."""
 
     def __init__(self) -> None:
         self._estimator = Estimator()
         self._starts: list[float] = []
-        self._pilots = 0
+        self._timed = 0
         self._studies = 0
         self._sizes = Samples()
-        self.sessions = 0  # of the study itself
+        self.sessions = 0  # runs of the study itself
         self.happened: Account | None = None
 
     # --- learning ---------------------------------------------------------------------------------------
 
     def learn(self, settings: Settings, journal: Sequence[Recorded], store: Store, *, own: bool) -> None:
-        """Take in what a study did; of one's own also how far it is."""
+        """Learn from the journal of a study; of the study itself (``own``), also what has happened so far."""
         estimator = Estimator(self._estimator.units, self._estimator.evaluations)
         record = Record(settings)
-        here: set[str] = set()
+        joined: set[str] = set()
         workers, sessions, units, seconds, last = 0, 0, 0, 0.0, 0.0
         for step in record.replay(journal):
             estimator.watch(step)
             last = max(last, step.now)
             match step.event:
                 case DriverStarted():
-                    here.clear()
+                    joined.clear()
                 case WorkerJoined(name):
-                    if not here and not units:
+                    if not joined and not units:
                         self._starts.append(step.now)
-                    sessions += not here
-                    here.add(name)
-                    workers = max(workers, len(here))
+                    sessions += not joined
+                    joined.add(name)
+                    workers = max(workers, len(joined))
                 case WorkerLost(name):
-                    here.discard(name)
+                    joined.discard(name)
                 case UnitFinished(seconds=took) | StateEvaluated(seconds=took):
                     units += isinstance(step.event, UnitFinished)
                     seconds += took
                 case _:
                     pass
         self._studies += 1
-        sizes = store.states.sizes()
-        finals = {trial.final for trial in record.trials if trial.final is not None}
-        stored = 0
-        for place in sorted(finals, key=lambda place: (place.node.id, place.unit)):
-            size = sizes.get(place.node.state_key(place.unit), 0)
-            stored += size
-            self._sizes.add(place.node.values, "", size)
+        stored = self._learn_sizes(record, store)
         if own and journal:
             self.sessions = sessions
             work = Savings.count(record.state, units, 0)
@@ -105,6 +99,17 @@ class Measured:
                 disk=stored,
             )
 
+    def _learn_sizes(self, record: Record, store: Store) -> int:
+        """Learn from the sizes of the final states in the store, and return their sum."""
+        sizes = store.states.sizes()
+        finals = {trial.final for trial in record.trials if trial.final is not None}
+        stored = 0
+        for place in sorted(finals, key=lambda place: (place.node.id, place.unit)):
+            size = sizes.get(place.node.state_key(place.unit), 0)
+            stored += size
+            self._sizes.add(place.node.values, "", size)
+        return stored
+
     def try_out(self, trainer: Trainer, data: Dataset, asked: Sequence[Event]) -> None:
         """Train a few batches of some configs in this process, where nothing like them was measured."""
         from hoptree.trainers.timing_run import pilots
@@ -114,10 +119,10 @@ class Measured:
         configs = [values for values in some_values(asked) if not samples.seen.is_within(dict(values.constants()))]
         if not configs:
             return
-        found = pilots(trainer, data, [values.at(0.0) for values in configs], seconds=_PILOT_SECONDS)
+        found = pilots(trainer, data, [values.at(0.0) for values in configs], seconds=_TIMING_SECONDS)
         if not found and not samples.kinds:
             self._refuse(trainer, data, configs[0])
-        self._pilots = len(found)
+        self._timed = len(found)
         for number, each in found.items():
             samples.add(configs[number], "", each.unit)
             self._estimator.evaluations.add(configs[number], "", each.evaluation)
@@ -131,14 +136,14 @@ class Measured:
             pilot(trainer, data, values.at(0.0))
         except Exception as error:
             raise RefusedError(
-                f"nothing can be expected, since no config that was tried can be trained:\n{user_traceback(error)}"
+                f"no forecast is possible: no config could be trained. First error:\n{user_traceback(error)}"
             ) from None
 
-    # --- what to expect ---------------------------------------------------------------------------------
+    # --- expectations -----------------------------------------------------------------------------------
 
     @property
     def formula(self) -> CostFormula:
-        """What the engine is told about costs."""
+        """The cost formula for the engine."""
         fit = self._estimator.units.fit()
         return CostFormula(0.0) if fit is None else fit.formula
 
@@ -151,7 +156,7 @@ class Measured:
         return self._estimator.evaluation(values)
 
     def cpu(self, action: RunUnit | Evaluate, plan: Plan) -> float:
-        """Return the seconds that a run takes by itself, as they are counted when it has ended."""
+        """Return the seconds of a run without overhead, as measured when it ends."""
         if isinstance(action, Evaluate):
             return self._estimator.evaluations.expected(plan.nodes[action.node].values)
         evaluation = self._estimator.evaluations.expected(action.values) if action.evaluate else 0.0
@@ -163,29 +168,29 @@ class Measured:
 
     @property
     def start(self) -> float:
-        """Seconds until workers are there."""
+        """The seconds until workers have started."""
         return sum(self._starts) / len(self._starts) if self._starts else _START
 
     @property
     def basis(self) -> str:
-        """Where this comes from, for people."""
-        tried = f"a pilot of {self._pilots} config{'s' if self._pilots > 1 else ''}" if self._pilots else ""
-        units = self._estimator.units.count - self._pilots
+        """Where the times come from, as text."""
+        timed = f"a timing run of {self._timed} config{'s' if self._timed > 1 else ''}" if self._timed else ""
+        units = self._estimator.units.count - self._timed
         studies = f" of {self._studies} studies" if self._studies > 1 else ""
         known = f"{units:,} measured units{studies}" if units else ""
-        return " and ".join(part for part in (known, tried) if part) or "nothing: there is nothing to train"
+        return " and ".join(part for part in (known, timed) if part) or "nothing: there is nothing to train"
 
-    def _is_new(self) -> bool:
-        return self._pilots == self._estimator.units.count
+    def _has_only_timings(self) -> bool:
+        return self._timed == self._estimator.units.count
 
     def doubt(self, shares: Mapping[Values, float]) -> float:
-        """Return the spread of the log of the time that some work takes, by how much of it has which values."""
-        unlike = _UNLIKE_PILOT if self._is_new() else _UNLIKE_BEFORE
-        return math.hypot(self._estimator.units.doubt(shares), unlike) if self._estimator.units.count else 0.0
+        """Return the spread of the log of the total time of some work, given the share of each set of values."""
+        spread = _TIMING_RUN_SPREAD if self._has_only_timings() else _EARLIER_SPREAD
+        return math.hypot(self._estimator.units.doubt(shares), spread) if self._estimator.units.count else 0.0
 
 
 def some_values(asked: Sequence[Event]) -> list[Values]:
-    """Return the values with which some of the trials begin, spread over all of them."""
+    """Return the initial values of some trials, spread over all of them."""
     trials = [event for event in asked if isinstance(event, TrialAsked)]
-    step = max(1, -(-len(trials) // _PILOTS))
+    step = max(1, -(-len(trials) // _TIMED_CONFIGS))
     return [segments(history(dict(event.config)), partitions=1, units=1)[0].values for event in trials[::step]]

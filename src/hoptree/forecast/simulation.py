@@ -1,6 +1,6 @@
-"""How long a model selection would take, on which workers, and what would be shared.
+"""Simulation of a model selection: how long it takes on which workers, and what is shared.
 
-The real engine runs through the real loop; only the workers and the clock are made up.
+The real engine runs in the real loop; only the workers and the clock are simulated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hoptree.simulator.cluster import Cluster, WorkerSpec
 from hoptree.simulator.workload import Workload
 
 _DETAILS = ("ahead", "affinity", "retries", "patience", "landscape", "check", "watches", "enough")
-_RECORDED = 200_000  # units up to which a run keeps what charts need
+_RECORDED = 200_000  # units up to which a run keeps the spans for charts
 
 
 def simulate(
@@ -42,13 +42,13 @@ def simulate(
     seed: int = 0,
     **details: Any,
 ) -> Simulation:
-    """Run a workload on a cluster that does not exist.
+    """Run a workload on a simulated cluster.
 
     ``policy`` is a name, a policy, or the ``starts`` of a solved schedule (then the order is free). ``search``
     replaces "train every config for ``epochs``". ``details``: ``ahead``, ``affinity``, ``retries`` and
     ``patience`` of the engine, ``landscape`` for costs and metrics as functions of values, ``check`` to test every
-    invariant after every step, ``watches`` that see every event, and ``enough``, which is asked after every event
-    and ends the run when it answers true.
+    invariant after every step, ``watches`` for observers that get every step, and ``enough``, which is called
+    after every event and ends the run when it returns true.
 
         >>> result = simulate(Workload(configs=4, epochs=2, partitions=4), Cluster(workers=4), order="free")
         >>> result.makespan
@@ -60,7 +60,9 @@ def simulate(
     enough = details.pop("enough", None) or (lambda: False)
     landscape = details.pop("landscape", None) or workload.landscape()
     if not callable(enough):
-        raise WorkloadError(f"enough: {enough!r}; expected a function without arguments that says when to end")
+        raise WorkloadError(
+            f"enough: {enough!r}; expected a function without arguments that returns whether to end"
+        )
     check_policy(policy)
     starts = None if isinstance(policy, str | Policy) else policy
     name = policy if isinstance(policy, str) else DEFAULT_POLICY
@@ -97,7 +99,7 @@ def simulate(
 
 @final
 class Simulation:
-    """What a simulated run came to."""
+    """The result of a simulated run."""
 
     def __init__(
         self, workload: Workload, cluster: Cluster, engine: Engine, backend: SimulatedBackend, makespan: float
@@ -114,14 +116,14 @@ class Simulation:
 
     @property
     def work(self) -> Work:
-        """Units asked for, and units left after sharing."""
+        """Units asked for, and distinct units after sharing."""
         return self.engine.plan.work(self.engine.trials.values())
 
     @property
     def bound(self) -> float:
-        """No schedule is shorter: the load of the busiest partition, and the longest lineage.
+        """A lower bound of the makespan: the load of the busiest partition, and the longest lineage.
 
-        It holds for a cluster that keeps its workers; noise, faults and hops are not in it.
+        It holds for a cluster that keeps its workers; noise, faults and hops are not included.
         """
         return _lower_bound(self.engine, self.cluster)
 
@@ -142,7 +144,7 @@ class Simulation:
         return Timeline(spans, self.makespan, names)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures for programs."""
+        """Return the figures as a dictionary."""
         work = self.work
         return {
             "trials": len(self.engine.trials),
@@ -159,7 +161,7 @@ class Simulation:
         }
 
     def table(self, width: int | None = None) -> str:
-        """Return the figures for people."""
+        """Return the figures as a table."""
         d = self.to_dict()
         per_epoch = self.workload.partitions
         over = self.makespan / self.bound if self.bound else 1.0
@@ -194,7 +196,7 @@ def _root(seed: int) -> str:
 
 
 def _lower_bound(engine: Engine, cluster: Cluster) -> float:
-    """Count whole epochs only: each visits every partition once, on its fastest holder at best."""
+    """Count whole epochs only: each visits every partition once, at best on its fastest worker."""
     plan, partitions = engine.plan, engine.settings.partitions
     placed = cluster.placed(partitions)
     holders = [tuple(spec for spec in placed if p in spec.partitions) for p in range(partitions)]

@@ -1,1 +1,1 @@
-"""What a study was, as its journal tells it: read and trained again, told, and what the disk holds of it."""
+"""Studies as recorded in a store: replaying a journal, results, retraining, timelines and disk usage."""

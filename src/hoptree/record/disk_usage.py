@@ -1,4 +1,4 @@
-"""Holdings: what the disk of a store holds, of which trials, what it cost and who needs it."""
+"""Disk usage of a store: its states, the trials that they belong to, what they cost, and who needs them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 class StateOnDisk(msgspec.Struct, frozen=True):
     """A state on disk.
 
-    ``trials`` are those that pass through it, by study and number; ``epoch`` is where in them it stands, broken
-    within an epoch; None for both: no journal tells. ``seconds`` is what it takes to train it again from the state
-    before it, ``benefit`` what decides which goes first when the disk is full, ``held_by`` the studies that need
-    it, so that it never goes. ``study`` has made it; "": a driver was killed before it could say so.
+    ``trials`` are the trials that pass through it, by study and number; ``epoch`` is its position in them, with a
+    fraction within an epoch, and None if no journal mentions the state. ``seconds`` is the time to train it again
+    from the state before it; ``benefit`` decides which state is evicted first when the disk is full; ``held_by``
+    are the studies that need it, so that it is never evicted. ``study`` saved it; "" if a driver was killed before
+    it recorded that.
     """
 
     key: str
@@ -40,7 +41,7 @@ class StateOnDisk(msgspec.Struct, frozen=True):
 
 @final
 class DiskUsage:
-    """All states of a store, or of a study: what is needed first, then what would be kept longest."""
+    """All states of a store, or of one study: those that studies need first, then by benefit."""
 
     def __init__(self, rows: list[StateOnDisk], now: float) -> None:
         self._rows = sorted(rows, key=lambda row: (not row.held_by, -row.benefit, row.key))
@@ -56,7 +57,7 @@ class DiskUsage:
         return self._rows[index]
 
     def of(self, study: str) -> DiskUsage:
-        """Return what a study has made, holds or passes through."""
+        """Return the states that a study has saved, holds or passes through."""
         rows = [
             row
             for row in self._rows
@@ -66,22 +67,22 @@ class DiskUsage:
 
     @property
     def size(self) -> int:
-        """The bytes of all of them."""
+        """The total size in bytes."""
         return sum(row.size for row in self._rows)
 
     @property
     def held(self) -> int:
-        """The bytes that some study needs."""
+        """The bytes of states that some study needs."""
         return sum(row.size for row in self._rows if row.held_by)
 
     def table(self) -> str:
-        """Return it for people."""
-        columns = ["state", "made by", "trials", "epoch", "size", "to train again", "last used", "held by"]
+        """Return a table as text."""
+        columns = ["state", "made by", "trials", "epoch", "size", "to retrain", "last used", "held by"]
         rows = [
             [
                 row.key[:8],
                 row.study or None,
-                _short(row.trials),
+                _shorten(row.trials),
                 None if row.epoch is None else f"{row.epoch:g}",
                 size(row.size),
                 duration(row.seconds),
@@ -97,11 +98,11 @@ class DiskUsage:
         return self.table()
 
 
-def holdings(store: Store, *, trials: bool = True) -> DiskUsage:
-    """Return what the disk of a store holds and why.
+def disk_usage(store: Store, *, trials: bool = True) -> DiskUsage:
+    """Return the disk usage of a store.
 
-    Which trials a state belongs to is read from the journals of all studies, which takes a while if they are long;
-    leave it out with ``trials=False``.
+    To find the trials of each state, the journals of all studies are read, which takes long if they are long;
+    leave that out with ``trials=False``.
     """
     now = time.time()
     places = _places(store) if trials else {}
@@ -123,15 +124,15 @@ def holdings(store: Store, *, trials: bool = True) -> DiskUsage:
                 benefit=record.benefit(now),
             )
         )
-    for key, bytes_there in sizes.items():
+    for key, bytes_stored in sizes.items():
         epoch, passing = places.get(key, (None, ()))
-        rows.append(StateOnDisk(key, "", tuple(passing), epoch, bytes_there, 0.0, now, 0, (), 0.0))
+        rows.append(StateOnDisk(key, "", tuple(passing), epoch, bytes_stored, 0.0, now, 0, (), 0.0))
     return DiskUsage(rows, now)
 
 
 def _places(store: Store) -> dict[str, tuple[float, list[tuple[str, int]]]]:
-    """Return by key where a state stands, and in which trials, as all journals tell."""
-    there = set(store.states.keys())
+    """Return by state key the epoch at which it lies, and its trials, according to all journals."""
+    stored = set(store.states.keys())
     found: dict[str, tuple[float, list[tuple[str, int]]]] = {}
     for known in store.catalog.all():
         if not store.journal.last(known.name):
@@ -142,7 +143,7 @@ def _places(store: Store) -> dict[str, tuple[float, list[tuple[str, int]]]]:
         for trial in record.trials:
             number = numbers[trial.study] = numbers.get(trial.study, -1) + 1
             for key, epoch in _states_of(record, trial, keys):
-                if key in there:
+                if key in stored:
                     passing = found.setdefault(key, (epoch, []))[1]
                     if (trial.study, number) not in passing:
                         passing.append((trial.study, number))
@@ -159,7 +160,7 @@ def _states_of(record: Record, trial: Trial, keys: dict[tuple[int, int], str]) -
             yield key, unit / partitions
 
 
-def _short(trials: tuple[tuple[str, int], ...], most: int = 3) -> str | None:
+def _shorten(trials: tuple[tuple[str, int], ...], most: int = 3) -> str | None:
     if not trials:
         return None
     shown = ", ".join(f"{study} {number}" for study, number in trials[:most])

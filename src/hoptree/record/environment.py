@@ -1,4 +1,4 @@
-"""Where a study runs: what bits may depend on besides code, data and seed."""
+"""The environment of a run: what bits may depend on besides code, data and seed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-# Instructions that numerical libraries choose their kernels by.
+# Instruction sets by which numerical libraries choose their kernels.
 _FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "asimd", "sve")
-_LIBRARIES = ("numpy", "torch")  # as far as they are imported: what is not in use changes nothing
+_LIBRARIES = ("numpy", "torch")  # only if imported: an unused library changes nothing
 
 
 def environment() -> dict[str, str]:
@@ -45,12 +45,12 @@ def _machine() -> dict[str, str]:
 def _version(package: str) -> str:
     try:
         return metadata.version(package)
-    except metadata.PackageNotFoundError:  # run from its source without being installed
+    except metadata.PackageNotFoundError:  # run from source without being installed
         return "unknown"
 
 
 def _processor() -> tuple[str, set[str]]:
-    """Return the processor's name and instructions, as far as the system tells."""
+    """Return the processor's name and instruction sets, as far as the system reports them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:

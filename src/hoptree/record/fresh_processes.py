@@ -1,7 +1,7 @@
-"""Trials trained again in fresh processes, each alone: what `verify` compares with.
+"""Retraining of trials in fresh processes, one per trial: what `verify` compares with.
 
-The caller's process is not used: its modules and globals may have been changed by what was trained there. Nor
-is one process used for two trials, as in a run: what they would share by mistake is not shared here.
+The caller's process is not used, because earlier training may have changed its modules and globals. Nor does one
+process train two trials, as in a run: so they cannot share anything by mistake.
 """
 
 from __future__ import annotations
@@ -31,45 +31,45 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def train_in_fresh_processes(
-    soloist: Retrainer, trials: Mapping[int, Trial]
+    retrainer: Retrainer, trials: Mapping[int, Trial]
 ) -> Iterator[tuple[int, FreshProcessResult]]:
-    """Train trials from the beginning, and yield what came out, by number, in the order given.
+    """Train trials from the start, and yield the results by number, in the order given.
 
-    As many processes run at the same time as there are cores for the trainer's threads. What the user's code raises
-    is raised here, with the user's own traceback.
+    As many processes run at a time as there are cores for the trainer's threads. An error of the user's code is
+    raised here, with the user's own traceback.
     """
-    pickled = send_off(soloist.trainer)
-    waiting, owed = deque(trials), deque(trials)
-    most = max(1, (os.cpu_count() or 1) // soloist.trainer.threads)
+    pickled = send_off(retrainer.trainer)
+    waiting, unyielded = deque(trials), deque(trials)
+    most = max(1, (os.cpu_count() or 1) // retrainer.trainer.threads)
     running: dict[Any, _Process] = {}
     done: dict[int, FreshProcessResult] = {}
     try:
-        while owed:
+        while unyielded:
             while waiting and len(running) < most:
                 number = waiting.popleft()
-                process = _Process(number, _setup(soloist, trials[number], pickled), soloist.trainer.threads)
+                process = _Process(number, _setup(retrainer, trials[number], pickled), retrainer.trainer.threads)
                 running[process.channel] = process
             for channel in wait(list(running)):
                 process = running.pop(channel)
                 done[process.number] = process.result()
-            while owed and owed[0] in done:
-                number = owed.popleft()
+            while unyielded and unyielded[0] in done:
+                number = unyielded.popleft()
                 yield number, done.pop(number)
     finally:
         for process in running.values():
             process.kill()
 
 
-def _setup(soloist: Retrainer, trial: Trial, trainer: bytes) -> FreshProcessSetup:
-    values, seed = soloist.beginning(trial)
-    units = soloist.units(trial)
+def _setup(retrainer: Retrainer, trial: Trial, trainer: bytes) -> FreshProcessSetup:
+    values, seed = retrainer.beginning(trial)
+    units = retrainer.units(trial)
     last = units[-1]
     return FreshProcessSetup(
         parent=os.getpid(),
         paths=sys.path,
         folder=str(Path.cwd()),
         trainer=trainer,
-        dataset=str(soloist.data.path),
+        dataset=str(retrainer.data.path),
         values=values,
         seed=seed,
         units=msgspec.Raw(msgspec.msgpack.encode(units)),
@@ -91,27 +91,27 @@ class _Process:
         )
         theirs.close()
         self.channel: Connection[Any, Any] = Connection(ours.detach())
-        with suppress(OSError):  # it is gone already
+        with suppress(OSError):  # it has exited already
             self.channel.send_bytes(msgspec.msgpack.encode(setup))
 
     def result(self) -> FreshProcessResult:
-        """Return its answer, and end it."""
+        """Return its result, and end the process."""
         try:
             answer = msgspec.msgpack.decode(self.channel.recv_bytes(), type=FreshProcessResult)
         except (EOFError, OSError):
             code = self._process.wait()
             raise TrainerError(
-                f"trial {self.number}: the process that trained it again died with exit code {code}; "
-                "expected it to end as it did in the run"
+                f"trial {self.number}: the process that retrained it died with exit code {code}; "
+                "expected it to finish as in the run"
             ) from None
         finally:
             self.kill()
         if answer.error:
-            raise TrainerError(f"trial {self.number}: training it again raised this:\n{answer.error}")
+            raise TrainerError(f"trial {self.number}: retraining it raised this error:\n{answer.error}")
         return answer
 
     def kill(self) -> None:
-        """End it, if it has not ended."""
+        """Kill the process if it has not ended."""
         self._process.kill()
         self._process.wait()
         self.channel.close()

@@ -1,4 +1,4 @@
-"""Telling of a study: its journal, read again, as a chronicle. Needs neither its code nor its states."""
+"""Loading a study's timeline from its journal; this needs neither its code nor its states."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 def tell(store: Store, name: str, goal: Goal | None = None) -> StudyTimeline:
-    """Return what the store knows of a study, from its own journal or from that of a group it was run with.
+    """Return the timeline of a study, from its own journal or from that of a group it was run with.
 
-    ``goal`` is that of a member of a group; the catalog has the one of the first.
+    ``goal`` is that of a member of a group; the catalog has only the first member's.
     """
     known = find(store, name)
     spec = StudySpec.read(known.spec)
     goal = goal or spec.goal
     record = Record(spec.settings)
-    chronicler = TimelineBuilder(record.state)
+    builder = TimelineBuilder(record.state)
     for step in record.replay(store.journal.read(known.name)):
-        chronicler.see(step)
-    return chronicler.chronicle(
+        builder.see(step)
+    return builder.chronicle(
         name,
         goal.metric,
         goal.maximize,
@@ -41,29 +41,31 @@ def tell(store: Store, name: str, goal: Goal | None = None) -> StudyTimeline:
 
 
 def find(store: Store, name: str) -> StudyRecord:
-    """Return the catalog's entry of a study, or of a group that it was run with: the one that tells most of it.
+    """Return the catalog entry of a study, or of a group that it was run with: the one with the most trials of it.
 
-    Its own comes first where both tell as much.
+    Its own entry wins a tie.
     """
     from hoptree.store import StudyMissingError
 
     studies = store.catalog.all()
     own = [known for known in studies if name in (known.name, *known.spec.get("members", ()))]
-    told = sorted((known for known in own if store.journal.last(known.name)), key=lambda known: known.name != name)
-    if not told:
+    recorded = sorted(
+        (known for known in own if store.journal.last(known.name)), key=lambda known: known.name != name
+    )
+    if not recorded:
         if any(known.name == name for known in studies):
             raise StudyMissingError(f"{name}: it has no trials yet in {store.folder}; run it first")
         holds = ", ".join(known.name for known in studies[:20]) or "none"
         raise StudyMissingError(f"{name}: no such study in {store.folder}; it holds {holds}; run it first")
-    return told[0] if len(told) == 1 else max(told, key=lambda known: _extent(store, known, name))
+    return recorded[0] if len(recorded) == 1 else max(recorded, key=lambda known: _extent(store, known, name))
 
 
 def _extent(store: Store, known: StudyRecord, name: str) -> tuple[int, int]:
-    """Return how much a journal tells of a study: its trials, and their epochs."""
+    """Return how much a journal holds of a study: its trials, and their epochs."""
     try:
         own = [trial for trial in open_record(store, known).trials if trial.study == name]
     except HoptreeError:
-        return 0, 0  # of another version: it has nothing to say
+        return 0, 0  # written by another version: skip it
     return len(own), sum(trial.done for trial in own)
 
 

@@ -1,4 +1,4 @@
-"""The record of a study: what its journal tells, folded. Results, tables and a driver that goes on begin here."""
+"""The record of a study: the state that its journal leads to. Results, tables and a resuming driver start here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TrialUnit(NamedTuple):
-    """One unit of a trial: the node it belongs to, its number, and the partition that it visits."""
+    """One unit of a trial: its node, its number, and the partition that it visits."""
 
     node: Node
     number: int
@@ -34,7 +34,7 @@ class TrialUnit(NamedTuple):
 
 @final
 class Record:
-    """The state that a journal has made of a study, and until when it tells."""
+    """The state of a study after replaying its journal, and the time of the last entry."""
 
     def __init__(self, settings: Settings, state: StudyState | None = None, now: float = 0.0) -> None:
         self.state = StudyState(settings) if state is None else state
@@ -44,7 +44,7 @@ class Record:
         self._free = settings.order == "free"
 
     def replay(self, entries: Iterable[Recorded]) -> Iterator[Step]:
-        """Take a journal in, and yield every step that it tells of."""
+        """Replay journal entries, and yield every step."""
         reader = FactReader(self.state)
         for recorded in entries:
             step = reader.take(recorded.entry, recorded.now)
@@ -52,63 +52,67 @@ class Record:
             yield step
 
     def read(self, entries: Iterable[Recorded]) -> Record:
-        """Take a journal in, and return itself."""
+        """Replay journal entries, and return self."""
         for _ in self.replay(entries):
             pass
         return self
 
     def resume(
-        self, asks: TrialAsker, entries: Iterable[Recorded], numbers: TrialNumbers, watches: Sequence[Observer] = ()
+        self,
+        tuner: TrialAsker,
+        entries: Iterable[Recorded],
+        numbers: TrialNumbers,
+        observers: Sequence[Observer] = (),
     ) -> list[Event]:
-        """Take a journal in, tell searches what they were told, and return what they ask for and is not in it.
+        """Replay a journal and pass its reports to the searches; return their requests that are not in it.
 
-        ``numbers`` are those from which the searches' trials get theirs.
+        ``numbers`` assigns the numbers of the searches' trials.
         """
         for step in self.replay(entries):
-            for watch in watches:
-                watch(step)
+            for observe in observers:
+                observe(step)
         numbers.recall(self.state.trials.values())
-        owed = list(asks.start())
-        bare = [_request(event) for event in owed]
+        pending = list(tuner.start())
+        bare = [_request(event) for event in pending]
         for part in self.state.dialogue:
             if isinstance(part, Report | EndTrial):
-                new = asks.tell(part)
-                owed.extend(new)
+                new = tuner.tell(part)
+                pending.extend(new)
                 bare.extend(map(_request, new))
-            elif owed and not isinstance(part, TrialRetried):
-                with suppress(ValueError):  # not in order: what a wider search adds is asked for later
+            elif pending and not isinstance(part, TrialRetried):
+                with suppress(ValueError):  # not in order: a wider search makes its additions later
                     place = bare.index(_request(part))
-                    del owed[place], bare[place]
-        self._refuse_second_thoughts(owed)
-        return owed
+                    del pending[place], bare[place]
+        self._check_same_decisions(pending)
+        return pending
 
-    def _refuse_second_thoughts(self, owed: Iterable[Event]) -> None:
-        """Refuse a search that would begin a trial otherwise than the journal says it did."""
-        for event in owed:
+    def _check_same_decisions(self, pending: Iterable[Event]) -> None:
+        """Raise an error if a search would start a trial with another config than the journal has."""
+        for event in pending:
             if not isinstance(event, TrialAsked | TrialBranched):
                 continue
             known = self.by_number.get(event.trial)
             if known is not None and known.history[-1].config != event.config:
                 before, now = dict(known.history[-1].config), dict(event.config)
                 raise StudyChangedError(
-                    f"search: told the same as before, it decides otherwise: trial {event.trial} was begun with "
-                    f"{before}, and would be with {now}; one of your own does so when its code has changed, and "
-                    "Optuna's samplers may with another version or processor; go on with what began the study, or "
-                    "give it another name: what both have in common is found in the store"
+                    f"search: given the same reports, it decides differently: trial {event.trial} was started with "
+                    f"{before}, and would now be with {now}. A search of your own does so if its code has changed; "
+                    "Optuna's samplers may with another version or processor. Resume with what started the study, "
+                    "or give it another name: work that both have in common is reused from the store"
                 )
 
     def note(self, step: Step) -> None:
-        """Note the time, as a watch of the drive loop: the engine has changed the state itself."""
+        """Note the time: an observer of the drive loop, in which the engine changes the state itself."""
         self.now = step.now
 
     @property
     def by_number(self) -> dict[int, Trial]:
-        """All trials by number, in the order in which they were asked for."""
+        """All trials by number, in the order in which they were requested."""
         return self.state.trials
 
     @property
     def trials(self) -> list[Trial]:
-        """All trials, in the order in which they were asked for."""
+        """All trials, in the order in which they were requested."""
         return list(self.state.trials.values())
 
     @property
@@ -117,14 +121,14 @@ class Record:
         return self.state.live
 
     def place(self, trial: Trial) -> Place | None:
-        """Return where a trial stands, by the epochs that it has reported; None before the first."""
+        """Return the place of a trial's last report; None before the first."""
         if not trial.done:
             return None
         node, unit = self.plan.way(trial, trial.done * self.settings.partitions)[-1]
         return Place(node, unit)
 
     def units(self, trial: Trial) -> Iterator[TrialUnit]:
-        """Yield what a trial consists of up to where it stands, in order."""
+        """Yield the units of a trial up to its last report, in order."""
         partitions = self.settings.partitions
         unit, rotation = 0, 0
         for node, end in self.plan.way(trial, trial.done * partitions):
@@ -138,56 +142,56 @@ class Record:
 
 @final
 class ReplayedRequests:
-    """Asks again for what was asked for in a journal, by searches and by users: each after all news before it.
+    """Makes the requests of a journal again, by searches and by users: each after all messages that came before it.
 
-    News may come in another order now, and what failed then may go on; what is asked for is the same.
+    Messages may come in another order now, and trials that failed then may not fail; the requests are the same.
     """
 
     def __init__(self, settings: Settings, journal: Iterable[Recorded]) -> None:
-        self._asked: deque[tuple[int, Event]] = deque()  # after how much news each was asked for
-        self._news: list[tuple[int, int] | None] = []
+        self._requests: deque[tuple[int, Event]] = deque()  # requests, each with the number of messages before it
+        self._messages: list[tuple[int, int] | None] = []
         for part in Record(settings).read(journal).state.dialogue:
             if isinstance(part, Report | EndTrial):
-                self._news.append(_which(part))
-            elif isinstance(part, TrialRetried):  # now it may not fail, so nobody waits to hear that it has
-                ends = [place for place, news in enumerate(self._news) if news == (part.trial, 0)]
+                self._messages.append(_message_key(part))
+            elif isinstance(part, TrialRetried):  # the trial may not fail now, so do not wait for its failure
+                ends = [place for place, message in enumerate(self._messages) if message == (part.trial, 0)]
                 if ends:
-                    self._news[ends[-1]] = None
+                    self._messages[ends[-1]] = None
             else:
-                self._asked.append((len(self._news), part))
-        self._heard: Counter[tuple[int, int]] = Counter()
-        self._next = 0  # news up to here have been heard again
+                self._requests.append((len(self._messages), part))
+        self._received: Counter[tuple[int, int]] = Counter()
+        self._next = 0  # messages before this index have come again
 
     def start(self) -> Sequence[Event]:
-        """Return what was asked for first."""
+        """Return the first requests."""
         return self._due()
 
     def tell(self, news: Report | EndTrial) -> Sequence[Event]:
-        """Take news in and return what was asked for after it, and after all that came before it then."""
-        self._heard[_which(news)] += 1
+        """Note a message, and return the requests that came after it and after all messages before it."""
+        self._received[_message_key(news)] += 1
         return self._due()
 
     def _due(self) -> list[Event]:
-        while self._next < len(self._news):
-            news = self._news[self._next]
-            if news is not None:
-                if not self._heard[news]:
+        while self._next < len(self._messages):
+            message = self._messages[self._next]
+            if message is not None:
+                if not self._received[message]:
                     break
-                self._heard[news] -= 1
+                self._received[message] -= 1
             self._next += 1
         events: list[Event] = []
-        while self._asked and self._asked[0][0] <= self._next:
-            events.append(self._asked.popleft()[1])
+        while self._requests and self._requests[0][0] <= self._next:
+            events.append(self._requests.popleft()[1])
         return events
 
 
-def _which(news: Report | EndTrial) -> tuple[int, int]:
-    """Return whose news it is, with the epoch of a report; 0 stands for an end."""
-    return news.trial, news.epoch if isinstance(news, Report) else 0
+def _message_key(message: Report | EndTrial) -> tuple[int, int]:
+    """Return the trial of a message, with the epoch of a report; 0 stands for the end of the trial."""
+    return message.trial, message.epoch if isinstance(message, Report) else 0
 
 
 def _request(event: Event) -> Event:
-    """Return an event as the search asked for it, without what the library knew, and from whatever root."""
+    """Return an event as the search made it: without stored results, root and variant."""
     if isinstance(event, TrialAsked):
         return msgspec.structs.replace(event, known=None, root="", variant="")
     if isinstance(event, TrialBranched | TrialExtended) and event.known is not None:

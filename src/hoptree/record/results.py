@@ -38,17 +38,17 @@ _SHOWN = 50  # trials in a notebook's table
 
 
 class NoStateError(HoptreeError, LookupError):
-    """There is no trained model to give: nothing has got that far."""
+    """No trained model exists: no trial has been trained that far."""
 
 
 class Savings(msgspec.Struct, frozen=True):
     """The work that trials asked for, and the work that was done.
 
-    Of ``epochs_asked`` by all trials, ``epochs_shared`` are those that trials have in common and need once only,
-    ``epochs_reused`` were in the store, and ``epochs_trained`` in this run. Of these, ``epochs_in_vain`` were
-    trained again, since their states were gone, or for trials that were given up before they reported.
-    ``merge_rate`` is what was asked over what differs. ``bytes_hopped`` are those of all states that moved between
-    workers.
+    Of ``epochs_asked`` by all trials, ``epochs_shared`` are common to several trials and needed only once,
+    ``epochs_reused`` were in the store, and ``epochs_trained`` were trained in this run. Of these,
+    ``epochs_in_vain`` were trained again because their states were lost, or for trials that were stopped before
+    they reported. ``merge_rate`` is the number of epochs asked for over the number of distinct ones.
+    ``bytes_hopped`` is the size of all states that moved between workers.
     """
 
     epochs_asked: float
@@ -57,8 +57,8 @@ class Savings(msgspec.Struct, frozen=True):
     epochs_reused: float
     merge_rate: float
     bytes_hopped: int
-    state_bytes: int = 0  # of a state, on average over the units that were trained now
-    bytes_between_nodes: int = 0  # of those that hopped, to a worker on another machine
+    state_bytes: int = 0  # of a state, averaged over the units trained in this run
+    bytes_between_nodes: int = 0  # of bytes_hopped, those to a worker on another machine
     epochs_in_vain: float = 0.0
 
     @classmethod
@@ -71,9 +71,9 @@ class Savings(msgspec.Struct, frozen=True):
         bytes_between_nodes: int = 0,
         made: Mapping[int, int] | None = None,
     ) -> Savings:
-        """Return what trials asked for against the units that were trained for them now.
+        """Return the work that trials asked for, compared with the units that were trained in this run.
 
-        ``made`` says which: by node, a bit for each. Without it, all are taken for needed.
+        ``made`` has the trained units by node, one bit each; without it, all count as needed.
         """
         partitions = state.settings.partitions
         trials = state.trials.values()
@@ -103,7 +103,7 @@ class Savings(msgspec.Struct, frozen=True):
 
 
 def _served(state: StudyState, made: Mapping[int, int]) -> int:
-    """Return how many of the units that were made trials have behind them."""
+    """Return how many of the trained units belong to trials that have reported beyond them."""
     count = 0
     for number, end in state.plan.reach(state.trials.values(), done=True).items():
         start = state.plan.nodes[number].start
@@ -113,17 +113,17 @@ def _served(state: StudyState, made: Mapping[int, int]) -> int:
 
 @final
 class TrialResult:
-    """One trial: what it was, how it ended, and its curve.
+    """One trial: its config, how it ended, and its curve.
 
-    It has its ``number``, its ``config``, its ``state`` ("complete", "stopped", "failed" or "running"), the metrics
-    by epoch as its ``curve``, and of a failed one the ``error``.
+    ``state`` is "complete", "stopped", "failed" or "running"; ``curve`` has the metrics by epoch; ``error`` is the
+    error of a failed trial.
 
-    Its weights are in the store. Should they be gone or damaged, they are trained again, alone in this process,
-    when they are asked for: the same bits come out.
+    Its weights are in the store. If they are missing or damaged, they are trained again in this process when you
+    ask for them; the result has the same bits.
     """
 
     def __init__(
-        self, number: int, trial: Trial, record: Record, states: StateStore, soloist: Retrainer | None
+        self, number: int, trial: Trial, record: Record, states: StateStore, retrainer: Retrainer | None
     ) -> None:
         self.number = number
         self.config: Config = dict(trial.history[-1].config)
@@ -133,11 +133,11 @@ class TrialResult:
         self._trial = trial
         self._place = record.place(trial)
         self._states = states
-        self._soloist = soloist
+        self._retrainer = retrainer
 
     @property
     def epochs(self) -> int:
-        """How many epochs have been reported."""
+        """The number of epochs up to the last report."""
         return max(self.curve, default=0)
 
     @property
@@ -147,24 +147,24 @@ class TrialResult:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over the state's arrays in name order: equal fingerprints are equal weights and optimizer."""
+        """SHA-256 of the state's arrays in name order: the same if weights and optimizer state are equal."""
         from hoptree.store import fingerprint
 
         arrays = self._stored()
-        return fingerprint(self._again()[1].arrays if arrays is None else arrays[0])
+        return fingerprint(self._retrain()[1].arrays if arrays is None else arrays[0])
 
     def load(self) -> Any:
         """Return the trained model."""
         from hoptree.trainers.base import ModelState
 
-        soloist = self._needed()
+        retrainer = self._require_retrainer()
         stored = self._stored()
         if stored is None:
-            model, _ = self._again()
+            model, _ = self._retrain()
         else:
-            model = soloist.untrained(self._trial)
-            soloist.trainer.load(model, ModelState(*stored))
-        return soloist.trainer.export(model)
+            model = retrainer.untrained(self._trial)
+            retrainer.trainer.load(model, ModelState(*stored))
+        return retrainer.trainer.export(model)
 
     def save(self, path: str | Path) -> Path:
         """Write the trained weights as `.safetensors`, or as `.pt`: a state dict for ``load_state_dict``."""
@@ -173,32 +173,32 @@ class TrialResult:
 
         check_weights(path)
         stored = self._stored()
-        return save_weights(self._again()[1] if stored is None else ModelState(*stored), path)
+        return save_weights(self._retrain()[1] if stored is None else ModelState(*stored), path)
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
         from hoptree.store import StateDamagedError, StateMissingError
 
         if self._place is None:
-            why = f" after this:\n{self.error}" if self.error else ""
-            raise NoStateError(f"trial {self.number}: no state is stored of it; it is {self.state}{why}")
+            why = f" after this error:\n{self.error}" if self.error else ""
+            raise NoStateError(f"trial {self.number}: it has no stored state; it is {self.state}{why}")
         try:
             return self._states.get(self._place.node.state_key(self._place.unit))
         except (StateDamagedError, StateMissingError) as error:
-            if self._soloist is None:
+            if self._retrainer is None:
                 raise
             log.warning("trial %s is trained again: %s", self.number, error)
             return None
 
-    def _again(self) -> tuple[Any, ModelState]:
-        return self._needed().train(self._trial, self._states)
+    def _retrain(self) -> tuple[Any, ModelState]:
+        return self._require_retrainer().train(self._trial, self._states)
 
-    def _needed(self) -> Retrainer:
-        if self._soloist is None:
+    def _require_retrainer(self) -> Retrainer:
+        if self._retrainer is None:
             raise NoStateError(
-                f"trial {self.number}: its model needs the program that trained it; ask the study: "
+                f"trial {self.number}: loading its model needs the code that trained it; use the study: "
                 "study.results().trials[…]"
             )
-        return self._soloist
+        return self._retrainer
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self.config.items())
@@ -207,7 +207,7 @@ class TrialResult:
         return f"trial {self.number} ({values}): {self.state} after {self.epochs} epochs: {what}"
 
     def _repr_html_(self) -> str:
-        """Return it as a notebook shows it."""
+        """Return the trial as HTML for a notebook."""
         from hoptree.report.html import html_facts, html_table, html_text
 
         facts = {"state": self.state, "epochs": self.epochs, **{n: str(v) for n, v in self.config.items()}}
@@ -229,19 +229,20 @@ class Results:
         goal: Goal,
         savings: Savings,
         traffic: Traffic | None = None,
-        tell: Callable[[], StudyTimeline] | None = None,
+        timeline: Callable[[], StudyTimeline] | None = None,
     ) -> None:
         self.trials = list(trials)
         self.savings = savings
-        self.traffic = traffic  # what was moved, and what other ways would have; None: nothing was trained
+        self.traffic = traffic  # bytes moved, also by other methods; None: nothing was trained
         self._goal = goal
-        self._tell = tell
+        self._timeline = timeline
 
     @property
     def best(self) -> TrialResult:
-        """The complete trial with the best last report, or the best that was stopped if none is complete.
+        """The complete trial with the best last report, or the best stopped trial if none is complete.
 
-        A trial whose last report of the goal is NaN or infinite is never the best; NoStateError if all are so.
+        A trial whose last report of the goal is NaN or infinite is never the best; raise ``NoStateError`` if all
+        are so.
         """
         best = self.find_best()
         if best is None:
@@ -250,7 +251,7 @@ class Results:
         return best
 
     def find_best(self) -> TrialResult | None:
-        """Return the best trial, None if there is none."""
+        """Return the best trial; None if there is none."""
         ended = [trial for trial in self.trials if trial.state in ("complete", "stopped")]
         finite = [trial for trial in ended if math.isfinite(self._goal.loss(trial.metrics))]
         return min(finite, key=self._rank, default=None)
@@ -271,21 +272,21 @@ class Results:
             )
         failed = [trial for trial in self.trials if trial.error]
         if not failed:
-            return "no trial is complete, so there is no best one; run the study again: it goes on"
+            return "no trial is complete, so there is no best one; run the study again to resume it"
         first = failed[0]
         return (
             f"no trial is complete, so there is no best one; {len(failed)} of {len(self.trials)} failed, such as "
-            f"trial {first.number}: {told(first.error)}; trials[{first.number}].error has all of it"
+            f"trial {first.number}: {told(first.error)}; trials[{first.number}].error has the full error"
         )
 
     def chronicle(self) -> StudyTimeline:
-        """Return what happened and when, as the journal tells it: what plots and exports are drawn from."""
-        if self._tell is None:
-            raise NoStateError("results: they were read without their journal; ask the study: study.results()")
-        return self._tell()
+        """Return the timeline of the study from its journal, from which plots and exports are made."""
+        if self._timeline is None:
+            raise NoStateError("results: they were read without the journal; use study.results()")
+        return self._timeline()
 
     def export(self, kind: str, path: str | Path, **options: Any) -> Path:
-        """Write the results for other programs, and return where they are.
+        """Write the results to a file for other programs, and return its path.
 
         ``kind`` is "csv", "parquet" (``reports=True`` for a row per report), "tensorboard", "mlflow", "html"
         (``dark=True``), or "safetensors" and "pt" for the weights of the best model.
@@ -321,7 +322,7 @@ class Results:
         return f"{len(self.trials)} trials: {counts}; {self.savings}"
 
     def _repr_html_(self) -> str:
-        """Return them as a notebook shows them: a table of the trials, the best in bold and first."""
+        """Return the trials as an HTML table for a notebook, the best one first and in bold."""
         from hoptree.report.html import html_table, html_text
 
         first = self.find_best()

@@ -1,4 +1,4 @@
-"""A trial trained again, unit by unit: to verify what was stored, or to get back what was lost."""
+"""Retraining a trial unit by unit: to verify a stored state, or to restore a lost one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @final
 class Retrainer:
-    """Trains trials of a study unit by unit, as any worker would: the same bits come out."""
+    """Trains trials of a study unit by unit, as a worker would: the result has the same bits."""
 
     def __init__(self, record: Record, trainer: Trainer, data: Dataset, seed: int) -> None:
         self._record = record
@@ -27,35 +27,35 @@ class Retrainer:
         self._seed = seed
 
     def beginning(self, trial: Trial) -> tuple[dict[str, Scalar], int]:
-        """Return the values and the seed that a trial's model is built with."""
+        """Return the values and the seed with which a trial's model is built."""
         origin = next(self._record.units(trial)).node.origin
         return origin.values.at(0.0), build_seed(origin.key)
 
     def untrained(self, trial: Trial) -> Any:
-        """Return the model that a trial begins with."""
+        """Return the initial model of a trial."""
         return self.trainer.build(*self.beginning(trial))
 
     def has_trained(self, trial: Trial) -> bool:
-        """Return whether a trial was trained by this code, on this data and with this seed."""
+        """Return whether this code, data and seed trained a trial."""
         return trial.root == study_root(self.trainer.fingerprint, self.data.fingerprint, self._seed)
 
     def units(self, trial: Trial) -> list[UnitSpec]:
-        """Return what a trial is trained with up to where it stands, in order."""
+        """Return the units of a trial up to its last report, in order."""
         return [self._spec(unit) for unit in self._record.units(trial)]
 
     def train(self, trial: Trial, states: StateStore) -> tuple[Any, ModelState]:
-        """Train a trial in this process up to where it stands, and return its model and state.
+        """Train a trial in this process up to its last report, and return its model and state.
 
-        It goes on from the last of its states that is stored. A trial of other code, data or seed is refused: what
-        would come out is not what is missing.
+        It resumes from the last stored state of the trial. Raise an error if the trial has other code, data or
+        seed: the result would not be the missing state.
         """
         from hoptree.store.errors import StateDamagedError, StateMissingError
         from hoptree.trainers.base import ModelState
 
         if not self.has_trained(trial):
             raise StudyChangedError(
-                f"trial {trial.number}: its state is not there, and it was trained by other code, on other data or "
-                "with another seed than this program has; put back what trained it, or train it anew"
+                f"trial {trial.number}: its state is missing, and this program has other code, data or seed than "
+                "those that trained it; restore what trained it, or train it again as a new study"
             )
         model = self.untrained(trial)
         rest: list[TrialUnit] = []

@@ -1,4 +1,4 @@
-"""What a study is made of, as the catalog keeps it, and what of it may change while it is under way."""
+"""The definition of a study as stored in the catalog, and what of it may change when the study is resumed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from hoptree.store import Store
 
 Widens: TypeAlias = Callable[[str, Sequence[SearchVersion]], bool]
-"""Says of a study by name whether its search is wider than its last version, or the same; else it raises."""
+"""Returns whether the search of a study (by name) is wider than its last version or the same; else raises."""
 
-_ACCEPTABLE = ("trainer", "data")  # what may change when the user says so; the rest is what the study is
+_ACCEPTABLE = ("trainer", "data")  # what may change if the user accepts it
 
 
 class StudySpec(msgspec.Struct, frozen=True):
-    """What a study is made of, as the catalog keeps it.
+    """The definition of a study, as stored in the catalog.
 
-    ``root`` stands for all that lineages start from: code, data and seed. ``program`` is the file that defined
-    the study, for commands that need its code. ``members`` are the studies of a group that was run together.
-    ``environments`` are the places where it was run: versions and processors, which bits may depend on.
-    ``versions`` are what each study searched and how, oldest first: more than one where it was widened. ``search``
-    and ``space`` are texts of the last one, for people. ``variants`` are names of what else changes bits, oldest
-    first: more than one if the user has accepted changes. ``platform`` is that of the last one.
+    ``root`` identifies what lineages start from: code, data and seed. ``program`` is the file that defined the
+    study, for commands that need its code. ``members`` are the studies of a group that was run together.
+    ``environments`` are the versions and processors that it was run with, on which bits may depend. ``versions``
+    are the searches of each study, oldest first: more than one if it was extended; ``search`` and ``space`` are
+    texts of the last one. ``variants`` identify what else changes bits, oldest first: more than one if the user
+    has accepted changes; ``platform`` belongs to the last one.
     """
 
     trainer: str
@@ -55,12 +55,12 @@ class StudySpec(msgspec.Struct, frozen=True):
 
     @property
     def variant(self) -> str:
-        """The variant under which it went on last; "" for a study that was begun before there were any."""
+        """The variant of the last run; "" for a study that was started before variants existed."""
         return self.variants[-1] if self.variants else ""
 
     @classmethod
     def together(cls, specs: Mapping[str, StudySpec]) -> StudySpec:
-        """Return the spec of a group of studies, by name, that have in common what lineages start from."""
+        """Return the spec of a group of studies, by name, which have the same trainer, data and seed."""
         first, *others = specs.values()
         if not others:
             return first
@@ -68,19 +68,19 @@ class StudySpec(msgspec.Struct, frozen=True):
             part: [[f"{name}: {line[0]}", *line[1:]] for name, spec in specs.items() for line in spec.space[part]]
             for part in ("names", "where")
         }
-        search = "; ".join(_told(name, spec) for name, spec in specs.items())
+        search = "; ".join(_describe(name, spec) for name, spec in specs.items())
         versions = {name: found for spec in specs.values() for name, found in spec.versions.items()}
         return msgspec.structs.replace(first, space=space, search=search, members=list(specs), versions=versions)
 
     def of(self, name: str, spec: StudySpec) -> StudySpec:
-        """Return what a group's spec tells of a member, which is ``spec`` now."""
+        """Return the part of a group's spec that belongs to one member; ``spec`` is that member's present spec."""
         space = {
             part: [
                 [line[0].removeprefix(f"{name}: "), *line[1:]] for line in lines if line[0].startswith(f"{name}: ")
             ]
             for part, lines in self.space.items()
         }
-        same = _told(name, spec) in self.search
+        same = _describe(name, spec) in self.search
         search = spec.search if same else self.search
         versions = {name: self.versions[name]} if name in self.versions else {}
         return msgspec.structs.replace(
@@ -89,23 +89,23 @@ class StudySpec(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, spec: dict[str, Any]) -> StudySpec:
-        """Return a spec as the catalog gives it back."""
+        """Return a spec as read from the catalog; raise an error if another version wrote it."""
         from hoptree.store import StoreVersionError
 
         try:
             return msgspec.convert(spec, cls)
         except msgspec.ValidationError as error:
             raise StoreVersionError(
-                f"study: the catalog describes it in a way that this Hoptree does not read ({error}); use the "
-                "Hoptree that ran it, or another name"
+                f"study: this version of Hoptree cannot read its definition in the catalog ({error}); use the "
+                "version that ran it, or another name"
             ) from None
 
 
 class AgreedSpec(NamedTuple):
-    """What studies go on with; ``is_changed`` if their code or data are not those of the last run.
+    """The spec that studies continue with; ``is_changed`` if code or data differ from the last run.
 
-    A spec with changed code or data is not in the catalog yet: first what failed is to be asked for again, so that
-    a driver that is killed in between leaves nothing undone.
+    A spec with changed code or data is not in the catalog yet: failed trials are requested again first, so that a
+    driver that is killed in between leaves nothing undone.
     """
 
     spec: StudySpec
@@ -115,16 +115,16 @@ class AgreedSpec(NamedTuple):
 def agree(
     store: Store, name: str, studies: Mapping[str, StudySpec], accept: bool, widens: Widens | None = None
 ) -> AgreedSpec:
-    """Return what studies go on with, after comparing what they are made of now with what the store holds.
+    """Compare the studies with those in the store; return the spec to continue with, or raise an error.
 
-    ``widens`` says which searches are extensions of what was begun; without it, they must be the same.
+    ``widens`` says which searches extend the earlier ones; without it, they must be the same.
     """
     refuse_others(store, name, studies, accept, widens)
     spec, known = StudySpec.together(studies), store.catalog.find(name)
     if known is None:
         store.catalog.register(name, msgspec.to_builtins(spec))
         return AgreedSpec(spec)
-    if not store.journal.last(name):  # nothing came of it before: it may be anything
+    if not store.journal.last(name):  # it has never run: it may be redefined
         store.catalog.set_spec(name, msgspec.to_builtins(spec))
         return AgreedSpec(spec)
     before = StudySpec.read(known.spec)
@@ -137,9 +137,9 @@ def agree(
 
 
 def continued(before: StudySpec, spec: StudySpec, widens: Widens | None = None) -> StudySpec:
-    """Return the spec with which a study goes on: a wider search is added to it.
+    """Return the spec with which a study continues: an extended search is added as a new version.
 
-    Changed code or data are another root: nothing is trained any more under the one before.
+    Changed code or data have another root: nothing is trained under the earlier one any more.
     """
     new = [each for each in spec.environments if each not in before.environments]
     versions = {}
@@ -158,32 +158,32 @@ def continued(before: StudySpec, spec: StudySpec, widens: Widens | None = None) 
 
 
 def first_version(store: Store, study: str) -> SearchVersion | None:
-    """Return what a study searched at first, alone or in a group: it is the same however often it is widened."""
+    """Return the first search of a study, alone or in a group: it stays the same however often it is extended."""
     for known in store.catalog.all():
         try:
             versions = StudySpec.read(known.spec).versions.get(study)
         except HoptreeError:
-            continue  # of another version: it has nothing to say
+            continue  # written by another version: skip it
         if versions:
             return versions[0]
     return None
 
 
-def _told(name: str, spec: StudySpec) -> str:
+def _describe(name: str, spec: StudySpec) -> str:
     return f"{name}: {spec.search}, {spec.goal}"
 
 
 def refuse_others(
     store: Store, name: str, studies: Mapping[str, StudySpec], accept: bool, widens: Widens | None = None
 ) -> None:
-    """Refuse studies that were begun as others, alone or in another group than the one of this name."""
+    """Raise an error if studies were started with another definition, alone or in another group than this one."""
     for known in store.catalog.all():
         if known.name == name or not store.journal.last(known.name):
             continue
         try:
             before = StudySpec.read(known.spec)
         except HoptreeError:
-            continue  # of another version: it has nothing to say
+            continue  # written by another version: skip it
         for study, spec in studies.items():
             if study in before.members:
                 refuse_changes(study, before.of(study, spec), spec, accept, widens)
@@ -194,7 +194,7 @@ def refuse_others(
 def refuse_changes(
     name: str, before: StudySpec, spec: StudySpec, accept: bool, widens: Widens | None = None
 ) -> None:
-    """Refuse to go on with a study that is another one now.
+    """Raise an error if a study cannot continue because its definition differs.
 
     Code and data may change if the user accepts that, and the search if ``widens`` says that it is an extension.
     """
@@ -205,39 +205,39 @@ def refuse_changes(
         if field not in _ACCEPTABLE
     ]
     acceptable = [field for field in changed if field in _ACCEPTABLE]
-    otherwise = _search_changes(before, spec)
-    why = _no_extension(before, spec, widens) if otherwise else None
-    refused += otherwise if why is not None else []
+    differences = _search_changes(before, spec)
+    why = _no_extension(before, spec, widens) if differences else None
+    refused += differences if why is not None else []
     if before.settings.partitions != spec.settings.partitions:
         refused.append(f"partitions: was {before.settings.partitions}, is {spec.settings.partitions}")
     if before.settings.order != spec.settings.order:
         refused.append(f"order: was {before.settings.order}, is {spec.settings.order}")
     if refused:
         raise StudyChangedError(
-            f"study {name!r} is another than the one that was begun ({'; '.join(refused)}){why or ''}; give it "
-            "another name: what both have in common is found in the store"
+            f"study {name!r} differs from the one that was started ({'; '.join(refused)}){why or ''}; give it "
+            "another name: work that both have in common is reused from the store"
         )
     if acceptable and not accept:
         raise StudyChangedError(
-            f"study {name!r}: {', '.join(acceptable)} changed since it was begun; give it another name, or say "
-            "run(accept_changes=True), or --accept-changes: trials that are complete stay as they are, and the "
-            "others are trained anew"
+            f"study {name!r}: {', '.join(acceptable)} changed since it was started; give it another name, or use "
+            "run(accept_changes=True) or --accept-changes: complete trials stay as they are, and the others are "
+            "trained from the start"
         )
 
 
 def _search_changes(before: StudySpec, spec: StudySpec) -> list[str]:
-    """Return what differs in search and space, one line each."""
+    """Return the differences in search and space, one line each."""
     search = [f"search: was {before.search}, is {spec.search}"] if before.search != spec.search else []
     return [*search, *changes(before.space, spec.space)]
 
 
 def _no_extension(before: StudySpec, spec: StudySpec, widens: Widens | None) -> str | None:
-    """Return why other searches are no extensions of what was begun; None if they are."""
+    """Return why searches do not extend the earlier ones; None if they do."""
     if widens is None or before.versions.keys() != spec.versions.keys():
         return ""
     try:
         for study, versions in before.versions.items():
             widens(study, versions)
     except NoExtensionError as error:
-        return f", and no extension of it ({error})"
+        return f", and does not extend it ({error})"
     return None

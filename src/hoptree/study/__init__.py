@@ -1,4 +1,4 @@
-"""Studies: what users create, run and look at."""
+"""Studies: what users define, run and inspect."""
 
 from hoptree.study.study import Study
 

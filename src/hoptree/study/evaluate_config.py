@@ -1,4 +1,4 @@
-"""On demand: the metrics of a config at an epoch, from the store, or trained for the purpose."""
+"""Evaluation of a config on demand: its metrics after an epoch, from the store or trained for the purpose."""
 
 from __future__ import annotations
 
@@ -23,58 +23,60 @@ if TYPE_CHECKING:
     from hoptree.store import Store
     from hoptree.study.study import Study
 
-_PAUSE = 0.25  # seconds between two looks at what another driver does
+_PAUSE = 0.25  # seconds between two polls while another driver trains
 
 
 def evaluate(study: Study, config: Config, epoch: int, workers: int | None, backend: Where) -> Metrics:
     """Return a config's metrics after an epoch; see ``Study.evaluate``."""
     from hoptree.store import StudyHeldError
-    from hoptree.study.run_studies import grant
+    from hoptree.study.run_studies import train_request
 
     whole("epoch", epoch, 1)
-    wish = addition(config, epoch, every=0)
-    items = wish.config
+    added = addition(config, epoch, every=0)
+    items = added.config
     with study.open_store() as store:
-        answers = _Answers(store, study, items, epoch)
-        found = answers.known()
+        reports = _Reports(store, study, items, epoch)
+        found = reports.find()
         if found is not None:
             return found
-        answers.wish = store.wishes.make(study.name, wish)
-        while (found := answers.known()) is None:
-            answers.complain()
+        reports.request = store.wishes.make(study.name, added)
+        while (found := reports.find()) is None:
+            reports.raise_if_ended()
             if store.holder(study.name) is not None:
                 time.sleep(_PAUSE)
                 continue
             try:
-                grant(study, answers.wish, workers, backend)
+                train_request(study, reports.request, workers, backend)
             except StudyHeldError:
-                continue  # somebody began to drive it: the wish is theirs now
-            if (found := answers.known()) is None:
-                answers.complain()
-                raise HoptreeError(f"{dict(items)}: stopped before epoch {epoch}; ask again, and it goes on")
+                continue  # another driver has started and takes the request up
+            if (found := reports.find()) is None:
+                reports.raise_if_ended()
+                raise HoptreeError(
+                    f"{dict(items)}: training stopped before epoch {epoch}; call evaluate again to resume it"
+                )
             return found
         return found
 
 
 @final
-class _Answers:
-    """Follows the journals in which an answer may come, and the reports that any study leaves."""
+class _Reports:
+    """Reads the journals in which the metrics may appear, and the reports of all studies."""
 
     def __init__(self, store: Store, study: Study, config: ConfigItems, epoch: int) -> None:
         self._store = store
         self._study = study
         self._epoch = epoch
         self._history = (Phase(0, config),)
-        self._journals: dict[str, tuple[Record, int]] = {}  # by name: what has been read, and up to where
-        self.wish = -1  # the number of the request, if one was made
+        self._journals: dict[str, tuple[Record, int]] = {}  # by name: the record, and the last journal entry read
+        self.request = -1  # number of the user request, -1 if there is none
 
-    def known(self) -> Metrics | None:
-        """Return the metrics, if any study has got there."""
+    def find(self) -> Metrics | None:
+        """Return the metrics; None if no study has reported them yet."""
         self._read()
         for record, _ in self._journals.values():
             for trial in record.trials:
-                mine = trial.study == self._study.name and trial.history == self._history
-                if mine and self._epoch in trial.curve:
+                is_own = trial.study == self._study.name and trial.history == self._history
+                if is_own and self._epoch in trial.curve:
                     return trial.curve[self._epoch]
         if not self._study.share or self._study.settings.order == "free":
             return None
@@ -84,12 +86,12 @@ class _Answers:
         found = self._store.reports.find([key]).get(key)
         return None if found is None else unspelled(found)
 
-    def complain(self) -> None:
-        """Raise if the trial that was asked for has ended without an answer."""
+    def raise_if_ended(self) -> None:
+        """Raise an error if the requested trial has ended without the report."""
         for record, _ in self._journals.values():
             for trial in record.trials:
-                mine = trial.study == self._study.name and trial.asked_by == (USER, self.wish)
-                if mine and trial.ending in ("failed", "stopped"):
+                is_own = trial.study == self._study.name and trial.asked_by == (USER, self.request)
+                if is_own and trial.ending in ("failed", "stopped"):
                     raise HoptreeError(
                         f"{dict(trial.history[0].config)}: it {trial.ending}; {trial.reason}".rstrip("; ")
                     )

@@ -1,41 +1,34 @@
-"""The study: the composition root that turns typed settings into objects and lets them run."""
+"""The study: what users define and run; its methods delegate to modules of this folder and of lower layers."""
 
 from __future__ import annotations
 
-import logging
-import math
-import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, final
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from hoptree.backends.heartbeats import LIMIT
-from hoptree.core.errors import StudyChangedError, WorkloadError
+from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
-from hoptree.core.keys import identity, study_root
-from hoptree.core.lineage import beginning
+from hoptree.core.keys import study_root
 from hoptree.core.plain_values import plain
-from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
 from hoptree.driver.request_validation import addition, changed, clone, extension, giving_up, retrials
 from hoptree.record.environment import environment
 from hoptree.record.error_format import in_one_look
 from hoptree.record.record import Record
-from hoptree.record.results import Results, Savings, TrialResult
-from hoptree.record.retrain import Retrainer
-from hoptree.record.spec import StudySpec, first_version
-from hoptree.report.traffic import Traffic
-from hoptree.search.protocol import Goal, Procedure, Search
+from hoptree.record.results import Results, Savings
+from hoptree.record.spec import StudySpec
+from hoptree.search.protocol import Procedure, Search
 from hoptree.search.space import Space, describe
 from hoptree.search.stable_repr import lasting_text
 from hoptree.search.widening import SearchVersion, is_wider, searches
 from hoptree.store.ledger import parse_size
 from hoptree.store.requests import UserRequest
+from hoptree.study.arguments import as_procedures, check_arguments, parse_goal
+from hoptree.study.outcome import study_results
+from hoptree.study.verification import Verification, verify
 
 if TYPE_CHECKING:
     from hoptree.backends.choice import Where
@@ -49,33 +42,20 @@ if TYPE_CHECKING:
     from hoptree.store import Store
     from hoptree.trainers.base import Trainer
 
-log = logging.getLogger("hoptree")
-
-
-class Verification(msgspec.Struct, frozen=True):
-    """A trial trained again in a fresh process: its fingerprint then ("": its state is gone or damaged) and now."""
-
-    trial: int
-    stored: str
-    trained: str
-
-    @property
-    def holds(self) -> bool:
-        """Whether the same bits came out."""
-        return self.stored == self.trained
+__all__ = ["Study", "Verification"]
 
 
 @final
 class Study:
-    """One model-selection job: trainer, dataset, space, search, goal.
+    """One model selection: trainer, dataset, space, search, goal.
 
-    ``store`` is the folder of states and journal; ``journal`` the URL of a PostgreSQL database that holds the
-    journal instead; ``states`` the folder or URL where the states are instead, such as s3://BUCKET/PATH. States
-    that no study needs are kept while the store's states take less than ``keep``. With ``save_every`` the states
-    after every so many epochs are saved, and are kept in the same way. With ``order="free"`` a trial visits the
-    partitions of an epoch in any order: workers wait less, and what comes out depends on when they were free.
-    With ``reuse="never"`` nothing that another study has trained is taken, and no other study takes what this one
-    trains: for code that does not give the same bits twice.
+    ``store`` is the folder of states and journal. ``journal`` is the URL of a PostgreSQL database that holds the
+    journal instead; ``states`` is the folder or URL that holds the states instead, such as s3://BUCKET/PATH.
+    States that no study needs are kept while all states of the store take less than ``keep``. With ``save_every``,
+    the state after every so many epochs is saved, and kept in the same way. With ``order="free"`` a trial visits
+    the partitions of an epoch in any order: workers wait less, but results depend on when workers were free. With
+    ``reuse="never"`` this study reuses nothing that another study has trained, and no other study reuses its
+    states: for code that does not give the same bits twice.
     """
 
     def __init__(
@@ -99,12 +79,12 @@ class Study:
         reuse: Literal["always", "never"] = "always",
     ) -> None:
         with in_one_look(Path(store)):
-            self.goal = _goal(maximize, minimize)
+            self.goal = parse_goal(maximize, minimize)
             self.seed = plain(seed)
             self.keep = parse_size(keep)
-            _refuse(name, self.seed, share, save_every, reuse)
+            check_arguments(name, self.seed, share, save_every, reuse)
         self.name = name
-        file = sys._getframe(1).f_code.co_filename  # of whoever defines the study
+        file = sys._getframe(1).f_code.co_filename  # the file that defines the study
         self._program = str(Path(file).absolute()) if Path(file).is_file() else ""
         self.trainer = trainer
         self.data = data
@@ -116,10 +96,12 @@ class Study:
         self.share = share
         self.save_every = save_every
         self.reuse: Literal["always", "never"] = reuse
-        self.settings = Settings(data.partitions, order, retries=0)  # units are pure: what raised raises again
+        self.settings = Settings(
+            data.partitions, order, retries=0
+        )  # units are pure: an error would be raised again
         with in_one_look(Path(store)):
-            self.searches()  # refuses what cannot be searched, before anything runs
-            lasting_text(search)  # and what could not be recognised when the study goes on
+            self.searches()  # raises if the space cannot be searched, before anything runs
+            lasting_text(search)  # raises if the search could not be recognised when the study is resumed
 
     def run(
         self,
@@ -135,27 +117,26 @@ class Study:
         display: Display | None = None,
         policy: PolicyChoice = DEFAULT_POLICY,
     ) -> Results:
-        """Train what is missing, and return what was found; a finished study trains nothing.
+        """Train what is missing, and return the results; a finished study trains nothing.
 
-        ``workers`` defaults to cores over the trainer's threads. ``backend`` says where: "local" (processes of
-        this machine), "ray" (the cluster at ``RAY_ADDRESS``, or one that is started), ``ht.Ray(…)``, the name
-        of a backend that an installed package registers, or the settings of a backend of your own.
+        ``workers`` defaults to the number of cores over the trainer's threads. ``backend`` is where to train:
+        "local" (processes of this machine), "ray" (the cluster at ``RAY_ADDRESS``, or a new local one),
+        ``ht.Ray(…)``, the name of a backend that an installed package registers, or the settings of your own
+        backend.
 
-        A search that is an extension of the one before goes on with what is new. Code, data, files or a platform
-        that differ from what the store holds under this name are refused, unless ``accept_changes``: then trials
-        that are complete stay as they are, and all that is trained from now on is trained from the beginning.
-        Workers on unlike processors are told of; with ``same_platform`` only the most frequent kind trains.
-        ``unit_limit`` are the seconds after which a unit is taken for hung and its trial fails (by default
-        20 times what it may well take, and 10 minutes). ``heartbeat_limit`` are the seconds without a sign of life
-        after which a worker is taken for stopped: its unit goes to another one, and no trial fails. ``mirror`` is
-        the URL of an
-        Optuna storage, or ``ht.WandB(…)``, that follows the study while it runs; see ``mirror``. A terminal or a
-        notebook shows the run live, a log gets a few lines; ``quiet`` shows nothing, and ``display`` is where else
-        to show it.
+        If the search extends the earlier one, only what is new is trained. If code, data, files or platform differ
+        from what the store holds under this name, an error is raised, unless ``accept_changes``: then complete
+        trials stay as they are, and everything trained from now on starts from the beginning. If workers have
+        different processors, a warning is logged; with ``same_platform`` only the most frequent kind trains. After
+        ``unit_limit`` seconds a unit counts as hung and its trial fails (by default 20 times its expected longest
+        time, and at least 10 minutes). After ``heartbeat_limit`` seconds without a heartbeat a worker counts as
+        stopped: its unit goes to another worker, and no trial fails. ``mirror`` is the URL of an Optuna storage,
+        or ``ht.WandB(…)``, that is updated while the study runs; see ``mirror``. A terminal or a notebook shows
+        the run live, and a log gets a few lines; ``quiet`` shows nothing, and ``display`` shows it elsewhere.
 
-        ``policy`` says which ready unit goes first: "first-come", "longest-path", "random", "breadth-first",
+        ``policy`` decides which ready unit runs first: "first-come", "longest-path", "random", "breadth-first",
         "most-children", a ``Policy``, or the ``starts`` of a solved schedule (with ``order="free"``). It changes
-        when units are trained and not what comes out, so a study may go on with another one.
+        when units are trained but not the results, so you may resume a study with another one.
         """
         from hoptree.driver.options import RunOptions
         from hoptree.study.run_studies import drive_studies
@@ -175,203 +156,154 @@ class Study:
         return drive_studies([self], options)[0]
 
     def explain(self, workers: int | None = None, *, accept_changes: bool = False) -> Forecast:
-        """Return what is left to train and what that takes, before it is spent; print it to see all of it.
+        """Return a forecast of what is left to train, and of the time and memory that takes; print it to see all.
 
-        What ``run`` would refuse is refused here too.
-
-        Times come from what the store has measured with this trainer and data, or else from a few batches of some
-        configs, trained in this process; the same searches and the same engine then run in a simulation. After a
-        run the forecast tells also what was to be expected of all of it, and what happened.
+        Raise an error where ``run`` would. Times come from what the store has measured with this trainer and data,
+        or else from a few batches of some configs, trained in this process; the same searches and the same engine
+        then run in a simulation. After a run, the forecast also compares what was expected with what happened.
         """
-        from hoptree.study.run_studies import Explanation
+        from hoptree.study.explain_studies import StudyExplainer
 
-        return Explanation([self]).explain(workers, accept_changes=accept_changes)
+        return StudyExplainer([self]).explain(workers, accept_changes=accept_changes)
 
     def evaluate(
         self, config: Config, epoch: int, workers: int | None = None, *, backend: Where = "local"
     ) -> Metrics:
         """Return the metrics of a config after an epoch.
 
-        At once if any study on the store has got there. Else it is wished for, as a trial of this study: whoever
-        drives the study takes it up, and this call waits for the report; if nobody does, this call trains it,
-        from the deepest state that is stored, with ``workers``, and asks nothing of the searches. Trials that an
-        interrupt has left open go on meanwhile, until the report is there. In a study that is driven elsewhere it
-        gets its turn by the policy, which is late while all workers are busy with longer trials.
+        Return at once if any study in the store has reported them. Otherwise request a trial in this study. If a
+        driver runs the study, it trains the trial and this call waits for the report; the policy decides when,
+        which may be late while all workers are busy with longer trials. If none does, this call trains it with
+        ``workers``, from the deepest stored state, and asks the searches for nothing; trials that an interrupt has
+        left open go on until the report is there.
         """
         from hoptree.study.evaluate_config import evaluate
 
         return evaluate(self, config, epoch, workers, backend)
 
     def ledger(self) -> DiskUsage:
-        """Return what the disk holds of this study and why; it prints as a table.
+        """Return the states on disk that belong to this study; prints as a table.
 
-        Of all studies on a store: ``hoptree.holdings.holdings(store)``.
+        For all studies of a store: ``hoptree.record.disk_usage.disk_usage(store)``.
         """
-        from hoptree.record.disk_usage import holdings
+        from hoptree.record.disk_usage import disk_usage
 
         with self.open_store(create=False) as store:
-            return holdings(store).of(self.name)
+            return disk_usage(store).of(self.name)
 
     def results(self) -> Results:
-        """Return what the store holds of this study, without training anything."""
+        """Return the results that the store holds of this study, without training anything."""
         with self.open_store(create=False) as store:
-            record = self._recorded(store)
+            record = self._read_record(store)
             return self.outcome(store, record, Savings.count(record.state, units=0, bytes_hopped=0))
 
     def mirror(self, where: str | WandB) -> None:
-        """Write what the store holds of this study to an Optuna storage, or to Weights & Biases.
+        """Write the trials of this study to an Optuna storage or to Weights & Biases.
 
-        ``where`` is a database's URL, as ``sqlite:///optuna.db``, for optuna-dashboard; or ``ht.WandB(…)``.
-        What is there already is brought up to date; see the guide for what becomes of states and values.
+        ``where`` is a database URL, such as ``sqlite:///optuna.db``, for optuna-dashboard; or ``ht.WandB(…)``.
+        Trials that are there already are updated; the guide says how states and values are translated.
         """
-        from hoptree.mirror import shown_trials, timed
+        from hoptree.study.mirroring import write_mirror
 
         with self.open_store(create=False) as store:
-            trials = timed(shown_trials(self._recorded(store), self.name), self.chronicle())
-        with closing(self.open_mirror(where)) as mirror:
-            mirror.show(trials)
+            record = self._read_record(store)
+        write_mirror(self, record, where)
 
     def open_mirror(self, where: str | WandB) -> Mirror:
-        """Open, or begin, the mirror of this study."""
-        from hoptree.mirror import OptunaMirror, WandB, WandbMirror
+        """Open the mirror of this study, or create it."""
+        from hoptree.study.mirroring import open_mirror
 
-        first = msgspec.to_builtins(self._first_version())
-        known_by = identity("mirror", first, (self.goal.metric, self.goal.maximize), self.seed)
-        if isinstance(where, WandB):
-            return WandbMirror(where, self.name, known_by)
-        return OptunaMirror(where, self.name, known_by, self.space, self.goal)
-
-    def _first_version(self) -> SearchVersion:
-        """Return what was searched at first: a study that was widened is still the same one."""
-        from hoptree.store import StoreMissingError
-
-        present = SearchVersion.of(self._procedures(), self.space)
-        try:
-            with self.open_store(create=False) as store:
-                return first_version(store, self.name) or present
-        except StoreMissingError:
-            return present
+        return open_mirror(self, where)
 
     def chronicle(self) -> StudyTimeline:
-        """Return what happened in this study and when, as its journal tells it: what plots are drawn from."""
+        """Return the timeline of this study from its journal, from which plots are made."""
         from hoptree.record.load_timeline import tell
 
         with self.open_store(create=False) as store:
             return tell(store, self.name, self.goal)
 
     def export(self, kind: str, path: str | Path, **options: Any) -> Path:
-        """Write what the store holds of this study for other programs; see ``Results.export``."""
+        """Write the results of this study to a file for other programs; see ``Results.export``."""
         return self.results().export(kind, path, **options)
 
     def verify(self, trial: int | None = None) -> list[Verification]:
-        """Train complete trials (or one) again, each alone in a fresh process, and compare fingerprints."""
+        """Retrain complete trials (or one), each in a fresh process, and compare fingerprints."""
         return list(self.verifications(trial))
 
     def verifications(self, trial: int | None = None) -> Iterator[Verification]:
-        """Yield what ``verify`` returns, as it comes."""
-        from hoptree.record.fresh_processes import train_in_fresh_processes
-        from hoptree.store import StateDamagedError, StateMissingError, fingerprint
-
+        """Yield what ``verify`` returns, each as soon as it is done."""
         with self.open_store(create=False) as store:
             self.data.check()
-            record = self._recorded(store)
-            own = dict(enumerate(each for each in record.trials if each.study == self.name))
-            if trial is not None:
-                known = own.get(trial)
-                if known is None or known.ending != "complete":
-                    state = "not known" if known is None else known.ending or "running"
-                    raise WorkloadError(f"trial {trial} of {self.name!r}: it is {state}; expected a complete one")
-            chosen = {n: each for n, each in own.items() if each.ending == "complete" and trial in (None, n)}
-            soloist = self._soloist(record)
-            others = [number for number, each in chosen.items() if not soloist.has_trained(each)]
-            if others and len(others) == len(chosen):
-                raise StudyChangedError(
-                    f"study {self.name!r}: trials {others} were trained by other code, on other data or with "
-                    "another seed than this program has; put back what trained them: verify trains them again"
-                )
-            if others:
-                log.warning("trials %s were trained before code or data changed: not verified", others)
-            chosen = {number: each for number, each in chosen.items() if number not in others}
-            for number, result in train_in_fresh_processes(soloist, chosen):
-                place = record.place(chosen[number])
-                assert place is not None
-                try:
-                    stored = fingerprint(store.states.get(place.node.state_key(place.unit))[0])
-                except (StateMissingError, StateDamagedError):
-                    stored = ""
-                yield Verification(number, stored, result.fingerprint)
+            yield from verify(self, store, self._read_record(store), trial)
 
     def searches(self, versions: Sequence[SearchVersion] = ()) -> list[Search]:
-        """Return the searches of this study, at their beginning: one for each procedure.
+        """Return the searches of this study in their initial state: one for each procedure.
 
-        ``versions`` are those that it was begun and went on with, if it was widened since.
+        ``versions`` are those that it was started and continued with, if it was extended since.
         """
-        procedures = self._procedures()
+        procedures = as_procedures(self.search)
         if not procedures:
-            raise WorkloadError("search: none given; expected a procedure such as Grid(epochs=10), or several")
+            raise WorkloadError("search: none given; expected one or more procedures, such as Grid(epochs=10)")
         return searches(procedures, self.space, self.goal, self.seed, versions)
 
     def widens(self, versions: Sequence[SearchVersion]) -> bool:
-        """Return whether its search is wider than the last of some versions, or the same; refuse another one."""
-        return is_wider(self._procedures(), self.space, self.goal, self.seed, versions)
+        """Return whether its search is wider than the last version, or the same; raise if it is no extension."""
+        return is_wider(as_procedures(self.search), self.space, self.goal, self.seed, versions)
 
-    def _procedures(self) -> list[Procedure]:
-        return list(self.search) if isinstance(self.search, list | tuple) else [cast("Procedure", self.search)]
-
-    # --- changing one's mind ----------------------------------------------------------------------------
+    # --- user requests ----------------------------------------------------------------------------------
 
     def add(self, config: Config, epochs: int, every: int = 1, *, like: int | None = None) -> None:
-        """Have another config trained: at once if the study runs, else when it runs again.
+        """Train another config: at once if the study runs, else in its next run.
 
-        ``config`` is the whole of it, or, with ``like``, what differs from the config of that trial. Reports are
-        due after ``every`` so many epochs, or with 0 at the end only.
+        ``config`` is the whole config or, with ``like``, what differs from the config of that trial. The trial
+        reports after every ``every`` epochs, or with 0 only at the end.
         """
         if like is not None:
-            self._wish(lambda record: addition(changed(record, self.name, like, config), epochs, every))
+            self._request(lambda record: addition(changed(record, self.name, like, config), epochs, every))
             return
-        wish = addition(config, epochs, every)
-        with self.open_store() as store:  # a study can be added to before it has run
-            store.wishes.make(self.name, wish)
+        request = addition(config, epochs, every)
+        with self.open_store() as store:  # trials can be added before the first run
+            store.wishes.make(self.name, request)
 
     def clone(self, trial: int, at: int, config: Config, epochs: int, every: int = 1) -> None:
-        """Have a new trial follow another one up to the epoch ``at``, and train with changed values from there on.
+        """Train a new trial that follows another one up to the epoch ``at``, and changed values from there on.
 
-        ``config`` is what changes; the other values are those that the trial ended with.
+        ``config`` has the changed values; the others are those that the trial ended with.
         """
-        self._wish(lambda record: clone(record, self.name, trial, at, config, epochs, every))
+        self._request(lambda record: clone(record, self.name, trial, at, config, epochs, every))
 
     def extend(self, trial: int, epochs: int) -> None:
-        """Have a trial trained up to an epoch that it was not granted before."""
-        self._wish(lambda record: extension(record, self.name, trial, epochs))
+        """Train a trial up to a later epoch."""
+        self._request(lambda record: extension(record, self.name, trial, epochs))
 
     def stop(self, trial: int) -> None:
-        """Have a running trial given up; if it is complete before that is heard, it stays complete."""
-        self._wish(lambda record: giving_up(record, self.name, trial))
+        """Stop a running trial; a trial that completes before the driver reads this stays complete."""
+        self._request(lambda record: giving_up(record, self.name, trial))
 
     def interrupt(self) -> None:
-        """Have whoever runs the study stop, in this process or in another: as Ctrl-C would, within seconds.
+        """Stop the run of this study, in this process or in another, within seconds, as Ctrl-C would.
 
-        What runs ends and is saved, and the study goes on when it is run again. It is an error if nobody runs it.
+        Running units finish and are saved, and the next run resumes the study. Raise an error if nobody runs it.
         """
         with self.open_store(create=False) as store:
             store.ask_to_stop(self.name)
 
     def retry(self, trial: int | None = None) -> None:
-        """Have all failed trials (or one) trained again: at once if the study runs, else when it runs again.
+        """Train all failed trials (or one) again: at once if the study runs, else in its next run.
 
-        Each goes on from the deepest state that is stored, up to the epoch that it was granted. A run whose code or
-        data have changed, with ``accept_changes``, retries by itself what failed before.
+        Each resumes from the deepest stored state, and is trained up to its last requested epoch. A run with
+        changed code or data and ``accept_changes`` retries all failed trials by itself.
         """
         with self.open_store(create=False) as store:
-            store.wishes.make(self.name, *retrials(self._recorded(store), self.name, trial))
+            store.wishes.make(self.name, *retrials(self._read_record(store), self.name, trial))
 
-    def _wish(self, make: Callable[[Record], UserRequest]) -> None:
+    def _request(self, make: Callable[[Record], UserRequest]) -> None:
         with self.open_store(create=False) as store:
-            store.wishes.make(self.name, make(self._recorded(store)))
+            store.wishes.make(self.name, make(self._read_record(store)))
 
     @property
     def store(self) -> Path:
-        """The folder in which it keeps its states."""
+        """The folder of the study's states and journal."""
         return self._store.absolute()
 
     def keep_in(self, store: str | Path, journal: str | None = None) -> None:
@@ -383,33 +315,21 @@ class Study:
         return f"study {self.name!r}: {direction} {self.goal.metric}, {self.search!r}, in {self.store}"
 
     def _repr_html_(self) -> str:
-        """Return it as a notebook shows it: what it is made of, and what the store holds of it."""
-        from hoptree.report.html import html_facts
-        from hoptree.store import StoreMissingError, StudyMissingError
+        """Return the study's definition and results as HTML for a notebook."""
+        from hoptree.study.html import study_html
 
-        space = describe(self.space)
-        facts: dict[str, object] = {
-            "goal": f"{'maximize' if self.goal.maximize else 'minimize'} {self.goal.metric}",
-            "space": "\n".join(f"{name}: {values}" for name, values in space["names"]),
-            "search": repr(self.search),
-            "data": f"{self.data.rows:,} rows in {self.data.partitions} partitions",
-            "store": str(self.store),
-        }
-        try:
-            return html_facts(f"study {self.name}", facts) + self.results()._repr_html_()
-        except (StoreMissingError, StudyMissingError):
-            return html_facts(f"study {self.name}", {**facts, "trials": "none yet; run it"})
+        return study_html(self)
 
-    # --- what the store knows ---------------------------------------------------------------------------
+    # --- store and definition ----------------------------------------------------------------------------
 
     def open_store(self, create: bool = True) -> Store:
-        """Open the store that it keeps everything in."""
+        """Open the store of this study."""
         from hoptree.store import Store
 
         return Store(self._store, create, journal_url=self._journal, states=self._states)
 
-    def _recorded(self, store: Store) -> Record:
-        """Return what the store knows of this study: from its own journal, or of a group it was run with."""
+    def _read_record(self, store: Store) -> Record:
+        """Return the record of this study: from its own journal, or from that of a group it was run with."""
         from hoptree.record.load_timeline import find
         from hoptree.record.opening import open_record
         from hoptree.store import StudyMissingError
@@ -417,42 +337,18 @@ class Study:
         try:
             return open_record(store, find(store, self.name))
         except StudyMissingError:
-            raise StudyMissingError(f"{self.name}: nothing of it is in {self._store}; run it first") from None
+            raise StudyMissingError(
+                f"{self.name}: the store {self._store} has nothing of it; run it first"
+            ) from None
 
     def outcome(self, store: Store, record: Record, savings: Savings) -> Results:
-        """Return what a record tells of this study."""
-        soloist = self._soloist(record)
-        own = [trial for trial in record.trials if trial.study == self.name]
-        trials = [TrialResult(number, trial, record, store.states, soloist) for number, trial in enumerate(own)]
-        return Results(trials, self.goal, savings, self._traffic(record.trials, savings), self.chronicle)
-
-    def _traffic(self, trials: Sequence[Trial], savings: Savings) -> Traffic | None:
-        """Count for all that was trained together, as the savings do."""
-        if not savings.state_bytes:
-            return None
-        from hoptree.trainers.hyper_parameters import BATCH_SIZE
-
-        configs = [dict(trial.history[-1].config) for trial in trials]
-        given = [beginning(config).get("batch_size", BATCH_SIZE) for config in configs]
-        sizes = [value for value in given if isinstance(value, int | float) and value >= 1] or [BATCH_SIZE]
-        rows = self.data.rows / self.data.partitions
-        return Traffic.count(
-            savings.bytes_hopped,
-            epochs=savings.epochs_trained,
-            models=len(trials),
-            partitions=self.data.partitions,
-            state=savings.state_bytes,
-            data=sum(file.bytes for file in self.data.manifest.train),
-            batches=statistics.mean(math.ceil(rows / size) for size in sizes),
-        )
-
-    def _soloist(self, record: Record) -> Retrainer:
-        return Retrainer(record, self.trainer, self.data, self.seed)
+        """Return the results of this study from a record."""
+        return study_results(self, store, record, savings)
 
     @property
     def spec(self) -> StudySpec:
-        """What the study is made of, as the catalog keeps it."""
-        trainer = self.trainer.fingerprint  # asked for once: it looks at all of the user's code
+        """The definition of the study, as stored in the catalog."""
+        trainer = self.trainer.fingerprint  # once: it reads all of the user's code
         return StudySpec(
             trainer=trainer,
             data=self.data.fingerprint,
@@ -467,32 +363,6 @@ class Study:
             environments=[
                 {**environment(), **self.trainer.fingerprint_parts, "threads": str(self.trainer.threads)}
             ],
-            versions={self.name: [SearchVersion.of(self._procedures(), self.space)]},
+            versions={self.name: [SearchVersion.of(as_procedures(self.search), self.space)]},
             reuse=self.reuse,
-        )
-
-
-def _goal(maximize: object, minimize: object) -> Goal:
-    if (maximize is None) == (minimize is None):
-        raise WorkloadError(
-            f"maximize={maximize!r}, minimize={minimize!r}; expected exactly one: a direction is never guessed"
-        )
-    metric = maximize if minimize is None else minimize
-    if not isinstance(metric, str) or not metric:
-        raise WorkloadError(f"maximize or minimize: {metric!r}; expected a metric's name, such as 'accuracy'")
-    return Goal(metric, maximize is not None)
-
-
-def _refuse(name: object, seed: object, share: object, save_every: object, reuse: object) -> None:
-    if not isinstance(name, str) or not name or "/" in name:
-        raise WorkloadError(f"name: {name!r}; expected a non-empty name without '/'")
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise WorkloadError(f"seed: {seed!r}; expected a whole number: the same one gives the same bits")
-    if not isinstance(share, bool):
-        raise WorkloadError(f"share: {share!r}; expected True or False")
-    if reuse not in ("always", "never"):
-        raise WorkloadError(f"reuse: {reuse!r}; expected 'always' (what fits) or 'never'")
-    if isinstance(save_every, bool) or not isinstance(save_every, int) or save_every < 0:
-        raise WorkloadError(
-            f"save_every: {save_every!r}; expected a number of epochs, or 0: only when much would be lost"
         )

@@ -1,4 +1,4 @@
-"""Users change their minds while a study runs, and afterwards."""
+"""Users change a study while it runs, and afterwards: requests, evaluations and disk usage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hoptree as ht
-from hoptree.record.disk_usage import holdings
+from hoptree.record.disk_usage import disk_usage
 from hoptree.store import Store
 from tests.system.plain import study
 from tests.system.processes import trained_units
@@ -58,9 +58,9 @@ def test_a_running_study_takes_wishes_up(tmp_path: Path) -> None:
     (results,) = found
     assert [trial.state for trial in results.trials] == ["complete", "stopped", "complete"]
     assert results.trials[1].epochs < 20
-    for wish in (lambda: mine.stop(1), lambda: mine.extend(1, epochs=30)):
+    for request in (lambda: mine.stop(1), lambda: mine.extend(1, epochs=30)):
         with pytest.raises(ht.HoptreeError, match="trial 1: it is stopped"):
-            wish()
+            request()
     with pytest.raises(ht.HoptreeError, match="which is stopped; expected an epoch that it has reached"):
         mine.clone(1, at=20, config={"lr": 0.3}, epochs=30)
 
@@ -149,9 +149,9 @@ def test_the_ledger_says_what_the_disk_holds_and_why(tmp_path: Path) -> None:
     assert "2 states" in str(books)
     assert "plain 1, other 0" in str(books)
     with Store(tmp_path / "store") as store:
-        everything = holdings(store)
+        everything = disk_usage(store)
         assert len(everything) == len(store.states.keys()) == 3
-        assert [held.trials for held in holdings(store, trials=False)] == [(), (), ()]
-        store.states.put("0abc", {"w": np.zeros(3)}, {})  # nobody has entered it
-        (orphan,) = [held for held in holdings(store) if held.key == "0abc"]
+        assert [held.trials for held in disk_usage(store, trials=False)] == [(), (), ()]
+        store.states.put("0abc", {"w": np.zeros(3)}, {})  # no ledger entry
+        (orphan,) = [held for held in disk_usage(store) if held.key == "0abc"]
         assert (orphan.study, orphan.trials, orphan.held_by, orphan.epoch) == ("", (), (), None)

@@ -1,0 +1,91 @@
+"""Opening the backend of a run: a pool of local or Ray workers, or a backend of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hoptree.backends.choice import find_backend, make_pool
+from hoptree.backends.job import TrainingJob
+from hoptree.backends.pool_backend import PoolBackend
+from hoptree.backends.protocol import Backend
+from hoptree.backends.ray_settings import Ray
+from hoptree.backends.rehearsals import RehearsalConfig
+from hoptree.core.actions import Evaluate, RunUnit
+from hoptree.core.schedules import Config
+from hoptree.driver.opened_study import OpenedStudy
+from hoptree.driver.options import RunOptions
+from hoptree.driver.state_reuse import StateIndex
+from hoptree.driver.study_group import StudyGroup
+from hoptree.driver.variants import Variants
+
+
+class RehearsalPlan(NamedTuple):
+    """The configs to rehearse, and those among all that start whose values change during training."""
+
+    configs: list[RehearsalConfig]
+    changing: list[Config]
+
+
+class BackendCallbacks(NamedTuple):
+    """Callbacks of a pool backend: the limit of a run, time passing, workers wanted, and observed inputs."""
+
+    longest: Callable[[RunUnit | Evaluate], float]
+    tick: Callable[[], None]
+    wanted: Callable[[], int]
+    variants: Variants
+
+
+def open_backend(
+    opened: OpenedStudy,
+    group: StudyGroup,
+    options: RunOptions,
+    index: StateIndex,
+    rehearsal: RehearsalPlan,
+    callbacks: BackendCallbacks,
+) -> Backend:
+    """Return the backend that the options choose, not started yet."""
+    first, store, begun = group.first, opened.store, opened.record.now
+    chosen = find_backend(options.backend)
+    if chosen != "local" and not isinstance(chosen, Ray):
+        return chosen.open(
+            TrainingJob(
+                group.name,
+                first.trainer,
+                first.data,
+                store.states,
+                store.folder,
+                first.seed,
+                options.workers,
+                begun,
+            )
+        )
+    pool = make_pool(
+        chosen,
+        options.workers,
+        first.trainer,
+        first.data,
+        store.states,
+        store.folder,
+        group.name,
+        opened.lease.token,
+        options.heartbeat_limit,
+    )
+    metrics = [goal.metric for goal in group.goals.values()]
+    return PoolBackend(
+        pool,
+        store.states,
+        seed=first.seed,
+        books=index,
+        begun=begun,
+        rehearsal=(rehearsal.configs, metrics) if rehearsal.configs else None,
+        changing=rehearsal.changing,
+        unit_limit=options.unit_limit,
+        heartbeat_limit=options.heartbeat_limit,
+        longest=callbacks.longest,
+        tick=callbacks.tick,
+        wanted=callbacks.wanted,
+        observed=callbacks.variants.observed,
+        probed=callbacks.variants.probed,
+        greets=True,
+    )

@@ -1,0 +1,144 @@
+"""Explaining studies: what a run would train, and the time, memory and disk that this takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext, suppress
+from typing import TYPE_CHECKING, final
+
+from hoptree.backends.choice import worker_count
+from hoptree.core.errors import HoptreeError
+from hoptree.driver.rehearsal_configs import to_change, to_rehearse
+from hoptree.driver.study_group import StudyGroup
+from hoptree.driver.variant_choice import NEW, environment_changed, expected_variant
+from hoptree.driver.variants import Variants
+from hoptree.record.error_format import in_one_look
+from hoptree.record.spec import StudySpec, continued, refuse_changes, refuse_others
+
+if TYPE_CHECKING:
+    from hoptree.forecast.explanation import StudyHistory
+    from hoptree.forecast.forecast import Forecast
+    from hoptree.forecast.measured import Measured
+    from hoptree.store import Store
+    from hoptree.store.journal import Recorded
+    from hoptree.study.study import Study
+
+_MAX_ENTRIES = 200_000  # entries of another study's journal up to which times are learned from it
+
+
+@final
+class StudyExplainer:
+    """Forecasts what is left to train of studies that run together."""
+
+    def __init__(self, studies: Sequence[Study]) -> None:
+        self._group = StudyGroup(studies)
+        self._studies = list(studies)
+        self._first = studies[0]
+        self.name = self._group.name
+
+    def explain(self, workers: int | None, *, accept_changes: bool = False) -> Forecast:
+        """Return the forecast; see ``Study.explain``."""
+        from hoptree.forecast.explanation import Explainer
+        from hoptree.forecast.measured import Measured
+        from hoptree.store import StoreMissingError
+
+        specs = self._group.specs
+        trainer, data = self._first.trainer, self._first.data
+        count, spec = worker_count(workers, trainer.threads), StudySpec.together(specs)
+        measured = Measured()
+        with ExitStack() as stack:
+            stack.enter_context(in_one_look(self._first.store))
+            store: Store | None = None
+            journal: list[Recorded] = []
+            with suppress(StoreMissingError):
+                store = stack.enter_context(self._first.open_store(create=False))
+                refuse_others(store, self.name, specs, accept_changes, self._group.widens)
+                spec, journal = self._learn(store, spec, measured, accept_changes)
+            if not journal:
+                self._rehearse(spec)
+            history = self._history(store, spec, journal, accept_changes)
+            measured.try_out(trainer, data, self._group.tuners(spec).start())
+            explainer = Explainer(
+                history, lambda numbers: self._group.tuners(spec, numbers), measured, threads=trainer.threads
+            )
+            return explainer.explain(count)
+
+    def _history(
+        self, store: Store | None, spec: StudySpec, journal: list[Recorded], accept_changes: bool
+    ) -> StudyHistory:
+        from hoptree.forecast.explanation import StudyHistory
+
+        retries = self._is_changed(store)
+        platform = self._first.trainer.platform()
+        return StudyHistory(
+            settings=spec.settings,
+            goal=self._first.goal.metric,
+            journal=journal,
+            store=store,
+            name=self.name,
+            studies=self._group.shares,
+            root=spec.root,
+            retries=retries,
+            variant=NEW if store is None else self._variant(store, spec, platform, accept_changes),
+            platform=platform,
+        )
+
+    def _variant(self, store: Store, spec: StudySpec, platform: dict[str, str], accept_changes: bool) -> str:
+        """Return the variant that a run on this machine would have; raise an error where the run would."""
+        used = Variants(store.origins, spec.root, self.name, reuse=spec.reuse, used=spec.variant)
+        changes = used.changes(None) if spec.variant else []
+        if changes and not accept_changes:
+            raise environment_changed(self.name, changes)
+        return (used.find(platform) or NEW) if changes else expected_variant(store, self.name, spec, platform)
+
+    def _is_changed(self, store: Store | None) -> bool:
+        """Return whether code or data differ from the last run."""
+        known = None if store is None else store.catalog.find(self.name)
+        if known is None:
+            return False
+        before, spec = StudySpec.read(known.spec), self._first.spec
+        return (before.trainer, before.data) != (spec.trainer, spec.data)
+
+    def _rehearse(self, spec: StudySpec) -> None:
+        """Raise an error where the rehearsal of a run would."""
+        from hoptree.backends.rehearsals import check_rehearsal
+        from hoptree.worker.runner import rehearse_some
+
+        data, configs = (
+            self._first.data,
+            to_rehearse([], self._group.tuners(spec).start(), self._group.examples),
+        )
+        if configs:
+            found = rehearse_some(
+                self._first.trainer,
+                [config.values for config in configs],
+                lambda: data.partition(0),
+                data.valid(),
+                [config.later for config in configs],
+                to_change([], self._group.tuners(spec).start()),
+            )
+            check_rehearsal([study.goal.metric for study in self._studies], found)
+
+    def _learn(
+        self, store: Store, spec: StudySpec, measured: Measured, accept_changes: bool
+    ) -> tuple[StudySpec, list[Recorded]]:
+        """Learn from the journals of this study, and of others with the same trainer and data."""
+        journal: list[Recorded] = []
+        for known in store.catalog.all():
+            try:
+                other = StudySpec.read(known.spec)
+            except HoptreeError:
+                continue  # written by another version: skip it
+            own = known.name == self.name and bool(store.journal.last(known.name))
+            if own:
+                refuse_changes(self.name, other, spec, accept_changes, self._group.widens)
+            is_similar = own or (other.trainer, other.data) == (spec.trainer, spec.data)
+            if not is_similar or (not own and store.journal.last(known.name) > _MAX_ENTRIES):
+                continue
+            entries = list(store.journal.read(known.name))
+            with nullcontext() if own else suppress(HoptreeError):  # errors in other studies do not matter here
+                measured.learn(other.settings, entries, store, own=own)
+            if own:
+                journal = entries
+                spec = continued(other, spec, self._group.widens)
+        return spec, journal
