@@ -108,8 +108,8 @@ def test_the_past_is_an_optuna_storage() -> None:
     assert past.get_trial_param(0, "n") == 4
     past.put(frozen(0, TrialState.COMPLETE, 0.5))
     assert study.best_trial.number == 0
-    past.forget(1)
+    past.remove_from(1)
     assert [trial.number for trial in study.trials] == [0]
-    past.forget(0)
+    past.remove_from(0)
     with pytest.raises(ValueError, match="No trials are completed"):
         _ = study.best_trial

@@ -32,7 +32,7 @@ def test_the_nth_trial_of_a_study_is_number_n(asked: list[tuple[str, Asker]], co
             assert numbers.asker(number) == (study, asker)
     assert len(set(given_out.values())) == len(given_out)
     for study in studies:
-        shown = [numbers.shown(number) for (of, _), number in given_out.items() if of == study]
+        shown = [numbers.within_study(number) for (of, _), number in given_out.items() if of == study]
         assert shown == list(range(len(shown)))
 
 
