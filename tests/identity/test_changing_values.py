@@ -65,7 +65,7 @@ def test_a_change_takes_effect_or_is_refused(case):
         model = trainer.build(still, 1)
         train(trainer, model, values, range(2))
         if values is config and case in REFUSED:
-            with pytest.raises(TrainerError, match="is built once"):
+            with pytest.raises(TrainerError, match="is built only once"):
                 train(trainer, model, values, [2])
             return
         train(trainer, model, values, [2])

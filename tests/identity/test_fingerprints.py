@@ -266,7 +266,9 @@ def test_what_has_no_value_is_refused_by_name(value):
     def net(hp):
         return value
 
-    with pytest.raises(IdentityError, match=r"the captured variable 'value' of 'net'.*make it inside the function"):
+    with pytest.raises(
+        IdentityError, match=r"the captured variable 'value' of 'net'.*create it inside the function"
+    ):
         fingerprint(net)
     with pytest.raises(IdentityError, match="the variable 'LOCK' of function 'net'"):
         fingerprint(loaded("import threading\nLOCK = threading.Lock()\ndef net(hp):\n    return LOCK\n"))

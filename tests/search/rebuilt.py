@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from hoptree.core import keys
 from hoptree.core.schedules import Config
 from hoptree.search import optuna_methods
-from hoptree.search.optuna_distributions import asked, terms
+from hoptree.search.optuna_distributions import optuna_arguments, suggest
 from hoptree.search.parse_space import Space, read
 from hoptree.search.points import RandomPoints
 from hoptree.search.tree import Decisions, decide, parameters
@@ -53,7 +53,7 @@ class Rebuilt:
             study.add_trials(self.trials(losses))
             for _ in range(5):
                 trial = study.ask()
-                drawn = self.fresh.accept(decide(self.root, partial(asked, trial)))
+                drawn = self.fresh.accept(decide(self.root, partial(suggest, trial)))
                 if drawn is not None:
                     return drawn, study.get_trials(deepcopy=False)[trial.number].system_attrs
                 study.tell(trial, max(losses.values(), default=0.0))
@@ -75,7 +75,7 @@ class Rebuilt:
                 value=values.get(config),
                 intermediate_values=losses,
                 system_attrs=notes,
-                **terms(self.parameters, decisions),
+                **optuna_arguments(self.parameters, decisions),
             )
 
 

@@ -183,9 +183,9 @@ def test_a_space_that_runs_out_ends_the_search():
     ("settings_", "message"),
     [
         ({"factor": 1}, "factor: 1; expected a whole number, at least 2"),
-        ({"min_epochs": 0}, "min_epochs: 0; expected a whole number, at least 1: a rung is one epoch or more"),
+        ({"min_epochs": 0}, "min_epochs: 0; expected a whole number, at least 1: a rung is at least one epoch"),
         ({"min_epochs": 10}, "min_epochs: 10 with max_epochs 9"),
-        ({"trials": 3}, "trials: 3; expected at least 9, so that one is left at 9 epochs"),
+        ({"trials": 3}, "trials: 3; expected at least 9, so that one trial reaches 9 epochs"),
         ({"mode": "pause"}, "mode: 'pause'; expected 'promote' or 'stop'"),
         ({"concurrent": 0}, "concurrent: 0; expected"),
     ],

@@ -137,7 +137,7 @@ def test_rounds_repeat_the_brackets():
     ("settings_", "message"),
     [
         ({"factor": 1}, "factor: 1; expected a whole number, at least 2"),
-        ({"min_epochs": 0}, "min_epochs: 0; expected a whole number, at least 1: a rung is one epoch or more"),
+        ({"min_epochs": 0}, "min_epochs: 0; expected a whole number, at least 1: a rung is at least one epoch"),
         ({"min_epochs": 82}, "min_epochs: 82 with max_epochs 81; expected min_epochs up to max_epochs"),
         ({"max_epochs": 0}, "max_epochs: 0; expected"),
         ({"rounds": 0}, "rounds: 0; expected"),

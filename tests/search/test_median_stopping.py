@@ -103,7 +103,7 @@ def test_reports_of_a_shared_prefix_may_come_all_at_once():
 @pytest.mark.parametrize(
     ("settings_", "message"),
     [
-        ({"every": 0}, "every: 0; expected a whole number, at least 1: without reports on the way"),
+        ({"every": 0}, "every: 0; expected a whole number, at least 1: trials can be stopped only at reports"),
         ({"grace": 9}, "grace: 9 of 4 epochs; expected at most 4"),
         ({"grace": -1}, "grace: -1; expected"),
         ({"startup": 0}, "startup: 0; expected"),

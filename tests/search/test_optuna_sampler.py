@@ -316,12 +316,12 @@ def test_optuna_is_quiet_and_its_log_is_left_as_it_was(capfd: pytest.CaptureFixt
     ("method", "options", "message"),
     [
         ("best", {}, "method: 'best'; expected one of tpe, cma-es, gp, random"),
-        ("tpe", {"n_start": 3}, "Optuna('tpe'): its sampler refused {'n_start': 3"),
-        ("cma-es", {"lr_adapt": True, "with_margin": True}, "Optuna('cma-es'): its sampler refused"),
+        ("tpe", {"n_start": 3}, "Optuna('tpe'): the sampler rejected {'n_start': 3"),
+        ("cma-es", {"lr_adapt": True, "with_margin": True}, "Optuna('cma-es'): the sampler rejected"),
         ("tpe", {"seed": 3}, "Optuna('tpe'): the option seed; the seed is the study's, leave it out"),
         ("tpe", {"n_startup_trials": "3"}, "n_startup_trials: '3'; expected a whole number"),
-        ("tpe", {"n_ei_candidates": 0}, "Optuna('tpe'): its sampler cannot work with {'n_ei_candidates': 0}: "),
-        ("cma-es", {"popsize": "x"}, "Optuna('cma-es'): its sampler cannot work with {'popsize': 'x'}: "),
+        ("tpe", {"n_ei_candidates": 0}, "Optuna('tpe'): the sampler fails with {'n_ei_candidates': 0}: "),
+        ("cma-es", {"popsize": "x"}, "Optuna('cma-es'): the sampler fails with {'popsize': 'x'}: "),
         ("random", {"n_startup_trials": 3}, "Optuna('random'): options ['n_startup_trials']; it takes none"),
     ],
 )

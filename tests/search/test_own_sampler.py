@@ -122,13 +122,13 @@ def gives(config: Any) -> Any:
         ("annealing", "sampler: 'annealing'; expected one of random, grid"),
         (Random(3, 1), r"sampler: Random\(trials=3.*; expected one of random, grid"),
         (Optuna, r"sampler: the class Optuna; expected Optuna\(\.\.\.\)"),
-        (Optuna("tpe", trials=3), r"sampler: Optuna\('tpe', \.\.\.\) with trials=3; expected it without"),
-        (Optuna("tpe", epochs=3), r"with epochs=3; expected it without: trials and epochs are those of the search"),
-        (lambda: None, r"too many positional arguments; expected that it takes a space and a seed"),
-        (lambda space, seed: 7, r"made 7, which has no ask\(\); expected something with ask\(\)"),
-        (gives([1]), r"gave \[1\]: it is no dictionary; expected names with scalars"),
-        (gives({}), r"gave \{\}: config: it is empty"),
-        (gives({"lr": [1]}), r"gave \{'lr': \[1\]\}: config\['lr'\]"),
+        (Optuna("tpe", trials=3), r"sampler: Optuna\('tpe', \.\.\.\) with trials=3; leave it out"),
+        (Optuna("tpe", epochs=3), r"with epochs=3; leave it out: the search that uses the sampler"),
+        (lambda: None, r"too many positional arguments; expected a callable of a space and a seed"),
+        (lambda space, seed: 7, r"returned 7, which has no ask\(\); expected an object with ask\(\)"),
+        (gives([1]), r"returned \[1\]: it is not a dictionary; expected names with scalars"),
+        (gives({}), r"returned \{\}: config: it is empty"),
+        (gives({"lr": [1]}), r"returned \{'lr': \[1\]\}: config\['lr'\]"),
     ],
 )
 def test_what_is_no_sampler_is_refused(own: Any, message: str) -> None:
@@ -142,7 +142,7 @@ class Nameless:
 
 
 def test_a_sampler_that_cannot_be_recognised_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match=r"known by its place in memory only.*give its class a __repr__"):
+    with pytest.raises(WorkloadError, match=r"has no repr but its memory address.*give its class a __repr__"):
         study(tmp_path, search=ht.Random(trials=2, epochs=1, sampler=Nameless()))
 
 

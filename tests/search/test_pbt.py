@@ -110,7 +110,7 @@ def test_on_the_engine_a_branch_goes_on_from_the_state():
 @pytest.mark.parametrize(
     ("settings_", "message"),
     [
-        ({"population": 1}, "population: 1; expected a whole number, at least 2: a single member has nobody"),
+        ({"population": 1}, "population: 1; expected a whole number, at least 2: a single member has no other"),
         ({"interval": 0}, "interval: 0; expected a whole number, at least 1"),
         ({"interval": 11}, "interval: 11; expected at most the 10 epochs of a member"),
         ({"quantile": 0.6}, "quantile: 0.6; expected a number from 0.01 to 0.5: best and worst must not overlap"),
@@ -127,7 +127,7 @@ def test_bad_settings_are_refused(settings_, message):
 
 def test_a_space_of_one_config_has_no_population():
     with pytest.raises(
-        WorkloadError, match="population: 4, of which the space has 1; expected a space of at least 2"
+        WorkloadError, match="population: 4, but the space has 1 configs; expected a space of at least 2"
     ):
         PBT(4, 4, 1).search({"lr": choice(0.1, 0.1)}, LOSS, 0)
 

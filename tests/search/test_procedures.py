@@ -186,7 +186,7 @@ def test_its_text_is_the_same_in_every_process(procedure: Procedure):
 
 
 def test_optuna_needs_trials_and_epochs_as_a_search_only():
-    with pytest.raises(WorkloadError, match="trials=None, epochs=None; expected both where Optuna is the search"):
+    with pytest.raises(WorkloadError, match="trials=None, epochs=None; expected both if Optuna is the search"):
         Optuna("tpe").search(SCHEDULES, LOSS, 0)
     with pytest.raises(WorkloadError, match="batch: 0; expected"):
         Optuna("tpe", trials=3, epochs=1, batch=0)

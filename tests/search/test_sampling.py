@@ -184,7 +184,7 @@ def test_a_count_is_an_upper_limit(sampler: str):
     [
         (
             ("best", {"a": 1}, 0),
-            "sampler: 'best'; expected one of random, grid, sobol, latin-hypercube, or a record",
+            "sampler: 'best'; expected one of random, grid, sobol, latin-hypercube, settings such as",
         ),
         ((None, {"a": 1}, 0), "sampler: None; expected one of"),
         (("random", {"a": 1}, 0, 0), "count: 0; expected a number of configs, at least 1"),

@@ -85,7 +85,7 @@ class Makes:
         ("grid", r"search: 'grid'; expected a procedure such as Grid\(epochs=10\)"),
         (None, "search: None; expected a procedure"),
         (Grid, "search: <class .*Grid'>; expected a procedure"),
-        (Makes(), r"made 3, which has no start\(\); expected something with start\(\) and tell\(news\)"),
+        (Makes(), r"returned 3, which has no start\(\); expected an object with start\(\) and tell\(update\)"),
     ],
 )
 def test_what_is_no_procedure_is_refused(procedure: Any, message: str):

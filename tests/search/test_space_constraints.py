@@ -66,13 +66,13 @@ def test_a_condition_that_refuses_everything_is_told_before_anything_runs(sample
     with pytest.raises(SpaceError) as caught:
         asked(sampler, ht.where(space, never), 1)
     message = str(caught.value)
-    assert message.startswith(f"space: {tried} that were tried are refused, the last because space: the condition")
+    assert message.startswith(f"space: it rejects {tried} that were tried, the last because space: the condition")
     assert "never of line" in message
     assert "is False for {'width':" in message
 
 
 def test_a_grid_that_refuses_everything_is_told():
-    with pytest.raises(SpaceError, match="all 144 configs that were tried are refused"):
+    with pytest.raises(SpaceError, match="rejects all 144 configs that were tried"):
         asked("grid", ht.where(SIZES, lambda c: False), 1)
 
 

@@ -141,12 +141,12 @@ def test_trials_that_begin_alike_share_their_first_rungs():
 @pytest.mark.parametrize(
     ("settings_", "message"),
     [
-        ({"min_epochs": 0.5}, "min_epochs: 0.5; expected a whole number, at least 1: a rung is one epoch or more"),
-        ({"min_epochs": 0}, "min_epochs: 0; .* a rung is one epoch or more"),
+        ({"min_epochs": 0.5}, "min_epochs: 0.5; expected a whole number, at least 1: a rung is at least one epoch"),
+        ({"min_epochs": 0}, "min_epochs: 0; .* a rung is at least one epoch"),
         ({"factor": 1}, "factor: 1; expected a whole number, at least 2: a rung keeps one in so many"),
         ({"factor": 2.5}, "factor: 2.5; expected a whole number"),
         ({"min_epochs": 10}, "min_epochs: 10 with max_epochs 9; expected min_epochs up to max_epochs"),
-        ({"trials": 8}, "trials: 8; expected at least 9, so that one is left at 9 epochs; take more trials"),
+        ({"trials": 8}, "trials: 8; expected at least 9, so that one trial reaches 9 epochs; use more trials"),
         ({"trials": 0}, "trials: 0; expected"),
         ({"every": -1}, "every: -1; expected"),
     ],

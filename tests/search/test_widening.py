@@ -271,7 +271,7 @@ NONE: list[tuple[Any, Any, str]] = [
     (
         ht.Random(4, epochs=2, sampler="latin-hypercube"),
         ht.Random(5, epochs=2, sampler="latin-hypercube"),
-        "trials: a Latin hypercube is made for one number of configs",
+        "trials: a Latin hypercube is built for a fixed number of configs",
     ),
     (ht.Random(4, epochs=2), ht.PBT(4, epochs=4, interval=2), "was Random, is PBT"),
     (
@@ -289,7 +289,7 @@ NONE: list[tuple[Any, Any, str]] = [
         ht.SuccessiveHalving(27, max_epochs=9),
         r"max_epochs: rungs were at \[1, 3, 8\], are at \[1, 3, 9\]",
     ),
-    (ht.ASHA(9, max_epochs=9), ht.ASHA(18, max_epochs=9), "with mode='promote' the trials that wait are given up"),
+    (ht.ASHA(9, max_epochs=9), ht.ASHA(18, max_epochs=9), "with mode='promote' the paused trials are stopped"),
     (ht.MedianStopping(4, epochs=4), ht.MedianStopping(4, epochs=6), "epochs: was 4, is 6"),
     (Other(3), Other(4), "trials: was 3, is 4"),
 ]
@@ -308,7 +308,7 @@ def test_a_space_that_lost_or_changed_something_is_refused() -> None:
         with pytest.raises(NoExtensionError, match=r"the config \{.*'width': \d+\} was in the grid, and is not"):
             is_wider([ht.Grid(epochs=2)], space, GOAL, 0, [version])
     version = stored(SearchVersion.of([ht.Random(2, epochs=2)], SMALL))
-    with pytest.raises(NoExtensionError, match="the space is another, and only a Grid can take further values"):
+    with pytest.raises(NoExtensionError, match="the space has changed, and only a Grid can take additional values"):
         is_wider([ht.Random(2, epochs=2)], WIDE, GOAL, 0, [version])
 
 
@@ -316,7 +316,7 @@ def test_conditions_are_those_of_the_present_space_if_they_do_the_same() -> None
     version = stored(SearchVersion.of([ht.Grid(epochs=2)], ht.where(SMALL, small)))
     assert is_wider([ht.Grid(epochs=2)], ht.where(WIDE, small), GOAL, 0, [version])
     assert not is_wider([ht.Grid(epochs=2)], ht.where(SMALL, small), GOAL, 0, [version])
-    with pytest.raises(NoExtensionError, match="the condition large does something else than small did"):
+    with pytest.raises(NoExtensionError, match="the code of the condition large differs from that of small"):
         is_wider([ht.Grid(epochs=2)], ht.where(WIDE, large), GOAL, 0, [version])
     with pytest.raises(NoExtensionError, match="where: was 1 conditions, is 0"):
         is_wider([ht.Grid(epochs=2)], WIDE, GOAL, 0, [version])
@@ -324,7 +324,7 @@ def test_conditions_are_those_of_the_present_space_if_they_do_the_same() -> None
 
 def test_more_or_fewer_procedures_are_refused() -> None:
     version = stored(SearchVersion.of([ht.Random(2, epochs=1)], SPACE))
-    with pytest.raises(NoExtensionError, match="there were 1 procedures, and are 2"):
+    with pytest.raises(NoExtensionError, match="the number of procedures was 1, is 2"):
         is_wider([ht.Random(2, epochs=1)] * 2, SPACE, GOAL, 0, [version])
 
 

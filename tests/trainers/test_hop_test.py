@@ -222,7 +222,7 @@ def test_a_trainer_of_ones_own_passes() -> None:
     ("mistake", "said"),
     [
         ("shared", r"Two models share model\['w'\]"),
-        ("unseeded", r"first in w, momentum.*a generator without a seed"),
+        ("unseeded", r"first in w, momentum.*an unseeded generator"),
         ("clock", r"first in w, momentum.*the clock"),
         ("entropy", r"first in w, momentum"),
         ("global", r"first in w, momentum.*a global variable"),
