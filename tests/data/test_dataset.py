@@ -191,7 +191,7 @@ def test_a_change_after_mapping_is_noticed_at_the_next_visit(
     path = dataset.path / "train-00001.arrow"
     dataset.partition(1)
     change(path)
-    message = "missing or changed" if change is Path.unlink else r"replaced or written .* tells whether"
+    message = "missing or changed" if change is Path.unlink else r"replaced or written .* checks whether"
     for _ in range(2):
         with pytest.raises(DataChangedError, match=rf"train-00001\.arrow: {message}"):
             dataset.partition(1)
@@ -220,7 +220,7 @@ def test_a_file_of_the_same_size_that_is_not_arrow(dataset: Dataset) -> None:
     ("old", "new", "message"),
     [
         ('"version": 1', '"version": 2', "dataset format 2; this Hoptree reads format 1"),
-        ('"seed": 0', '"seed": 1', "fingerprint does not fit"),
+        ('"seed": 0', '"seed": 1', "fingerprint does not match"),
         ("{", "", "not a manifest"),
         ("hoptree-dataset", "other", "not a manifest"),
     ],

@@ -1,4 +1,4 @@
-"""The Optuna sampler, said plainly: a new Optuna study for every config."""
+"""A simple reference of the Optuna sampler: it creates a new Optuna study for every config."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hoptree.search.unique_configs import UniqueConfigs
 
 
 class Rebuilt:
-    """Asks and tells as ``OptunaSampler`` does, and keeps nothing of Optuna's from one ask to the next."""
+    """Behaves like ``OptunaSampler``, but keeps no Optuna object between calls of ``ask``."""
 
     def __init__(self, space: Space, seed: int, method: str, options: Mapping[str, Any]) -> None:
         self.root = read(space)
@@ -31,22 +31,22 @@ class Rebuilt:
         self.method, self.options = method, dict(options)
         self.startup = self.options["n_startup_trials"]
         self.given: list[tuple[Decisions, dict[str, Any]]] = []
-        self.told: dict[int, dict[int, float]] = {}
+        self.losses: dict[int, dict[int, float]] = {}
 
     def ask(self) -> Config | None:
-        drawn, notes = self.propose() if len(self.told) >= self.startup else (None, {})
+        drawn, attributes = self.propose() if len(self.losses) >= self.startup else (None, {})
         if drawn is None:
             drawn = self.fresh.draw(partial(self.points.of, len(self.given)))
         if drawn is None:
             return None
-        self.given.append((drawn.decisions, notes))
+        self.given.append((drawn.decisions, attributes))
         return drawn.config
 
     def tell(self, config: int, epoch: int, loss: float) -> None:
-        self.told.setdefault(config, {})[epoch] = loss
+        self.losses.setdefault(config, {})[epoch] = loss
 
     def propose(self) -> tuple[Any, dict[str, Any]]:
-        losses = comparable(self.told, self.startup)
+        losses = comparable(self.losses, self.startup)
         seed = keys.seed("optuna", self.seed, self.method, len(self.given))
         with optuna_methods.quiet():
             study = optuna.create_study(sampler=optuna_methods.make(self.method, self.options, seed))
@@ -62,33 +62,35 @@ class Rebuilt:
     def trials(self, values: dict[int, float]) -> Iterator[FrozenTrial]:
         if self.method == "gp" and values:
             values = dict.fromkeys(range(len(self.given)), fmean(values.values())) | values
-        for config, (decisions, notes) in enumerate(self.given):
-            losses = {epoch: loss for epoch, loss in self.told.get(config, {}).items() if math.isfinite(loss)}
+        for config, (decisions, attributes) in enumerate(self.given):
+            losses = {epoch: loss for epoch, loss in self.losses.get(config, {}).items() if math.isfinite(loss)}
             if config in values:
                 state = TrialState.COMPLETE
             elif losses:
                 state = TrialState.PRUNED
             else:
-                state = TrialState.FAIL if config in self.told else TrialState.RUNNING
+                state = TrialState.FAIL if config in self.losses else TrialState.RUNNING
             yield create_trial(
                 state=state,
                 value=values.get(config),
                 intermediate_values=losses,
-                system_attrs=notes,
+                system_attrs=attributes,
                 **optuna_arguments(self.parameters, decisions),
             )
 
 
-def comparable(told: Mapping[int, Mapping[int, float]], enough: int) -> dict[int, float]:
-    """Return what ``Comparison`` holds after a refresh, by looking at everything."""
-    sound = {config: losses for config, losses in told.items() if math.isfinite(losses[max(losses)])}
-    if not sound:
+def comparable(losses_by_config: Mapping[int, Mapping[int, float]], enough: int) -> dict[int, float]:
+    """Return the values of ``Comparison`` after a refresh, computed from scratch."""
+    finite = {config: losses for config, losses in losses_by_config.items() if math.isfinite(losses[max(losses)])}
+    if not finite:
         return {}
-    deepest = sorted(map(max, sound.values()), reverse=True)
+    deepest = sorted(map(max, finite.values()), reverse=True)
     level = deepest[min(max(1, enough), len(deepest)) - 1]
     values = {
         config: next(losses[epoch] for epoch in sorted(losses) if epoch >= level and math.isfinite(losses[epoch]))
-        for config, losses in sound.items()
+        for config, losses in finite.items()
         if max(losses) >= level
     }
-    return values | dict.fromkeys((config for config in told if config not in sound), max(values.values()))
+    return values | dict.fromkeys(
+        (config for config in losses_by_config if config not in finite), max(values.values())
+    )

@@ -1,4 +1,4 @@
-"""Samplers of users' own: where they are taken, how they are recognised, and what the contract finds."""
+"""User-defined samplers: where they are accepted, how they are identified, and what the contract finds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPACE = {"lr": ht.log(1e-4, 1.0), "width": ht.choice(8, 16, 32)}
 
 
 class Steps:
-    """Gives smaller and smaller rates; faults can be planted."""
+    """Returns decreasing rates; can have deliberate faults."""
 
     shared: int = 0
 
@@ -102,7 +102,7 @@ def test_planted_faults_are_found(fault: str, message: str) -> None:
         check(SamplerContract, lambda: Stepping(fault))
 
 
-# --- what is refused --------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------------
 
 
 def gives(config: Any) -> Any:
@@ -146,11 +146,11 @@ def test_a_sampler_that_cannot_be_recognised_is_refused(tmp_path: Path) -> None:
         study(tmp_path, search=ht.Random(trials=2, epochs=1, sampler=Nameless()))
 
 
-# --- how it is recognised ---------------------------------------------------------------------------------
+# --- identification --------------------------------------------------------------------------------------
 
 
 def test_texts_last() -> None:
-    """What had no address in it keeps the text that stores know."""
+    """A repr without an address keeps the text that stores contain."""
     for value in (
         ht.Grid(epochs=6),
         [ht.Grid(epochs=5), ht.Random(20, epochs=5)],
@@ -190,7 +190,7 @@ def test_a_study_with_its_own_sampler_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_page_on_samplers_is_true(tmp_path: Path) -> None:
-    """The sampler of the page passes the contract, in a process of its own."""
+    """The sampler in the docs passes the contract, in a separate process."""
     sampler, tests = BLOCKS.findall(PAGE.read_text())[4:]
     (tmp_path / "test_page.py").write_text(f"{sampler}\n\n{tests}")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "test_page.py"]

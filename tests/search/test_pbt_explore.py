@@ -1,4 +1,4 @@
-"""Exploring: a changed config is one of the space, and only what may change has changed."""
+"""Explore: a changed config is in the space, and only the allowed names have changed."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_on_the_engine_with_crashes_losses_and_failures(procedure: Procedure, se
 
 @pytest.mark.parametrize("procedure", PROCEDURES, ids=named)
 def test_its_text_is_the_same_in_every_process(procedure: Procedure):
-    """A study knows its search by its text."""
+    """A study identifies its search by its text."""
     code = f"from hoptree.search import *; print(repr({procedure!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900)
     assert done.stdout.strip() == repr(procedure)

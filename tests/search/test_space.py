@@ -1,4 +1,4 @@
-"""Spaces: what configs are in them, the names of parts, schedules with searched arguments, and what is refused."""
+"""Spaces: their configs, the names of parts, schedules with searched arguments, and errors."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_spaces_that_contradict_themselves_are_refused(space: Any, message: str)
 
 
 @pytest.mark.parametrize(("given", "better"), [([8, 16], "8, 16"), (range(3), "*range(0, 3)")])
-def test_a_list_of_options_is_told_how_to_be_written(given: Any, better: str):
+def test_a_list_of_options_gets_a_hint(given: Any, better: str):
     with pytest.raises(SpaceError) as caught:
         asked("random", {"width": ht.choice(given)}, 1)
     assert str(caught.value).startswith("width[0]: ")
