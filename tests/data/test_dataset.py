@@ -1,4 +1,4 @@
-"""Reading: mapped without a copy, the same in every process, and changes are noticed."""
+"""Reading: mapped without a copy, the same in every process, and changes are detected."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_file_is_mapped_once_and_stays_mapped(dataset: Dataset) -> None:
     first = dataset.partition(1)
     mapped = maps(path)
     address = first["float32"].ctypes.data
-    first.clear()  # a caller's dictionary is its own
+    first.clear()  # each caller gets its own dictionary
     again = dataset.partition(1)
     assert (maps(path), again["float32"].ctypes.data) == (mapped, address)
     again.clear()
@@ -196,7 +196,7 @@ def test_a_change_after_mapping_is_noticed_at_the_next_visit(
         with pytest.raises(DataChangedError, match=rf"train-00001\.arrow: {message}"):
             dataset.partition(1)
     dataset.partition(0)
-    if change is replace:  # the same bytes in another file are fine for whoever opens them anew
+    if change is replace:  # the same bytes in another file are fine for a new map
         Dataset.open(dataset.path).verify()
         Dataset.open(dataset.path).partition(1)
 

@@ -1,4 +1,4 @@
-"""Bad input is refused by name, with what was expected, before anything is written."""
+"""Bad input raises an error by name, with what was expected, before anything is written."""
 
 from __future__ import annotations
 

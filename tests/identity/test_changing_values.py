@@ -1,4 +1,4 @@
-"""A value that a schedule changes later gives other bits from then on, or is refused: it is never ignored."""
+"""A value that a schedule changes later gives different bits, or raises an error: it is never ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads, clusters and fault scripts that cannot be are refused, and the message begins with the field."""
+"""Invalid workloads, clusters and fault scripts raise errors, and the message starts with the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A value that changes after the model was built takes effect, or is refused by name before training."""
+"""A value that changes after the model was built takes effect, or raises an error by name before training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model remembers outside of its parameters is part of its state, or is refused by name."""
+"""Anything that a model remembers outside its parameters is part of its state, or raises an error by name."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_lbfgs_learns_as_a_loop_of_ones_own_does():
 
 
 class Own(t.optim.Optimizer):
-    """A user's own, which keeps all kinds of things in all kinds of places."""
+    """A user's own optimizer, which keeps all kinds of objects in all kinds of places."""
 
     def __init__(self, params, lr=0.1, pull=0.0):
         super().__init__(params, {"lr": lr, "history": [], "seen": {"steps": 0}})
@@ -218,7 +218,7 @@ def test_an_optimizer_by_schedule_begins_with_an_empty_state_and_follows_its_opt
     assert model.tuned.optimizer.param_groups[0]["lr"] == 0.01
     assert model.tuned.optimizer.param_groups[0]["momentum"] == 0.9
     assert set(model.tuned.optimizer.state[model.module[0].weight]) == {"momentum_buffer"}
-    # The same as SGD from the beginning, on weights that adam has made.
+    # The same as SGD from the start, on weights that adam has trained.
     other = maker.build({"optimizer": "sgd", "lr": 0.01, "momentum": 0.9}, 2)
     early = maker.dump(other)
     sgd = {**config, "optimizer": "sgd", "lr": 0.01}

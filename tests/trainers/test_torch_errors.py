@@ -1,4 +1,4 @@
-"""Bad input is refused by name, with the user's own traceback first and the fix last."""
+"""Bad input raises an error by name, with the user's own traceback first and the fix last."""
 
 from __future__ import annotations
 

@@ -179,7 +179,12 @@ def make(choice: OptimizerChoice, module: nn.Module, values: Mapping[str, Scalar
             return _by_class(kind, module, params, now)
 
         return TunedOptimizer(by_class, values, set(), by_class(values))
+    return _from_function(choice, params, values)
 
+
+def _from_function(
+    choice: OptimizerFunction, params: list[nn.Parameter], values: Mapping[str, Scalar]
+) -> TunedOptimizer:
     def call(hp: HyperParameters) -> Optimizer:
         try:
             optimizer = choice(params, hp)
