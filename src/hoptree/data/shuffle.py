@@ -46,36 +46,36 @@ def _keys(batch: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
 def _sorted(batches: Iterable[Any], prefix: Path, memory: int, bits_left: int) -> Iterator[Any]:
     """Yield the rows in the order of their keys, which differ only in the last ``bits_left`` bits."""
     remaining = iter(batches)
-    held: list[Any] = []
+    buffered: list[Any] = []
     rows = size = 0
     for batch in remaining:
-        held.append(batch)
+        buffered.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
         if size > memory and rows > 1 and bits_left > BITS:
             break
     else:
-        yield from _sorted_in_memory(held)
+        yield from _sorted_in_memory(buffered)
         return
     shift = bits_left - BITS
-    buckets = _scatter(chain(_emptying(held), remaining), prefix, shift)
+    buckets = _scatter(chain(_drain(buffered), remaining), prefix, shift)
     for bucket in buckets:
         with pa.memory_map(str(bucket)) as source, ipc.open_stream(source) as stream:
             yield from _sorted(stream, bucket, memory, shift)
         bucket.unlink()
 
 
-def _emptying(held: list[Any]) -> Iterator[Any]:
-    held.reverse()
-    while held:
-        yield held.pop()
+def _drain(buffered: list[Any]) -> Iterator[Any]:
+    buffered.reverse()
+    while buffered:
+        yield buffered.pop()
 
 
-def _sorted_in_memory(held: list[Any]) -> Iterator[Any]:
-    if not held:
+def _sorted_in_memory(buffered: list[Any]) -> Iterator[Any]:
+    if not buffered:
         return
-    rows = held[0] if len(held) == 1 else pa.concat_batches(held)
-    held.clear()
+    rows = buffered[0] if len(buffered) == 1 else pa.concat_batches(buffered)
+    buffered.clear()
     order = np.argsort(_keys(rows), kind="stable")
     step = max(1, PIECE * rows.num_rows // max(1, rows.nbytes))
     for start in range(0, rows.num_rows, step):

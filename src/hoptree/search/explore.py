@@ -61,11 +61,11 @@ class Explorer:
                 continue
         return config
 
-    def _choose(self, before: Decisions, place: tuple[int, ...], parameter: Parameter) -> float:
+    def _choose(self, before: Decisions, draw_key: tuple[int, ...], parameter: Parameter) -> float:
         old = before.get(parameter.path)
         if old is not None and parameter.path in self._fixed:
             return old
-        draw = partial(share, self._seed, "explore", parameter.path, *place)
+        draw = partial(share, self._seed, "explore", parameter.path, *draw_key)
         if old is None or draw("whether") < self._resample:
             return parameter.at(draw("where"))
         return self._moved(parameter, old, draw("how"))

@@ -52,5 +52,5 @@ class Random(msgspec.Struct, frozen=True):
 
     def _configs(self, space: Space, seed: int) -> list[Config]:
         sampler = make_sampler(self.sampler, space, seed, self.trials)
-        asked = (sampler.ask() for _ in range(self.trials))
-        return [config for config in asked if config is not None]
+        drawn = (sampler.ask() for _ in range(self.trials))
+        return [config for config in drawn if config is not None]

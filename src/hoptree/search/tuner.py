@@ -47,9 +47,9 @@ class Tuner:
 
     def tell(self, update: Report | EndTrial) -> list[Event]:
         """Pass a report or the end of a trial on, and return the events of the resulting decisions."""
-        asked = self.numbers.asker(update.trial)
-        assert asked is not None, f"no search requested trial {update.trial}"
-        number = asked[1][1]
+        requester = self.numbers.asker(update.trial)
+        assert requester is not None, f"no search requested trial {update.trial}"
+        number = requester[1][1]
         if isinstance(update, Report):
             own: Report | EndTrial = Report(number, update.epoch, update.metrics)
         else:
@@ -78,10 +78,10 @@ class Tuner:
                     )
                 case Branch(source, at, config, until, every):
                     items = self._items(config, decision)
-                    begun = self._known(decision, "source", source), self._whole(decision, "at", at, 1)
+                    branch_point = self._known(decision, "source", source), self._whole(decision, "at", at, 1)
                     epochs = self._whole(decision, "until", until, 1), self._whole(decision, "every", every, 0)
                     asker = self._next()
-                    yield TrialBranched(self._number(asker), *begun, items, *epochs, asked_by=asker)
+                    yield TrialBranched(self._number(asker), *branch_point, items, *epochs, asked_by=asker)
                 case Extend(trial, until):
                     number = self._known(decision, "trial", trial)
                     yield TrialExtended(number, self._whole(decision, "until", until, 1))
@@ -108,8 +108,8 @@ class Tuner:
         """Return the engine number of one of the search's own trials."""
         number = self._whole(decision, field, trial, 0)
         if number >= self._count:
-            asked = f"a trial from 0 to {self._count - 1}" if self._count else "Train first: there is no trial yet"
-            raise self._wrong(decision, f"{field}: {number}; expected {asked}")
+            valid = f"a trial from 0 to {self._count - 1}" if self._count else "Train first: there is no trial yet"
+            raise self._wrong(decision, f"{field}: {number}; expected {valid}")
         return self._number((self.place[1], number))
 
     def _wrong(self, given: object, problem: str) -> WorkloadError:

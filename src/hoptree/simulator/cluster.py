@@ -81,14 +81,14 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         count = len(specs)
         placed: list[WorkerSpec] = []
         for index, spec in enumerate(specs):
-            held = spec.partitions or tuple(
+            own_partitions = spec.partitions or tuple(
                 partition
                 for partition in range(partitions)
                 if any((partition + copy) % count == index for copy in range(self.replicas))
             )
             if count > partitions and not spec.partitions:
-                held = tuple(sorted({(index + copy) % partitions for copy in range(self.replicas)}))
-            placed.append(WorkerSpec(name=spec.name, speed=spec.speed, partitions=held, joins=spec.joins))
+                own_partitions = tuple(sorted({(index + copy) % partitions for copy in range(self.replicas)}))
+            placed.append(WorkerSpec(name=spec.name, speed=spec.speed, partitions=own_partitions, joins=spec.joins))
         self._check(placed, partitions)
         return placed
 

@@ -176,18 +176,18 @@ class Decoder:
         return self._container(tag, rest, present)
 
     def _container(self, tag: str, rest: list[Any], present: Any) -> Any:
-        place = len(self._seen)
+        index = len(self._seen)
         self._seen.append(None)
-        value = self._filled(tag, rest, present, place)
-        self._seen[place] = value
+        value = self._filled(tag, rest, present, index)
+        self._seen[index] = value
         return value
 
-    def _filled(self, tag: str, rest: list[Any], present: Any, place: int) -> Any:
+    def _filled(self, tag: str, rest: list[Any], present: Any, index: int) -> Any:
         match tag:
             case "list" | "deque":
                 target: Any = [] if tag == "list" else deque(maxlen=rest[0])
                 before = list(present) if type(present) is type(target) else []
-                self._seen[place] = target
+                self._seen[index] = target
                 target.extend(self.decode(item, _at(before, n)) for n, item in enumerate(rest[-1]))
                 return target
             case "tuple":
@@ -200,7 +200,7 @@ class Decoder:
                 known = present if isinstance(present, dict) else {}
                 target = copy(known)  # keep the class, such as defaultdict
                 target.clear()
-                self._seen[place] = target
+                self._seen[index] = target
                 for key, item in rest[0]:
                     name = self.decode(key)
                     target[name] = self.decode(item, known.get(name, MISSING))
@@ -218,7 +218,7 @@ class Decoder:
                 own.setstate(self.decode(rest[0]))
                 return own
             case "object":
-                self._seen[place] = present
+                self._seen[index] = present
                 inside = vars(present)
                 items = [(name, self.decode(item, inside.get(name, MISSING))) for name, item in rest[1]]
                 inside.clear()
@@ -236,16 +236,16 @@ def _tensor(tree: Bits) -> Any:
     return tensor if tensor.dtype == dtype else tensor.view(dtype)
 
 
-def _at(values: Any, place: int) -> Any:
-    return values[place] if place < len(values) else MISSING
+def _at(values: Any, index: int) -> Any:
+    return values[index] if index < len(values) else MISSING
 
 
 def pack(name: str, content: Any, arrays: Arrays) -> Any:
     """Return content as JSON; its tensors become arrays whose names start with the given one."""
     if isinstance(content, Bits):
-        place = f"{name}#{sum(other.startswith(f'{name}#') for other in arrays)}"
-        arrays[place] = content.content
-        return ["bits", content.kind, content.dtype, place]
+        array_name = f"{name}#{sum(other.startswith(f'{name}#') for other in arrays)}"
+        arrays[array_name] = content.content
+        return ["bits", content.kind, content.dtype, array_name]
     if isinstance(content, Opaque):
         return ["opaque"]
     return [pack(name, item, arrays) for item in content] if isinstance(content, list) else content
@@ -256,8 +256,8 @@ def unpack(content: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
     if not isinstance(content, list):
         return content
     match content:
-        case ["bits", kind, dtype, place]:
-            return Bits(kind, dtype, arrays[place])
+        case ["bits", kind, dtype, array_name]:
+            return Bits(kind, dtype, arrays[array_name])
         case ["opaque"]:
             return Opaque("", 0)
     return [unpack(item, arrays) for item in content]

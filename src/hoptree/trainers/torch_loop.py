@@ -102,8 +102,8 @@ class PartitionPass:
         self._doing = "batches"
         self._output: Any = None
         self._target: Any = None
-        held = {id(each) for group in model.tuned.optimizer.param_groups for each in group["params"]}
-        self._others = [each for each in self._module.parameters() if id(each) not in held]
+        optimized = {id(each) for group in model.tuned.optimizer.param_groups for each in group["params"]}
+        self._others = [each for each in self._module.parameters() if id(each) not in optimized]
 
     def take(self, step: TrainingStep, number: int) -> None:
         """Make one step."""

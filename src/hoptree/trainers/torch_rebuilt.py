@@ -123,14 +123,14 @@ def _move_parameters(optimizer: Optimizer, source: nn.Module, target: nn.Module)
         for (_, one), (_, two) in zip(source.named_parameters(), target.named_parameters(), strict=True)
     }
     for group in optimizer.param_groups:
-        held = group["params"]
-        for index, parameter in enumerate(held):
+        parameters = group["params"]
+        for index, parameter in enumerate(parameters):
             if id(parameter) not in replacements:
                 raise TrainerError(
                     f"model_fn: its optimizer holds a parameter of shape {tuple(parameter.shape)} that does not "
                     "belong to the model; expected parameters of the model"
                 )
-            held[index] = replacements[id(parameter)]
+            parameters[index] = replacements[id(parameter)]
     for name, value in vars(optimizer).items():
         if name != "param_groups" and isinstance(value, list) and any(id(item) in replacements for item in value):
             vars(optimizer)[name] = [replacements.get(id(item), item) for item in value]
