@@ -116,7 +116,7 @@ def higher_rungs(procedure: Any, before: Any) -> None:
 def _rebuilt(version: SearchVersion, procedures: Sequence[Procedure], space: Space) -> list[EarlierSearch]:
     """Return the procedures of a version with their space, rebuilt with the current classes and functions."""
     if version.format != FORMAT:
-        raise NoExtensionError(f"the store describes it in format {version.format}; this version reads {FORMAT}")
+        raise NoExtensionError(f"the store describes it in format {version.format}; this Hoptree reads {FORMAT}")
     if len(version.procedures) != len(procedures):
         raise NoExtensionError(f"the number of procedures was {len(version.procedures)}, is {len(procedures)}")
     try:
