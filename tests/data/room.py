@@ -1,4 +1,4 @@
-"""Room on disk for tests that write gigabytes."""
+"""Disk space for tests that write gigabytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GIB = 1 << 30
 
 @contextmanager
 def room(folder: Path, size: int) -> Iterator[Path]:
-    """Skip a test without room, and empty its folder at the end: pytest itself would keep it for three runs."""
+    """Skip a test without enough space, and empty its folder at the end: pytest would keep it for three runs."""
     free = shutil.disk_usage(folder).free
     if free < size:
         wanted = f"{free / GIB:.1f} GiB free, {size / GIB:.1f} needed"

@@ -1,4 +1,4 @@
-"""Columns of every kind, with a row number through which a row can be followed."""
+"""Columns of every kind, with a row number to identify rows."""
 
 from __future__ import annotations
 

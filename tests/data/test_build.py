@@ -1,4 +1,4 @@
-"""Every row exactly once, in an order that depends on the seed and the row count only."""
+"""Every row exactly once, in an order that depends only on the seed and the row count."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_two_builders_of_the_same_data_share_what_the_first_wrote(
     monkeypatch.chdir(tmp_path)
     first = Dataset.from_arrays(partitions=2, **arrays())
     inode = first.path.stat().st_ino
-    monkeypatch.setattr("hoptree.data.build._find_below", lambda *_: None)  # as if both had looked before
+    monkeypatch.setattr("hoptree.data.build._find_below", lambda *_: None)  # as if both had searched before
     second = Dataset.from_arrays(partitions=2, **arrays())
     assert (second.path, second.path.stat().st_ino) == (first.path, inode)
     assert [path.name for path in first.path.parent.iterdir()] == [first.fingerprint]

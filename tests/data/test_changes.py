@@ -1,4 +1,4 @@
-"""Changes of a file's content are noticed, whatever its size and times say; and each file is read once."""
+"""Changes of a file's content are detected, whatever its size and times say; and each file is read once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hoptree.data.manifest import NAME
 
 @pytest.fixture
 def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a machine of its own: a folder for temporary files that nobody else writes to."""
+    """Simulate a separate machine: an own folder for temporary files."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, records: Path) -> Path:
 
 
 def settle(folder: Path) -> None:
-    """Wait until what is written from now on has a later change time than what lies there."""
+    """Wait until new writes have a later change time than existing files."""
     latest = max(path.stat().st_ctime_ns for path in folder.iterdir())
     mark = folder.parent / "mark"
     while time.time_ns() - latest <= 100_000_000:
@@ -149,7 +149,7 @@ def test_a_copied_or_moved_folder_is_the_same_dataset(folder: Path, tmp_path: Pa
 
 
 def reads(folder: Path) -> int:
-    """Return how often another process reads a data file from beginning to end when it maps partition 0."""
+    """Return how often another process reads a data file from start to end when it maps partition 0."""
     program = (
         "import sys; from hoptree.data import Dataset, verified\n"
         "calls = []; real = verified.checksum_of\n"
@@ -203,7 +203,7 @@ def test_a_torn_record_is_none(folder: Path, records: Path, content: bytes) -> N
 
 
 def test_a_file_that_has_just_been_written_is_not_remembered(folder: Path) -> None:
-    """An edit within the same tick of the file system's clock would have the same change time."""
+    """An edit within the same tick of the file system's clock has the same change time."""
     program = (
         "import sys; from hoptree.data import Dataset, verified\n"
         "verified.time.time_ns = lambda: verified.os.stat(sys.argv[1] + '/train-00000.arrow').st_ctime_ns + 1000\n"

@@ -1,4 +1,4 @@
-"""Reading: mapped without a copy, the same in every process, and changes are noticed."""
+"""Reading: mapped without a copy, the same in every process, and changes are detected."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_file_is_mapped_once_and_stays_mapped(dataset: Dataset) -> None:
     first = dataset.partition(1)
     mapped = maps(path)
     address = first["float32"].ctypes.data
-    first.clear()  # a caller's dictionary is its own
+    first.clear()  # each caller gets its own dictionary
     again = dataset.partition(1)
     assert (maps(path), again["float32"].ctypes.data) == (mapped, address)
     again.clear()
@@ -191,12 +191,12 @@ def test_a_change_after_mapping_is_noticed_at_the_next_visit(
     path = dataset.path / "train-00001.arrow"
     dataset.partition(1)
     change(path)
-    message = "missing or changed" if change is Path.unlink else r"replaced or written .* tells whether"
+    message = "missing or changed" if change is Path.unlink else r"replaced or written .* checks whether"
     for _ in range(2):
         with pytest.raises(DataChangedError, match=rf"train-00001\.arrow: {message}"):
             dataset.partition(1)
     dataset.partition(0)
-    if change is replace:  # the same bytes in another file are fine for whoever opens them anew
+    if change is replace:  # the same bytes in another file are fine for a new map
         Dataset.open(dataset.path).verify()
         Dataset.open(dataset.path).partition(1)
 
@@ -220,7 +220,7 @@ def test_a_file_of_the_same_size_that_is_not_arrow(dataset: Dataset) -> None:
     ("old", "new", "message"),
     [
         ('"version": 1', '"version": 2', "dataset format 2; this Hoptree reads format 1"),
-        ('"seed": 0', '"seed": 1', "fingerprint does not fit"),
+        ('"seed": 0', '"seed": 1', "fingerprint does not match"),
         ("{", "", "not a manifest"),
         ("hoptree-dataset", "other", "not a manifest"),
     ],

@@ -188,7 +188,7 @@ Dataset.from_parquet(sys.argv[1], partitions=2, valid=0, to=sys.argv[2]).verify(
 
 @pytest.mark.slow
 def test_data_larger_than_the_memory_it_is_given(tmp_path: Path) -> None:
-    """2 GiB of rows are built by a process that may not have more than 1 GiB of its own."""
+    """A process limited to 1 GiB of memory builds 2 GiB of rows."""
     generator = np.random.default_rng(0)
     with room(tmp_path, 7 * GIB):
         file = tmp_path / "t.parquet"

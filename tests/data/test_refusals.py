@@ -1,4 +1,4 @@
-"""Bad input is refused by name, with what was expected, before anything is written."""
+"""Bad input raises an error by name, with what was expected, before anything is written."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Y = np.zeros(100, np.int64)
         ({"x": [b"a", b"b"]}, "x: values of type bytes8"),
         ({"x": X[:, :0]}, r"x: rows of shape \[0\] hold no values"),
         ({"x": ["\ud800"] * 9}, "x: a string is not valid Unicode"),
-        ({"x": X, "partitions": 0}, "partitions: 0; expected a whole number from 1 on"),
+        ({"x": X, "partitions": 0}, "partitions: 0; expected a whole number, at least 1"),
         ({"x": X, "partitions": 2.0}, r"partitions: 2\.0; expected a whole number"),
         ({"x": X, "partitions": True}, "partitions: True; expected a whole number"),
         ({"x": X, "partitions": 81}, "partitions: 81 given, but only 80 rows are left"),
-        ({"x": X, "seed": -1}, "seed: -1; expected a whole number from 0 on"),
+        ({"x": X, "seed": -1}, "seed: -1; expected a whole number, at least 0"),
         ({"x": X, "valid": 1.0}, r"valid: 1\.0; expected a fraction"),
         ({"x": X, "valid": -0.1}, r"valid: -0\.1; expected a fraction"),
         ({"x": X, "valid": float("nan")}, "valid: nan; expected a fraction"),

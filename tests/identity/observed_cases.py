@@ -1,4 +1,4 @@
-"""Changes around a program: what its code reads when it runs, an edit, and whether that edit must be noticed."""
+"""Changes around a program: what its code reads, an edit, and whether that edit must be detected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Act = Callable[[Path], object]
 
 
 class ObservedCase(NamedTuple):
-    """``read`` is what the user's function does, in a folder that ``prepare`` has filled."""
+    """``read`` is the body of the user's function, in a folder that ``prepare`` has filled."""
 
     name: str
     read: str
@@ -22,7 +22,7 @@ class ObservedCase(NamedTuple):
 
 
 def write(files: dict[str, str]) -> Act:
-    """Return what writes files, by their names."""
+    """Return a function that writes files by name."""
 
     def act(folder: Path) -> None:
         for name, text in files.items():

@@ -1,4 +1,4 @@
-"""A value that a schedule changes later gives other bits from then on, or is refused: it is never ignored."""
+"""A value that a schedule changes later gives different bits, or raises an error: it is never ignored."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_change_takes_effect_or_is_refused(case):
         model = trainer.build(still, 1)
         train(trainer, model, values, range(2))
         if values is config and case in REFUSED:
-            with pytest.raises(TrainerError, match="is built once"):
+            with pytest.raises(TrainerError, match="is built only once"):
                 train(trainer, model, values, [2])
             return
         train(trainer, model, values, [2])

@@ -1,4 +1,4 @@
-"""Changes of data: what a study may reuse of what was trained on other data (nothing), and on the same (all).
+"""Changes of data: a study reuses nothing that was trained on other data, and everything on the same.
 
 The first half changes what is trained or evaluated on; the second half only how or where the same rows came to be.
 """
@@ -145,7 +145,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def reused(folder: Path, data: ht.Dataset, name: str) -> float:
-    """Return the epochs that a study takes over from the one that was trained before, of 2."""
+    """Return the epochs, of 2, that a study reuses from the one that was trained before."""
     found = study(folder, name=name, data=data).run(workers=1, quiet=True)
     assert found.trials[0].state == "complete"
     return found.savings.epochs_reused

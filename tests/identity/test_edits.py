@@ -1,4 +1,4 @@
-"""An edit that changes what is trained changes the fingerprint; one that does not leaves it, with known exceptions.
+"""An edit that affects training changes the fingerprint; any other leaves it, with known exceptions.
 
 Each edit is checked by fingerprint in every run of the tests, and trained for real, both ways, in the slow ones:
 that shows that the tables are right about what an edit changes.
@@ -18,7 +18,7 @@ from tests.identity.edits.case import Edit
 from tests.identity.edits.run import TOPICS
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "what-counts-as-a-change.md"
-ALARMS = 0.02  # of all edits may be taken for changes and be none
+ALARMS = 0.02  # the fraction of edits that may be false alarms
 
 
 def edits(topic: str) -> list[Edit]:

@@ -1,4 +1,4 @@
-"""A fingerprint follows what code does, and nothing else."""
+"""A fingerprint depends on the behaviour of code, and on nothing else."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def net(hp, gain=1.5):
     return nn.Sequential(*layers, nn.Linear(16, 10)), gain
 """
 
-# The same program, written by somebody with other habits.
+# The same program, in another style.
 TIDIED = '''
 """A module."""
 from torch import nn
@@ -266,7 +266,9 @@ def test_what_has_no_value_is_refused_by_name(value):
     def net(hp):
         return value
 
-    with pytest.raises(IdentityError, match=r"the captured variable 'value' of 'net'.*make it inside the function"):
+    with pytest.raises(
+        IdentityError, match=r"the captured variable 'value' of 'net'.*create it inside the function"
+    ):
         fingerprint(net)
     with pytest.raises(IdentityError, match="the variable 'LOCK' of function 'net'"):
         fingerprint(loaded("import threading\nLOCK = threading.Lock()\ndef net(hp):\n    return LOCK\n"))
@@ -329,7 +331,7 @@ def circle(numbers):
 
 
 def test_many_functions_that_call_each_other_are_each_taken_once():
-    source = circle(range(40))  # with one way through all of them after another, this would never end
+    source = circle(range(40))  # following every path through all of them would never end
     assert fingerprint(loaded(source, "f3")) == fingerprint(loaded(circle(range(39, -1, -1)), "f3"))
     assert fingerprint(loaded(source, "f3")) != fingerprint(loaded(source, "f4"))
     assert fingerprint(loaded(source, "f3")) != fingerprint(

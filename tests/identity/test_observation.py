@@ -1,4 +1,4 @@
-"""What user code reads while it runs is recorded, and what has changed since is told; nothing else is."""
+"""What user code reads is recorded, and changes are reported; nothing else is."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hoptree.identity.fingerprints import fingerprint
 from hoptree.identity.observation import InputRecorder, Observations, present
 from tests.identity.observed_cases import CASES, ObservedCase
 
-# Users forget to close files.
+# Users may leave files open.
 UNCLOSED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A user's folder, which modules are imported from; nothing of it is left behind."""
+    """A user's folder to import modules from; they are removed from sys.modules at the end."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def function(folder: Path, body: str) -> Callable[[], Any]:
-    """Return a function of the user's with this body."""
+    """Return a user's function with this body."""
     space: dict[str, Any] = {"__name__": "__main__"}
     source = "def read():\n" + "".join(f"    {line}\n" for line in body.splitlines())
     exec(compile(source, str(folder / "program.py"), "exec"), space)

@@ -1,4 +1,4 @@
-"""Hoptree trains the same bits as a loop that knows nothing of it but ``docs/order-and-seeds.md``."""
+"""Hoptree trains the same bits as a loop that is written only from ``docs/order-and-seeds.md``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).with_name("plain_loop.py")
 EPOCHS = 3
 SAME = {"width": 4, "momentum": 0.9, "dropout": 0.25, "batch_size": 48}
 
-# By name: what the config has as Hoptree writes it and as the loop does, the partitions, the batches per step.
+# By name: the config for Hoptree and for the loop, the partitions, the batches per step.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], int, int]] = {
     "constants": ({"lr": 0.05}, {"lr": 0.05}, 2, 1),
     "warm-up and milestones within units": (

@@ -1,4 +1,4 @@
-"""Changes that neither the code's fingerprint nor observation can see: the probe does.
+"""Changes that neither the fingerprint of the code nor observation can detect: the probe does.
 
 Each case is a net, and a change of its surroundings while the program stays as it is.
 """
@@ -47,7 +47,7 @@ atexit.register(MEMORY.close)
 
 
 class Case(NamedTuple):
-    """``scale`` is what the net multiplies its inputs with; ``change`` is in force the second time."""
+    """``scale`` is the factor of the net's inputs; ``change`` is active in the second run."""
 
     name: str
     scale: Callable[[], float]
@@ -106,7 +106,7 @@ def handle(made: Any) -> Iterator[None]:
 
 
 def from_file_by_libc() -> float:
-    """Read a file as a library in C does: Python sees no open."""
+    """Read a file like a library in C: Python sees no open."""
     descriptor = LIBC.open(str(FOLDER / "scale").encode(), os.O_RDONLY)
     buffer = ctypes.create_string_buffer(8)
     LIBC.read(descriptor, buffer, 8)
@@ -298,7 +298,7 @@ CASES = [
         one,
         lambda: attribute(torch.Tensor, "argmax", scaled(torch.Tensor.argmax, 0)),
     ),
-    # What changes nothing.
+    # No change.
     Case("nothing", one, lambda: undone(lambda: None, lambda: None), changes=False),
     Case(
         "global generators",

@@ -30,7 +30,7 @@ def matrices(draw, configs=few, workers=fewer, times=any_time) -> Times:
 
 
 def optimum(times: Times) -> float:
-    """The shortest makespan of all schedules, unit by unit in the order of their starts."""
+    """Return the shortest makespan of all schedules, unit by unit in the order of their starts."""
     best = makespan_of(times, longest_path(times))
     lower = load_bound(times)
     units = [(i, j) for i, row in enumerate(times) for j in range(len(row)) if row[j] > 0]

@@ -1,4 +1,4 @@
-"""List schedulers: rotation for equals, no needless waiting, seeds."""
+"""List schedulers: rotation for equal units, no needless waiting, seeds."""
 
 from itertools import pairwise
 

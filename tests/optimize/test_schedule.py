@@ -1,4 +1,4 @@
-"""A checker that finds what is wrong, starts that follow from an order, and ticks that bound times."""
+"""A checker that finds conflicts, starts that follow from an order, and ticks that bound times."""
 
 import re
 from fractions import Fraction

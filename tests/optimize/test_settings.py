@@ -1,4 +1,4 @@
-"""The paper's settings are what the paper says."""
+"""The settings match the paper."""
 
 import statistics
 

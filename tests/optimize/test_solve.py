@@ -1,4 +1,4 @@
-"""What holds for every method: feasible, never below the bound, and a proof is a proof."""
+"""Properties of every method: feasible, never below the bound, and proofs are right."""
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings

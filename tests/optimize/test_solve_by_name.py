@@ -1,4 +1,4 @@
-"""What may be asked, and what is said to a question that may not."""
+"""Valid arguments, and the errors for invalid ones."""
 
 import math
 import subprocess

@@ -1,4 +1,4 @@
-"""The guarantees of vector rearrangement, and of the vector sums below it."""
+"""The guarantees of vector rearrangement, and of its vector sums."""
 
 import math
 

@@ -51,20 +51,20 @@ def curve(config: dict[str, Any], epoch: int) -> float:
 
 
 def crossing(config: dict[str, Any], epoch: int) -> float:
-    """Return the loss where all begin alike and the better ones fall more slowly, so that most curves cross."""
+    """Return a loss that starts equal for all and falls more slowly for better configs, so that curves cross."""
     slow = 2 + 8 * math.exp(-4 * level(config))
     return level(config) + (1.2 - level(config)) * math.exp(-epoch / slow)
 
 
 def loss(config: dict[str, Any], epoch: int, seed: int, shape: Shape = curve) -> float:
-    """Return what an evaluation finds."""
+    """Return the metrics of an evaluation."""
     parts = (seed, sorted(config.items()), epoch)
     normal = math.sqrt(-2 * math.log(1 - share("radius", *parts))) * math.cos(math.tau * share("angle", *parts))
     return shape(config, epoch) + NOISE * normal
 
 
 class Found:
-    """What a search came to: the config it would recommend, how bad that really is, and the epochs it took."""
+    """The result of a search: the config that it recommends, its true loss, and the epochs trained."""
 
     def __init__(self, config: dict[str, Any], epochs: float) -> None:
         self.config = config
@@ -73,7 +73,7 @@ class Found:
 
 
 def ours(procedure: Procedure, seed: int, *, workers: int = 4, shape: Shape = curve) -> Found:
-    """Run a procedure on the simulated backend, and take the complete trial with the best last report."""
+    """Run a procedure on the simulated backend, and return the complete trial with the best last report."""
 
     def metrics(values: Values, epoch: int, key: str) -> dict[str, float]:
         return {"loss": loss(values.constants(), epoch, seed, shape)}
@@ -89,7 +89,7 @@ def ours(procedure: Procedure, seed: int, *, workers: int = 4, shape: Shape = cu
 
 
 def best(result: Simulation, seed: int, shape: Shape = curve) -> dict[str, Any]:
-    """Return the config that a search would recommend."""
+    """Return the config that a search recommends."""
     complete = [trial for trial in result.engine.trials.values() if trial.ending == "complete"]
     found = min(complete, key=lambda t: (loss(dict(t.history[-1].config), t.until, seed, shape), t.number))
     return dict(found.history[-1].config)

@@ -34,7 +34,7 @@ def learned(before: float, rate: float, epoch: int) -> float:
 
 
 def missing(skill: float) -> float:
-    """Return the loss: the part of what could be learned that was not."""
+    """Return the loss: the fraction of the possible skill that is missing."""
     return 1 - skill / EPOCHS
 
 

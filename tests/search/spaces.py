@@ -1,4 +1,4 @@
-"""Random spaces, and what a space means, said a second time and as plainly as can be."""
+"""Random spaces, and a second, simple implementation of the meaning of a space."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ def parts(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def spaces(numbers: st.SearchStrategy[Any] = NUMBERS) -> st.SearchStrategy[dict[str, Any]]:
-    """Spaces over few names, so that parts have equal ones."""
+    """Spaces over few names, so that parts share names."""
     return st.dictionaries(NAMES, values(numbers), min_size=1, max_size=3)
 
 
 def flat_spaces() -> st.SearchStrategy[dict[str, Any]]:
-    """Spaces of ranges without end, in which no config comes twice."""
+    """Spaces of continuous ranges, in which no config occurs twice."""
     endless = st.sampled_from([ht.uniform(-1, 1), ht.uniform(0, 100), ht.log(1e-4, 1.0), ht.log(2, 3)])
     return st.dictionaries(st.text("abcxyz", min_size=1, max_size=4), endless, min_size=1, max_size=4)
 
 
 def meaning(space: dict[str, Any]) -> list[Config]:
-    """Return every config of a space that has an end, with repetitions, the last name changing fastest."""
+    """Return every config of a finite space, with repetitions; the last name changes fastest."""
     return [config for config in _expand(space) if config is not REFUSED]
 
 
@@ -121,5 +121,5 @@ def asked(sampler: str, space: Any, count: int, seed: int = 0) -> list[Config]:
 
 
 def marks(configs: list[Config]) -> list[str]:
-    """Return configs so that equal means equal values of equal types, by name."""
+    """Return configs in a form in which equality means equal values of equal types."""
     return [repr(sorted((name, repr(schedules.as_schedule(value))) for name, value in c.items())) for c in configs]

@@ -1,4 +1,4 @@
-"""ASHA, decision by decision, against its paper's algorithm written out the slow way."""
+"""ASHA, decision by decision, against a slow implementation of the paper's algorithm."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hoptree.search.streams import share
 from hoptree.search.values import choice, uniform
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
-from tests.search.news import LOSS, Table, Told, orders, tables
+from tests.search.played_search import LOSS, PlayedSearch, Table, orders, tables
 
 SPACE = {"lr": uniform(0.0, 1.0)}
 
@@ -38,7 +38,7 @@ def search(procedure: ASHA) -> Any:
 
 
 class Textbook:
-    """Algorithm 2 of the paper: ``get_job`` looks through all rungs whenever a job has ended."""
+    """Algorithm 2 of the paper: ``get_job`` searches all rungs whenever a job has ended."""
 
     def __init__(self, procedure: ASHA) -> None:
         self.procedure = procedure
@@ -77,7 +77,7 @@ class Textbook:
 
 
 def jobs(decisions: Any) -> list[Decision]:
-    """Return what is to be trained, without configs; stops are told apart."""
+    """Return the grants without configs; stops are separate."""
     kept: list[Decision] = []
     for decision in decisions:
         if isinstance(decision, Train):
@@ -125,37 +125,37 @@ def test_promotions_are_the_papers(procedure, losses: Table, order):
 @settings(max_examples=100, deadline=None)
 @given(procedures("promote"), tables, orders)
 def test_in_the_end_only_the_last_rung_is_complete(procedure, losses, order):
-    told = Told(search(procedure), losses, order).play()
-    top = told.reached(procedure.max_epochs)
-    assert {trial for trial, ending in told.endings.items() if ending == "complete"} == {
-        trial for trial in top if told.endings[trial] != "failed"
+    played = PlayedSearch(search(procedure), losses, order).play()
+    top = played.reached(procedure.max_epochs)
+    assert {trial for trial, ending in played.endings.items() if ending == "complete"} == {
+        trial for trial in top if played.endings[trial] != "failed"
     }
-    assert told.most_running <= procedure.concurrent
-    assert max(told.done) <= procedure.max_epochs
+    assert played.most_running <= procedure.concurrent
+    assert max(played.done) <= procedure.max_epochs
 
 
 @settings(max_examples=150, deadline=None)
 @given(procedures("stop"), tables, orders)
 def test_the_stopping_variant_keeps_who_is_in_the_top_of_those_before(procedure, losses: Table, order):
-    told = Told(search(procedure), losses, order).play()
+    played = PlayedSearch(search(procedure), losses, order).play()
     epochs = rung_epochs(procedure.min_epochs, procedure.max_epochs, procedure.factor)
     seen: dict[int, list[tuple[float, int]]] = {epoch: [] for epoch in epochs}
     verdicts: dict[tuple[int, int], bool] = {}
-    for trial, epoch in told.ends:
+    for trial, epoch in played.ends:
         rank = losses.rank(trial, epoch)
         seen[epoch].append(rank)
         place = sorted(seen[epoch]).index(rank)
         verdicts[trial, epoch] = rank[0] < math.inf and place < max(1, len(seen[epoch]) // procedure.factor)
     for (trial, epoch), goes_on in verdicts.items():
         if epoch != procedure.max_epochs:
-            assert (epochs[epochs.index(epoch) + 1] in told.grants[trial]) == goes_on
-    assert len(told.grants) == procedure.trials
-    assert told.most_running <= procedure.concurrent
+            assert (epochs[epochs.index(epoch) + 1] in played.grants[trial]) == goes_on
+    assert len(played.grants) == procedure.trials
+    assert played.most_running <= procedure.concurrent
 
 
 def test_the_first_of_the_stopping_variant_goes_on():
-    told = Told(search(ASHA(1, 9, mode="stop")), lambda *_: 1.0, Generator(0)).play()
-    assert told.grants == [[1, 3, 9]]
+    played = PlayedSearch(search(ASHA(1, 9, mode="stop")), lambda *_: 1.0, Generator(0)).play()
+    assert played.grants == [[1, 3, 9]]
 
 
 @pytest.mark.parametrize("mode", ["promote", "stop"])
@@ -171,21 +171,21 @@ def test_rungs_resume_and_never_retrain(mode):
 
 
 def test_a_space_that_runs_out_ends_the_search():
-    told = Told(
+    played = PlayedSearch(
         ASHA(27, 9).search({"width": choice(*range(5))}, LOSS, 0), lambda t, _: float(t), Generator(0)
     ).play()
-    assert len(told.grants) == 5
-    assert sorted(told.grants) == [[1], [1], [1], [1], [1, 3, 9]]  # so that somebody is trained to the end
-    assert told.grants[0] == [1, 3, 9]
+    assert len(played.grants) == 5
+    assert sorted(played.grants) == [[1], [1], [1], [1], [1, 3, 9]]  # one trial is trained to the end
+    assert played.grants[0] == [1, 3, 9]
 
 
 @pytest.mark.parametrize(
     ("settings_", "message"),
     [
         ({"factor": 1}, "factor: 1; expected a whole number, at least 2"),
-        ({"min_epochs": 0}, "min_epochs: 0; expected a whole number, at least 1: a rung is one epoch or more"),
+        ({"min_epochs": 0}, "min_epochs: 0; expected a whole number, at least 1: a rung is at least one epoch"),
         ({"min_epochs": 10}, "min_epochs: 10 with max_epochs 9"),
-        ({"trials": 3}, "trials: 3; expected at least 9, so that one is left at 9 epochs"),
+        ({"trials": 3}, "trials: 3; expected at least 9, so that one trial reaches 9 epochs"),
         ({"mode": "pause"}, "mode: 'pause'; expected 'promote' or 'stop'"),
         ({"concurrent": 0}, "concurrent: 0; expected"),
     ],

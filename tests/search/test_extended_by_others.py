@@ -1,4 +1,4 @@
-"""Users may extend a trial while a search is at it: the search decides as if nobody had."""
+"""Users may extend a trial while a search runs it: the decisions of the search stay the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.search.landscape import LOSS, SPACE, loss
 
 
 class Meddling:
-    """A search beside which somebody extends a trial at its first report, or when it first ends."""
+    """Wraps a search; a user extends a trial at its first report, or when it first ends."""
 
     def __init__(self, search: Search, trial: int, until: int, when: type[Report] | type[EndTrial]) -> None:
         self._search = search
@@ -29,9 +29,9 @@ class Meddling:
     def start(self) -> Sequence[Decision]:
         return self._note(self._search.start())
 
-    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
-        own = self._note(self._search.tell(news))
-        if not self._others or news.trial != self._at or not isinstance(news, self._when):
+    def tell(self, update: Report | EndTrial) -> Sequence[Decision]:
+        own = self._note(self._search.tell(update))
+        if not self._others or update.trial != self._at or not isinstance(update, self._when):
             return own
         return [self._others.pop(), *own]
 

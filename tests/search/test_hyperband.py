@@ -1,4 +1,4 @@
-"""Hyperband: the brackets of the paper, together or in turn."""
+"""Hyperband: the brackets of the paper, in parallel or one after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hoptree.search import Hyperband, Optuna, Train
 from hoptree.search.halving import Halving
 from hoptree.search.rungs import epochs_of
 from hoptree.search.values import uniform
-from tests.search.news import LOSS, Table, Told, calm, orders, shuffled, tables
+from tests.search.played_search import LOSS, PlayedSearch, Table, calm, orders, shuffled, tables
 
 SPACE = {"lr": uniform(0.0, 1.0)}
 PROCEDURES = st.builds(Hyperband, st.integers(1, 30), st.just(1), st.integers(2, 4))
@@ -56,15 +56,15 @@ def test_brackets_follow_algorithm_1(high, factor, low):
 @settings(max_examples=60, deadline=None)
 @given(PROCEDURES, calm, orders)
 def test_it_trains_the_epochs_of_the_formula(procedure, losses, order):
-    told = Told(search(procedure), losses, order).play()
-    assert told.epochs == sum(map(epochs_of, procedure.brackets))
-    assert len(told.grants) == sum(rungs[0].trials for rungs in procedure.brackets)
+    played = PlayedSearch(search(procedure), losses, order).play()
+    assert played.epochs == sum(map(epochs_of, procedure.brackets))
+    assert len(played.grants) == sum(rungs[0].trials for rungs in procedure.brackets)
 
 
 @settings(max_examples=60, deadline=None)
 @given(PROCEDURES, tables, orders)
 def test_in_every_bracket_the_best_go_on(procedure, losses: Table, order):
-    told = Told(search(procedure), losses, order).play()
+    played = PlayedSearch(search(procedure), losses, order).play()
     first = 0
     for rungs in procedure.brackets:
         members = set(range(first, first + rungs[0].trials))
@@ -73,20 +73,20 @@ def test_in_every_bracket_the_best_go_on(procedure, losses: Table, order):
         for below, above in pairwise(rungs):
             ranked = sorted(losses.rank(trial, below.epochs) for trial in members)
             members = {trial for loss, trial in ranked[: above.trials] if loss < math.inf}
-            assert told.reached(above.epochs) & everyone == members
+            assert played.reached(above.epochs) & everyone == members
 
 
 @settings(max_examples=30, deadline=None)
 @given(PROCEDURES, tables)
 def test_the_order_of_reports_changes_nothing_within_a_bracket(procedure, losses):
-    """Brackets that run together close their rungs in any order; what each decides is the same."""
+    """Brackets in parallel close their rungs in any order, with the same decisions."""
     plays = shuffled(lambda: search(procedure), losses)
     assert all(sorted(map(repr, play)) == sorted(map(repr, plays[0])) for play in plays)
     assert all(play[0] == plays[0][0] for play in plays)
 
 
 class Learner:
-    """A sampler that notes when it is asked and told."""
+    """A sampler that records calls of ask and tell."""
 
     def __init__(self) -> None:
         self.story: list[Any] = []
@@ -109,35 +109,35 @@ def test_in_turn_a_sampler_is_told_a_whole_bracket_before_it_is_asked_for_the_ne
     for seed in range(3):
         learner = Learner()
         halving = Halving(Hyperband(9).brackets, 3, learner, LOSS, together=False)
-        plays.append(Told(halving, losses, Generator(seed)).play().batches)
+        plays.append(PlayedSearch(halving, losses, Generator(seed)).play().batches)
         stories.append(learner.story)
     assert plays[0] == plays[1] == plays[2]
     assert repr(stories[0]) == repr(stories[1]) == repr(stories[2])
     story = stories[0]
     assert story[:9] == ["ask"] * 9
-    told = [entry for entry in story[9 : story.index("ask", 9)] if entry != "ask"]
-    assert [entry[:2] for entry in told[:9]] == [(trial, 1) for trial in range(9)]
+    played = [entry for entry in story[9 : story.index("ask", 9)] if entry != "ask"]
+    assert [entry[:2] for entry in played[:9]] == [(trial, 1) for trial in range(9)]
 
 
 def test_with_a_sampler_that_learns_it_is_bohb():
-    told = Told(
+    played = PlayedSearch(
         search(Hyperband(9, sampler=Optuna("tpe", options={"n_startup_trials": 3}))), Table(1), Generator(0)
     ).play()
-    trains = [[d for d in batch if isinstance(d, Train)] for batch in told.batches]
+    trains = [[d for d in batch if isinstance(d, Train)] for batch in played.batches]
     assert [len(batch) for batch in trains if batch] == [9, 5, 3]
-    assert told.epochs == sum(map(epochs_of, Hyperband(9).brackets))
+    assert played.epochs == sum(map(epochs_of, Hyperband(9).brackets))
 
 
 def test_rounds_repeat_the_brackets():
-    told = Told(search(Hyperband(9, rounds=2)), Table(1), Generator(0)).play()
-    assert told.epochs == 2 * sum(map(epochs_of, Hyperband(9).brackets))
+    played = PlayedSearch(search(Hyperband(9, rounds=2)), Table(1), Generator(0)).play()
+    assert played.epochs == 2 * sum(map(epochs_of, Hyperband(9).brackets))
 
 
 @pytest.mark.parametrize(
     ("settings_", "message"),
     [
         ({"factor": 1}, "factor: 1; expected a whole number, at least 2"),
-        ({"min_epochs": 0}, "min_epochs: 0; expected a whole number, at least 1: a rung is one epoch or more"),
+        ({"min_epochs": 0}, "min_epochs: 0; expected a whole number, at least 1: a rung is at least one epoch"),
         ({"min_epochs": 82}, "min_epochs: 82 with max_epochs 81; expected min_epochs up to max_epochs"),
         ({"max_epochs": 0}, "max_epochs: 0; expected"),
         ({"rounds": 0}, "rounds: 0; expected"),

@@ -54,7 +54,7 @@ def compare(
         other = landscape.reference(
             seed, found.epochs, epochs, sampler=sampler, pruner=pruner and pruner(), shape=shape
         )
-        assert other.epochs >= found.epochs  # it may end the trial that exceeds the budget
+        assert other.epochs >= found.epochs  # it may finish the trial that exceeds the budget
         ours.append(found.level)
         reference.append(other.level)
     assert_as_good(ours, reference, errors)

@@ -10,7 +10,7 @@ import pytest
 
 from hoptree.search import ASHA, PBT, Goal, Hyperband, MedianStopping, Optuna, SuccessiveHalving
 from hoptree.search.values import uniform
-from tests.search.news import LOSS, Told
+from tests.search.played_search import LOSS, PlayedSearch
 
 BAD = [math.nan, math.inf, -math.inf]
 SEARCHES: dict[str, Any] = {
@@ -30,9 +30,9 @@ SEARCHES: dict[str, Any] = {
 @pytest.mark.parametrize("name", SEARCHES)
 def test_what_is_not_finite_never_goes_on_and_is_never_followed(name: str, bad: float, maximize: bool) -> None:
     search = SEARCHES[name].search({"lr": uniform(0.0, 1.0)}, Goal("loss", maximize), 0)
-    told = Told(search, lambda trial, _epoch: bad if trial % 2 else 0.5 + trial / 100, Random(0)).play()
-    extended = {trial for trial, grants in enumerate(told.grants) if len(grants) > 1}
-    followed = set(told.sources.values())
+    played = PlayedSearch(search, lambda trial, _epoch: bad if trial % 2 else 0.5 + trial / 100, Random(0)).play()
+    extended = {trial for trial, grants in enumerate(played.grants) if len(grants) > 1}
+    followed = set(played.sources.values())
     assert not {trial for trial in extended | followed if trial % 2}
     if name not in ("median", "tpe"):  # these give no trial more than it was granted first
         assert extended
@@ -40,5 +40,7 @@ def test_what_is_not_finite_never_goes_on_and_is_never_followed(name: str, bad: 
 
 def test_median_stopping_gives_up_on_what_is_not_finite() -> None:
     search = MedianStopping(12, epochs=9, startup=3, concurrent=4).search({"lr": uniform(0.0, 1.0)}, LOSS, 0)
-    told = Told(search, lambda trial, _epoch: math.nan if trial > 7 else 0.5 + trial / 100, Random(0)).play()
-    assert {told.endings[trial] for trial in range(8, 12)} == {"stopped"}
+    played = PlayedSearch(
+        search, lambda trial, _epoch: math.nan if trial > 7 else 0.5 + trial / 100, Random(0)
+    ).play()
+    assert {played.endings[trial] for trial in range(8, 12)} == {"stopped"}

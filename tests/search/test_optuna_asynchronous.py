@@ -1,4 +1,4 @@
-"""Optuna without batches: a config is proposed as each trial ends, and the same news give the same configs."""
+"""Optuna without batches: it proposes a config as each trial ends, and the same reports give the same configs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FREE = Optuna("tpe", trials=24, epochs=4, batch=4, options=QUICK, asynchronous=T
 
 
 class Heard:
-    """A search that remembers what it was told, and what it decided then."""
+    """A search that records its updates and its decisions."""
 
     def __init__(self, search: Search) -> None:
         self._search = search
@@ -34,9 +34,9 @@ class Heard:
         self.first = list(self._search.start())
         return self.first
 
-    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
-        decisions = list(self._search.tell(news))
-        self.heard.append((news, decisions))
+    def tell(self, update: Report | EndTrial) -> Sequence[Decision]:
+        decisions = list(self._search.tell(update))
+        self.heard.append((update, decisions))
         return decisions
 
 
@@ -62,7 +62,7 @@ def play(procedure: Optuna, seed: int) -> tuple[Simulation, Heard]:
 
 
 def idle(result: Simulation) -> float:
-    """Return the makespan over the time that the work takes if nobody is ever idle."""
+    """Return the makespan divided by the time of the work without idle workers."""
     return result.makespan / (result.busy_seconds / 4)
 
 
@@ -76,20 +76,20 @@ def test_as_a_trial_ends_one_begins():
     _, heard = play(FREE, 0)
     begun, ended = len(heard.first), 0
     assert begun == 4
-    for news, decisions in heard.heard:
-        ended += isinstance(news, EndTrial)
+    for update, decisions in heard.heard:
+        ended += isinstance(update, EndTrial)
         begun += len(decisions)
         assert all(isinstance(decision, Train) for decision in decisions)
         assert begun - ended == min(4, 24 - ended)
 
 
-def test_the_same_news_in_the_same_order_give_the_same_configs():
-    """This is what a study that goes on does with its journal, from wherever it was cut."""
+def test_the_same_reports_in_the_same_order_give_the_same_configs():
+    """A resumed study does this with its journal, from any point."""
     _, before = play(FREE, 1)
     again = FREE.search(landscape.SPACE, landscape.LOSS, 0)
     assert list(again.start()) == before.first
-    for news, decisions in before.heard:
-        assert list(again.tell(news)) == decisions
+    for update, decisions in before.heard:
+        assert list(again.tell(update)) == decisions
 
 
 def test_what_is_proposed_depends_on_the_order_without_batches_only():

@@ -1,4 +1,4 @@
-"""Optuna behind our protocol: it learns, it can be replayed, and it keeps to the space."""
+"""Optuna as a sampler: it learns, it can be replayed, and it stays in the space."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_tpe_beats_chance_in_a_conditional_space():
 
 
 def test_tpe_learns_from_losses_after_different_epochs():
-    """Successive halving by hand: the best third of every nine goes on, and short runs look bad."""
+    """Successive halving by hand: the best third of every nine continues, and short runs have higher losses."""
 
     def best(method: str, seed: int) -> float:
         sampler = OptunaSampler(BOWL, seed, method)
@@ -119,21 +119,21 @@ TOLD = st.dictionaries(
 
 @given(TOLD, st.integers(1, 12))
 def test_losses_are_compared_at_the_deepest_epoch_that_enough_have_reached(
-    told: dict[int, dict[int, float]], enough: int
+    reported: dict[int, dict[int, float]], enough: int
 ):
-    values = comparable(told, enough)
-    sound = {config for config, losses in told.items() if math.isfinite(losses[max(losses)])}
+    values = comparable(reported, enough)
+    finite = {config for config, losses in reported.items() if math.isfinite(losses[max(losses)])}
     assert all(map(math.isfinite, values.values()))
-    if not sound:
+    if not finite:
         assert values == {}
         return
-    assert len(sound & set(values)) >= min(enough, len(sound))
-    assert set(told) - sound <= set(values)
-    level = min(max(told[config]) for config in sound & set(values))
-    for config in sound & set(values):
-        assert values[config] in {loss for epoch, loss in told[config].items() if epoch >= level}
-    assert all(max(told[config]) < level for config in sound - set(values))
-    assert all(values[config] == max(values.values()) for config in set(told) - sound)
+    assert len(finite & set(values)) >= min(enough, len(finite))
+    assert set(reported) - finite <= set(values)
+    level = min(max(reported[config]) for config in finite & set(values))
+    for config in finite & set(values):
+        assert values[config] in {loss for epoch, loss in reported[config].items() if epoch >= level}
+    assert all(max(reported[config]) < level for config in finite - set(values))
+    assert all(values[config] == max(values.values()) for config in set(reported) - finite)
 
 
 def test_only_failures_teach_nothing_and_break_nothing():
@@ -157,7 +157,7 @@ def test_failures_among_losses_are_taken(method: str):
 
 
 def history(method: str, seed: int, steps: int, space: Any, loss: Callable[[Config], float]) -> list[Any]:
-    """Ask and tell in a random order, more than one under way, some told twice; return what happened."""
+    """Ask and tell in a random order, with several running and some told twice; return the calls."""
     random = Random(seed)
     sampler = OptunaSampler(space, seed, method, {} if method == "random" else {"n_startup_trials": 3})
     happened: list[Any] = []
@@ -172,9 +172,9 @@ def history(method: str, seed: int, steps: int, space: Any, loss: Callable[[Conf
             count += 1
         else:
             number, config, epoch = open_.pop(random.randrange(len(open_)))
-            told = (number, epoch, loss(config) + 1 / epoch)
-            sampler.tell(*told)
-            happened.append(told)
+            reported = (number, epoch, loss(config) + 1 / epoch)
+            sampler.tell(*reported)
+            happened.append(reported)
             if random.random() < 0.5:
                 open_.append((number, config, epoch * 3))
     return happened
@@ -316,12 +316,12 @@ def test_optuna_is_quiet_and_its_log_is_left_as_it_was(capfd: pytest.CaptureFixt
     ("method", "options", "message"),
     [
         ("best", {}, "method: 'best'; expected one of tpe, cma-es, gp, random"),
-        ("tpe", {"n_start": 3}, "Optuna('tpe'): its sampler refused {'n_start': 3"),
-        ("cma-es", {"lr_adapt": True, "with_margin": True}, "Optuna('cma-es'): its sampler refused"),
+        ("tpe", {"n_start": 3}, "Optuna('tpe'): the sampler rejected {'n_start': 3"),
+        ("cma-es", {"lr_adapt": True, "with_margin": True}, "Optuna('cma-es'): the sampler rejected"),
         ("tpe", {"seed": 3}, "Optuna('tpe'): the option seed; the seed is the study's, leave it out"),
         ("tpe", {"n_startup_trials": "3"}, "n_startup_trials: '3'; expected a whole number"),
-        ("tpe", {"n_ei_candidates": 0}, "Optuna('tpe'): its sampler cannot work with {'n_ei_candidates': 0}: "),
-        ("cma-es", {"popsize": "x"}, "Optuna('cma-es'): its sampler cannot work with {'popsize': 'x'}: "),
+        ("tpe", {"n_ei_candidates": 0}, "Optuna('tpe'): the sampler fails with {'n_ei_candidates': 0}: "),
+        ("cma-es", {"popsize": "x"}, "Optuna('cma-es'): the sampler fails with {'popsize': 'x'}: "),
         ("random", {"n_startup_trials": 3}, "Optuna('random'): options ['n_startup_trials']; it takes none"),
     ],
 )

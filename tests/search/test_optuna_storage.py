@@ -1,4 +1,4 @@
-"""Keeping one Optuna study up to date gives what a new one for every config would give."""
+"""Updating one Optuna study gives the same proposals as a new study for every config."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hoptree.search.optuna_storage import EditableStorage, frozen
 from tests.search.rebuilt import Rebuilt, comparable
 from tests.search.test_optuna_sampler import BOWL, CONDITIONAL
 
-SMALL = {"a": ht.choice("x", "y", "z"), "b": ht.integer(1, 4)}  # proposals are often repeated: some are taken back
+SMALL = {"a": ht.choice("x", "y", "z"), "b": ht.integer(1, 4)}  # proposals often repeat: some are removed
 REFUSING = ht.where(CONDITIONAL, lambda config: config["width"] * config["depth"] < 256)
 
 LOSS = st.floats(-1e3, 1e3) | st.sampled_from([math.inf, 0.0, 0.5])
@@ -29,7 +29,7 @@ STEPS = st.lists(
 
 
 def same_configs(method: str, space: Any, seed: int, startup: int, steps: list[Any]) -> None:
-    """Ask (None) and tell both; a tell names any config that was given, whatever was told of it before."""
+    """Ask (None) and tell both samplers; a tell names any earlier config."""
     options = {"n_startup_trials": startup}
     kept, rebuilt = OptunaSampler(space, seed, method, options), Rebuilt(space, seed, method, options)
     if "optimizer" in space and method == "tpe":
@@ -60,9 +60,9 @@ def test_cma_es_proposes_what_a_new_study_would(space: Any, seed: int, startup: 
 
 @pytest.mark.slow
 def test_a_gaussian_process_proposes_what_a_new_study_would() -> None:
-    """One history, as each proposal takes half a second: failures, another level, a loss that is replaced."""
-    told = [(0, 1, 0.5), (1, 1, math.inf), (2, 1, 0.25), (0, 3, 0.75), (2, 3, 0.5), (1, 1, 0.125)]
-    same_configs("gp", BOWL, 4, 2, [None, None, None, *(step for tell in told for step in (tell, None))])
+    """A single history, because each proposal takes half a second: failures, a new level, a replaced loss."""
+    reported = [(0, 1, 0.5), (1, 1, math.inf), (2, 1, 0.25), (0, 3, 0.75), (2, 3, 0.5), (1, 1, 0.125)]
+    same_configs("gp", BOWL, 4, 2, [None, None, None, *(step for tell in reported for step in (tell, None))])
 
 
 @given(
@@ -70,20 +70,20 @@ def test_a_gaussian_process_proposes_what_a_new_study_would() -> None:
     st.lists(st.none() | st.tuples(st.integers(0, 8), st.sampled_from([1, 2, 4, 9]), LOSS), max_size=40),
 )
 def test_losses_stay_comparable_while_they_are_told(enough: int, steps: list[Any]) -> None:
-    """And what has not changed since the last refresh is not said to have."""
+    """Configs that have not changed since the last refresh are not returned."""
     comparison = Comparison(enough)
-    told: dict[int, dict[int, float]] = {}
+    reported: dict[int, dict[int, float]] = {}
     seen: dict[int, Any] = {}
     for step in [*steps, None]:
         if step is not None:
             comparison.tell(*step)
-            told.setdefault(step[0], {})[step[1]] = step[2]
+            reported.setdefault(step[0], {})[step[1]] = step[2]
             continue
         changed = comparison.refresh()
-        values = comparable(told, enough)
+        values = comparable(reported, enough)
         assert comparison.values == values
-        now = {config: (values.get(config), dict(losses)) for config, losses in told.items()}
-        assert {config for config in now if now[config] != seen.get(config)} <= changed <= set(told)
+        now = {config: (values.get(config), dict(losses)) for config, losses in reported.items()}
+        assert {config for config in now if now[config] != seen.get(config)} <= changed <= set(reported)
         assert all(comparison.value(config) == values.get(config) for config in range(9))
         assert comparison.worst == max(values.values(), default=None)
         assert comparison.refresh() == set()
@@ -91,10 +91,10 @@ def test_losses_stay_comparable_while_they_are_told(enough: int, steps: list[Any
 
 
 def test_the_past_is_an_optuna_storage() -> None:
-    """What samplers and studies of Optuna's ask of a storage, besides what ours use."""
-    past = EditableStorage()
-    past.put(frozen(0, TrialState.COMPLETE, 3.0, params={"n": 4}, distributions={"n": IntDistribution(1, 9)}))
-    study = optuna.create_study(storage=past, sampler=optuna.samplers.RandomSampler(seed=0))
+    """The methods of a storage that Optuna uses and our sampler does not."""
+    storage = EditableStorage()
+    storage.put(frozen(0, TrialState.COMPLETE, 3.0, params={"n": 4}, distributions={"n": IntDistribution(1, 9)}))
+    study = optuna.create_study(storage=storage, sampler=optuna.samplers.RandomSampler(seed=0))
     for value in (2.0, 1.0, 5.0):
         trial = study.ask()
         assert 1 <= trial.suggest_int("n", 1, 9) <= 9
@@ -105,11 +105,11 @@ def test_the_past_is_an_optuna_storage() -> None:
     assert [trial.number for trial in study.trials] == [0, 1, 2, 3]
     assert study.trials[2].intermediate_values == {1: 2.0}
     assert study.trials[2].user_attrs == {"told": 1.0}
-    assert past.get_trial_param(0, "n") == 4
-    past.put(frozen(0, TrialState.COMPLETE, 0.5))
+    assert storage.get_trial_param(0, "n") == 4
+    storage.put(frozen(0, TrialState.COMPLETE, 0.5))
     assert study.best_trial.number == 0
-    past.forget(1)
+    storage.remove_from(1)
     assert [trial.number for trial in study.trials] == [0]
-    past.forget(0)
+    storage.remove_from(0)
     with pytest.raises(ValueError, match="No trials are completed"):
         _ = study.best_trial

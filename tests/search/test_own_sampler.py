@@ -1,4 +1,4 @@
-"""Samplers of users' own: where they are taken, how they are recognised, and what the contract finds."""
+"""User-defined samplers: where they are accepted, how they are identified, and what the contract finds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPACE = {"lr": ht.log(1e-4, 1.0), "width": ht.choice(8, 16, 32)}
 
 
 class Steps:
-    """Gives smaller and smaller rates; faults can be planted."""
+    """Returns decreasing rates; can have deliberate faults."""
 
     shared: int = 0
 
@@ -102,7 +102,7 @@ def test_planted_faults_are_found(fault: str, message: str) -> None:
         check(SamplerContract, lambda: Stepping(fault))
 
 
-# --- what is refused --------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------------------
 
 
 def gives(config: Any) -> Any:
@@ -122,13 +122,13 @@ def gives(config: Any) -> Any:
         ("annealing", "sampler: 'annealing'; expected one of random, grid"),
         (Random(3, 1), r"sampler: Random\(trials=3.*; expected one of random, grid"),
         (Optuna, r"sampler: the class Optuna; expected Optuna\(\.\.\.\)"),
-        (Optuna("tpe", trials=3), r"sampler: Optuna\('tpe', \.\.\.\) with trials=3; expected it without"),
-        (Optuna("tpe", epochs=3), r"with epochs=3; expected it without: trials and epochs are those of the search"),
-        (lambda: None, r"too many positional arguments; expected that it takes a space and a seed"),
-        (lambda space, seed: 7, r"made 7, which has no ask\(\); expected something with ask\(\)"),
-        (gives([1]), r"gave \[1\]: it is no dictionary; expected names with scalars"),
-        (gives({}), r"gave \{\}: config: it is empty"),
-        (gives({"lr": [1]}), r"gave \{'lr': \[1\]\}: config\['lr'\]"),
+        (Optuna("tpe", trials=3), r"sampler: Optuna\('tpe', \.\.\.\) with trials=3; leave it out"),
+        (Optuna("tpe", epochs=3), r"with epochs=3; leave it out: the search that uses the sampler"),
+        (lambda: None, r"too many positional arguments; expected a callable of a space and a seed"),
+        (lambda space, seed: 7, r"returned 7, which has no ask\(\); expected an object with ask\(\)"),
+        (gives([1]), r"returned \[1\]: it is not a dictionary; expected names with scalars"),
+        (gives({}), r"returned \{\}: config: it is empty"),
+        (gives({"lr": [1]}), r"returned \{'lr': \[1\]\}: config\['lr'\]"),
     ],
 )
 def test_what_is_no_sampler_is_refused(own: Any, message: str) -> None:
@@ -142,15 +142,15 @@ class Nameless:
 
 
 def test_a_sampler_that_cannot_be_recognised_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match=r"known by its place in memory only.*give its class a __repr__"):
+    with pytest.raises(WorkloadError, match=r"has no repr but its memory address.*give its class a __repr__"):
         study(tmp_path, search=ht.Random(trials=2, epochs=1, sampler=Nameless()))
 
 
-# --- how it is recognised ---------------------------------------------------------------------------------
+# --- identification --------------------------------------------------------------------------------------
 
 
 def test_texts_last() -> None:
-    """What had no address in it keeps the text that stores know."""
+    """A repr without an address keeps the text that stores contain."""
     for value in (
         ht.Grid(epochs=6),
         [ht.Grid(epochs=5), ht.Random(20, epochs=5)],
@@ -190,7 +190,7 @@ def test_a_study_with_its_own_sampler_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_page_on_samplers_is_true(tmp_path: Path) -> None:
-    """The sampler of the page passes the contract, in a process of its own."""
+    """The sampler in the docs passes the contract, in a separate process."""
     sampler, tests = BLOCKS.findall(PAGE.read_text())[4:]
     (tmp_path / "test_page.py").write_text(f"{sampler}\n\n{tests}")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "test_page.py"]

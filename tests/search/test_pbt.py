@@ -17,7 +17,7 @@ from hoptree.search.streams import share
 from hoptree.search.values import choice, uniform
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
-from tests.search.news import LOSS, Table, Told, calm, orders, shuffled, tables
+from tests.search.played_search import LOSS, PlayedSearch, Table, calm, orders, shuffled, tables
 
 SPACE = {"lr": uniform(0.01, 1.0), "width": choice(8, 16, 32)}
 
@@ -37,22 +37,22 @@ def search(procedure: PBT) -> Any:
 @settings(max_examples=150, deadline=None)
 @given(PROCEDURES, calm, orders)
 def test_the_population_and_the_epochs_are_as_asked(procedure, losses, order):
-    told = Told(search(procedure), losses, order).play()
-    assert told.epochs == procedure.population * procedure.epochs
-    assert sum(ending == "complete" for ending in told.endings.values()) == procedure.population
-    assert told.most_running == procedure.population
+    played = PlayedSearch(search(procedure), losses, order).play()
+    assert played.epochs == procedure.population * procedure.epochs
+    assert sum(ending == "complete" for ending in played.endings.values()) == procedure.population
+    assert played.most_running == procedure.population
 
 
 @settings(max_examples=150, deadline=None)
 @given(PROCEDURES, tables, orders)
 def test_the_worst_go_on_from_the_best(procedure, losses: Table, order):
-    told = Told(search(procedure), losses, order).play()
+    played = PlayedSearch(search(procedure), losses, order).play()
     members = set(range(procedure.population))
     count = max(1, int(procedure.population * procedure.quantile))
     at = 0
-    for batch in told.batches[1:]:
+    for batch in played.batches[1:]:
         at = min(at + procedure.interval, procedure.epochs)
-        ranked = sorted(losses_of(told, losses, trial, at) for trial in members)
+        ranked = sorted(losses_of(played, losses, trial, at) for trial in members)
         sound = [trial for loss, trial in ranked if loss < math.inf]
         best = set(sound[:count])
         branches = [decision for decision in batch if isinstance(decision, Branch)]
@@ -70,15 +70,15 @@ def test_the_worst_go_on_from_the_best(procedure, losses: Table, order):
         worst = [trial for _, trial in ranked[len(ranked) - len(replaced) :]]
         assert set(worst) == replaced
         assert len(replaced) == max(len(lost), min(count, len(members) - len(best)))
-        started = sum(isinstance(d, Branch) for b in told.batches[: told.batches.index(batch)] for d in b)
+        started = sum(isinstance(d, Branch) for b in played.batches[: played.batches.index(batch)] for d in b)
         first = procedure.population + started
         members = extended | set(range(first, first + len(branches)))
-    assert told.epochs <= procedure.population * procedure.epochs
+    assert played.epochs <= procedure.population * procedure.epochs
 
 
-def losses_of(told: Told, losses: Table, trial: int, at: int) -> tuple[float, int]:
-    """Return a member's place; a trial that failed on its way is last."""
-    begun = told.begun[trial]
+def losses_of(played: PlayedSearch, losses: Table, trial: int, at: int) -> tuple[float, int]:
+    """Return a member's rank; a failed trial is last."""
+    begun = played.begun[trial]
     if any(losses(trial, epoch) is None for epoch in range(begun + 1, at + 1)):
         return math.inf, trial
     return LOSS.loss({"loss": losses(trial, at) or 0.0}), trial
@@ -92,8 +92,8 @@ def test_the_order_of_reports_changes_nothing(procedure, losses):
 
 
 def test_branches_come_before_extensions_and_stops():
-    told = Told(search(PBT(4, 2, 1)), lambda trial, _: float(trial), Generator(0)).play()
-    kinds = [type(decision) for decision in told.batches[1]]
+    played = PlayedSearch(search(PBT(4, 2, 1)), lambda trial, _: float(trial), Generator(0)).play()
+    kinds = [type(decision) for decision in played.batches[1]]
     assert kinds == [Branch, Extend, Extend, Extend, Stop]
 
 
@@ -110,7 +110,7 @@ def test_on_the_engine_a_branch_goes_on_from_the_state():
 @pytest.mark.parametrize(
     ("settings_", "message"),
     [
-        ({"population": 1}, "population: 1; expected a whole number, at least 2: a single member has nobody"),
+        ({"population": 1}, "population: 1; expected a whole number, at least 2: a single member has no other"),
         ({"interval": 0}, "interval: 0; expected a whole number, at least 1"),
         ({"interval": 11}, "interval: 11; expected at most the 10 epochs of a member"),
         ({"quantile": 0.6}, "quantile: 0.6; expected a number from 0.01 to 0.5: best and worst must not overlap"),
@@ -127,7 +127,7 @@ def test_bad_settings_are_refused(settings_, message):
 
 def test_a_space_of_one_config_has_no_population():
     with pytest.raises(
-        WorkloadError, match="population: 4, of which the space has 1; expected a space of at least 2"
+        WorkloadError, match="population: 4, but the space has 1 configs; expected a space of at least 2"
     ):
         PBT(4, 4, 1).search({"lr": choice(0.1, 0.1)}, LOSS, 0)
 
@@ -141,8 +141,8 @@ def test_a_name_that_is_not_searched_cannot_change():
 @given(PROCEDURES, tables, orders)
 def test_no_trial_is_the_same_as_another(procedure, losses, order):
     """The same config from the same state would train to the same bits: it would be a wasted member."""
-    told = Told(search(procedure), losses, order).play()
-    for batch in told.batches[1:]:
+    played = PlayedSearch(search(procedure), losses, order).play()
+    for batch in played.batches[1:]:
         begun = [(d.source, sorted(d.config.items())) for d in batch if isinstance(d, Branch)]
-        going_on = [(d.trial, sorted(told.configs[d.trial].items())) for d in batch if isinstance(d, Extend)]
+        going_on = [(d.trial, sorted(played.configs[d.trial].items())) for d in batch if isinstance(d, Extend)]
         assert all((begun + going_on).count(each) == 1 for each in begun)

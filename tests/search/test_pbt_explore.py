@@ -1,4 +1,4 @@
-"""Exploring: a changed config is one of the space, and only what may change has changed."""
+"""Explore: a changed config is in the space, and only the allowed names have changed."""
 
 from __future__ import annotations
 
@@ -124,5 +124,5 @@ def test_what_the_space_refuses_is_not_given():
 
 
 def test_a_config_from_elsewhere_is_refused():
-    with pytest.raises(WorkloadError, match="sampler: it gave {'lr': 7.0}, which is not in the space"):
+    with pytest.raises(WorkloadError, match="sampler: it returned {'lr': 7.0}, which is not in the space"):
         Explorer({"lr": log(0.1, 1.0)}, 0, 0.0, (0.8,), None).changed({"lr": 7.0}, 0)

@@ -179,14 +179,14 @@ def test_on_the_engine_with_crashes_losses_and_failures(procedure: Procedure, se
 
 @pytest.mark.parametrize("procedure", PROCEDURES, ids=named)
 def test_its_text_is_the_same_in_every_process(procedure: Procedure):
-    """A study knows its search by its text."""
+    """A study identifies its search by its text."""
     code = f"from hoptree.search import *; print(repr({procedure!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900)
     assert done.stdout.strip() == repr(procedure)
 
 
 def test_optuna_needs_trials_and_epochs_as_a_search_only():
-    with pytest.raises(WorkloadError, match="trials=None, epochs=None; expected both where Optuna is the search"):
+    with pytest.raises(WorkloadError, match="trials=None, epochs=None; expected both if Optuna is the search"):
         Optuna("tpe").search(SCHEDULES, LOSS, 0)
     with pytest.raises(WorkloadError, match="batch: 0; expected"):
         Optuna("tpe", trials=3, epochs=1, batch=0)

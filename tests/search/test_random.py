@@ -1,4 +1,4 @@
-"""Random search: so many configs, each for so many epochs, and the seed decides which."""
+"""Random search: the number of configs and epochs is fixed, and the seed decides the configs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import hoptree as ht
 from hoptree.core.errors import WorkloadError
 from hoptree.search import Random, Train
 from hoptree.search.values import choice, uniform
-from tests.search.news import LOSS, Told, shuffled, tables
+from tests.search.played_search import LOSS, PlayedSearch, shuffled, tables
 
 SPACE = {"lr": uniform(0.0, 1.0), "width": choice(8, 16)}
 
@@ -21,10 +21,10 @@ SPACE = {"lr": uniform(0.0, 1.0), "width": choice(8, 16)}
 @given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 3), tables, st.integers(0, 99))
 def test_every_config_is_trained_for_the_same_epochs(trials, epochs, every, losses, seed):
     search = Random(trials, epochs, every).search(SPACE, LOSS, seed)
-    told = Told(search, losses, Generator(seed)).play()
-    assert told.grants == [[epochs]] * trials
-    assert told.epochs <= trials * epochs
-    assert told.every == [every] * trials
+    played = PlayedSearch(search, losses, Generator(seed)).play()
+    assert played.grants == [[epochs]] * trials
+    assert played.epochs <= trials * epochs
+    assert played.every == [every] * trials
 
 
 def test_the_order_of_reports_changes_nothing():
@@ -42,14 +42,16 @@ def test_the_seed_decides():
 
 
 def test_a_space_that_runs_out_gives_fewer_trials():
-    told = Told(Random(9, 1).search({"width": choice(1, 2, 3)}, LOSS, 0), lambda *_: 0.0, Generator(0)).play()
-    assert sorted(config["width"] for config in told.configs) == [1, 2, 3]
+    played = PlayedSearch(
+        Random(9, 1).search({"width": choice(1, 2, 3)}, LOSS, 0), lambda *_: 0.0, Generator(0)
+    ).play()
+    assert sorted(config["width"] for config in played.configs) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("sampler", ["random", "sobol", "latin-hypercube"])
 def test_any_sampler_can_be_the_source(sampler):
-    told = Told(Random(8, 1, sampler=sampler).search(SPACE, LOSS, 0), lambda *_: 0.0, Generator(0)).play()
-    assert len({config["lr"] for config in told.configs}) == 8
+    played = PlayedSearch(Random(8, 1, sampler=sampler).search(SPACE, LOSS, 0), lambda *_: 0.0, Generator(0)).play()
+    assert len({config["lr"] for config in played.configs}) == 8
 
 
 @pytest.mark.parametrize(

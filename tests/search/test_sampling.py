@@ -162,7 +162,7 @@ def test_a_space_that_has_an_end_is_given_once(sampler: str):
 
 
 def test_a_space_with_one_rare_option_is_given_completely():
-    """999 of 1,000 draws repeat themselves towards the end: the rest is listed."""
+    """Towards the end 999 of 1,000 draws repeat: the remaining configs are enumerated."""
     space = {
         "a": ht.choice(0, ht.choice(1, ht.choice(2, ht.choice(3, ht.choice(4, ht.choice(5, ht.choice(6, 7)))))))
     }
@@ -176,7 +176,7 @@ def test_a_count_is_an_upper_limit(sampler: str):
     given = [made.ask() for _ in range(6)]
     assert None not in given[:4]
     assert given[4:] == [None, None]
-    made.tell(0, 1, 0.5)  # they learn nothing, and mind nothing
+    made.tell(0, 1, 0.5)  # they ignore losses
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_count_is_an_upper_limit(sampler: str):
     [
         (
             ("best", {"a": 1}, 0),
-            "sampler: 'best'; expected one of random, grid, sobol, latin-hypercube, or a record",
+            "sampler: 'best'; expected one of random, grid, sobol, latin-hypercube, settings such as",
         ),
         ((None, {"a": 1}, 0), "sampler: None; expected one of"),
         (("random", {"a": 1}, 0, 0), "count: 0; expected a number of configs, at least 1"),

@@ -1,4 +1,4 @@
-"""Settings of procedures: what has the wrong type or value is refused by name, NumPy's numbers are numbers."""
+"""Settings of procedures: a wrong type or value raises an error by name, and numpy numbers are accepted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_is_no_such_number_is_refused_by_name(procedure: Any, name: str):
 
 @pytest.mark.parametrize("procedure", SOUND, ids=lambda procedure: procedure.__name__)
 def test_numbers_of_numpy_are_numbers(procedure: Any):
-    """Also in the text by which a study knows its search."""
+    """Also in the text by which a study identifies its search."""
     given = SOUND[procedure]
     numpys = {name: np.float64(v) if isinstance(v, float) else np.int64(v) for name, v in given.items()}
     assert repr(procedure(**numpys)) == repr(procedure(**given))
@@ -73,7 +73,7 @@ def test_what_is_no_method_is_refused(method: Any):
 
 
 class Makes:
-    """A procedure that makes something that is no search."""
+    """A procedure that returns something that is not a search."""
 
     def search(self, space: Any, goal: Goal, seed: int) -> Any:
         return 3
@@ -85,7 +85,7 @@ class Makes:
         ("grid", r"search: 'grid'; expected a procedure such as Grid\(epochs=10\)"),
         (None, "search: None; expected a procedure"),
         (Grid, "search: <class .*Grid'>; expected a procedure"),
-        (Makes(), r"made 3, which has no start\(\); expected something with start\(\) and tell\(news\)"),
+        (Makes(), r"returned 3, which has no start\(\); expected an object with start\(\) and tell\(update\)"),
     ],
 )
 def test_what_is_no_procedure_is_refused(procedure: Any, message: str):

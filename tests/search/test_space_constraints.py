@@ -1,4 +1,4 @@
-"""Constraints: no sampler gives what a condition refuses, and conditions that cannot work are told."""
+"""Constraints: no sampler returns a rejected config, and conditions that cannot work raise an error."""
 
 from __future__ import annotations
 
@@ -59,20 +59,20 @@ def test_a_verdict_of_numpy_is_a_verdict():
     [(SIZES, "all 144 configs"), ({"width": ht.uniform(0, 1)}, "all 10,000 configs")],
 )
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_a_condition_that_refuses_everything_is_told_before_anything_runs(sampler: str, space: Any, tried: str):
+def test_a_condition_that_rejects_everything_raises_before_anything_runs(sampler: str, space: Any, tried: str):
     def never(config: Config) -> bool:
         return False
 
     with pytest.raises(SpaceError) as caught:
         asked(sampler, ht.where(space, never), 1)
     message = str(caught.value)
-    assert message.startswith(f"space: {tried} that were tried are refused, the last because space: the condition")
+    assert message.startswith(f"space: it rejects {tried} that were tried, the last because space: the condition")
     assert "never of line" in message
     assert "is False for {'width':" in message
 
 
-def test_a_grid_that_refuses_everything_is_told():
-    with pytest.raises(SpaceError, match="all 144 configs that were tried are refused"):
+def test_a_grid_that_rejects_everything_raises():
+    with pytest.raises(SpaceError, match="rejects all 144 configs that were tried"):
         asked("grid", ht.where(SIZES, lambda c: False), 1)
 
 

@@ -1,4 +1,4 @@
-"""Descriptions: plain data that is equal for equal spaces and says what changed."""
+"""Descriptions: plain data that is equal for equal spaces and shows the differences."""
 
 from __future__ import annotations
 
@@ -46,40 +46,45 @@ def test_everything_that_is_left_open_is_described():
     ]
 
 
-def told(before: Any, after: Any) -> list[str]:
+def differences(before: Any, after: Any) -> list[str]:
     return changes(json.loads(json.dumps(describe(before))), describe(after))
 
 
-def test_what_changed_is_told_by_name():
-    assert told({"lr": ht.log(1e-4, 0.1), "width": 8}, {"lr": ht.log(1e-4, 1), "depth": 2}) == [
+def test_differences_are_reported_by_name():
+    assert differences({"lr": ht.log(1e-4, 0.1), "width": 8}, {"lr": ht.log(1e-4, 1), "depth": 2}) == [
         "lr: was log(0.0001, 0.1), is log(0.0001, 1.0)",
         "depth: is new",
-        "width: is gone",
+        "width: was removed",
     ]
-    assert told({"n": ht.choice(1, 2)}, {"n": ht.choice(1.0, 2)}) == ["n[0]: was 1, is 1.0"]
-    assert told({"lr": ht.uniform(0, 1)}, {"lr": ht.uniform(0.0, 1.0)}) == []
-    assert told({"a": 1, "b": 2}, {"b": 2, "a": 1}) == ["b: the order of names is another"]
-    assert told(SPACE, SPACE | {"optimizer": ht.choice({"name": "sgd", "momentum": 0.9}, {"name": "adam"})}) == [
-        "optimizer[0].momentum: was uniform(0.0, 1.0, step=0.1), is 0.9"
-    ]
+    assert differences({"n": ht.choice(1, 2)}, {"n": ht.choice(1.0, 2)}) == ["n[0]: was 1, is 1.0"]
+    assert differences({"lr": ht.uniform(0, 1)}, {"lr": ht.uniform(0.0, 1.0)}) == []
+    assert differences({"a": 1, "b": 2}, {"b": 2, "a": 1}) == ["b: the order of names has changed"]
+    assert differences(
+        SPACE, SPACE | {"optimizer": ht.choice({"name": "sgd", "momentum": 0.9}, {"name": "adam"})}
+    ) == ["optimizer[0].momentum: was uniform(0.0, 1.0, step=0.1), is 0.9"]
 
 
 def below(limit: int) -> Any:
     return lambda c: c["width"] < limit
 
 
-def test_changed_conditions_are_told():
+def test_changed_conditions_are_reported():
     space = {"width": ht.integer(1, 9)}
-    assert told(ht.where(space, below(3)), ht.where(space, below(3))) == []
-    (line,) = told(ht.where(space, below(3)), ht.where(space, below(4)))
-    assert line.startswith("where: the condition below.<locals>.<lambda> does something else")
-    assert len(told(ht.where(space, lambda c: c["width"] < 3), ht.where(space, lambda c: c["width"] > 3))) == 1
+    assert differences(ht.where(space, below(3)), ht.where(space, below(3))) == []
+    (line,) = differences(ht.where(space, below(3)), ht.where(space, below(4)))
+    assert line.startswith("where: the code of the condition below.<locals>.<lambda> differs")
     assert (
-        told(ht.where(space, lambda c: c["width"] in {1, 2}), ht.where(space, lambda c: c["width"] in {1, 2})) == []
+        len(differences(ht.where(space, lambda c: c["width"] < 3), ht.where(space, lambda c: c["width"] > 3))) == 1
     )
-    assert told(space, ht.where(space, below(3))) == ["where: was 0 conditions, is 1"]
+    assert (
+        differences(
+            ht.where(space, lambda c: c["width"] in {1, 2}), ht.where(space, lambda c: c["width"] in {1, 2})
+        )
+        == []
+    )
+    assert differences(space, ht.where(space, below(3))) == ["where: was 0 conditions, is 1"]
     nested = [{"net": ht.where(space, below(limit))} for limit in (3, 4)]
-    assert told(*nested)[0].startswith("net: the condition below")
+    assert differences(*nested)[0].startswith("net: the code of the condition below")
 
 
 def test_another_python_has_other_bytes_for_the_same_condition():

@@ -1,4 +1,4 @@
-"""Parameters: numbers from 0 to 1 become values in their bounds, on their grid, and as likely as they should be."""
+"""Parameters: numbers from 0 to 1 become values within bounds, on the grid, with the right probabilities."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_streams_give_numbers_from_zero_to_one(parts: list[object]):
     [
         (Whole("x", 1, 4, 1, log=False), {0: 0.25, 1: 0.25, 2: 0.25, 3: 0.25}),
         (Stepped("x", 0.0, 1.0, 0.5), {0: 1 / 3, 1: 1 / 3, 2: 1 / 3}),
-        # each whole number has the part of the logarithmic range that is nearest to it
+        # each whole number owns the part of the log range nearest to it
         (Whole("x", 8, 24, 8, log=True), {0: 0.565, 1: 0.263, 2: 0.173}),  # ln 3, ln 5/3 and ln 7/5, over ln 7
         (Stepped("x", 0.1, 0.3, 0.1, log=True), {0: 0.565, 1: 0.263, 2: 0.173}),
         (Stepped("x", 0.1, 0.9, 0.4, log=True), {0: 0.580, 1: 0.274, 2: 0.146}),  # the first from half of it on

@@ -1,4 +1,4 @@
-"""Successive halving: who goes on, how much is trained, and what is refused."""
+"""Successive halving: promotions, trained epochs, and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hoptree.search.streams import share
 from hoptree.search.values import choice, uniform
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
-from tests.search.news import LOSS, Table, Told, calm, orders, shuffled, tables
+from tests.search.played_search import LOSS, PlayedSearch, Table, calm, orders, shuffled, tables
 
 SPACE = {"lr": uniform(0.0, 1.0)}
 
@@ -39,23 +39,25 @@ def search(procedure: SuccessiveHalving) -> Any:
 @settings(max_examples=150, deadline=None)
 @given(procedures(), tables, orders)
 def test_the_best_of_every_rung_go_on_and_nobody_else(procedure, losses: Table, order):
-    told = Told(search(procedure), losses, order).play()
+    played = PlayedSearch(search(procedure), losses, order).play()
     members = set(range(procedure.trials))
     for below, above in pairwise(procedure.rungs):
         ranked = sorted(losses.rank(trial, below.epochs) for trial in members)
         best = {trial for loss, trial in ranked[: above.trials] if loss < float("inf")}
-        assert told.reached(above.epochs) == best
+        assert played.reached(above.epochs) == best
         members = best
-    assert {trial for trial, ending in told.endings.items() if ending == "complete"} <= members
+    assert {trial for trial, ending in played.endings.items() if ending == "complete"} <= members
 
 
 @settings(max_examples=100, deadline=None)
 @given(procedures(), calm, orders)
 def test_it_trains_the_epochs_of_the_formula(procedure, losses, order):
-    told = Told(search(procedure), losses, order).play()
-    assert told.epochs == epochs_of(procedure.rungs)
-    assert [len(told.reached(rung.epochs)) for rung in procedure.rungs] == [rung.trials for rung in procedure.rungs]
-    assert {trial for trial, ending in told.endings.items() if ending == "complete"} == told.reached(
+    played = PlayedSearch(search(procedure), losses, order).play()
+    assert played.epochs == epochs_of(procedure.rungs)
+    assert [len(played.reached(rung.epochs)) for rung in procedure.rungs] == [
+        rung.trials for rung in procedure.rungs
+    ]
+    assert {trial for trial, ending in played.endings.items() if ending == "complete"} == played.reached(
         procedure.max_epochs
     )
 
@@ -63,9 +65,9 @@ def test_it_trains_the_epochs_of_the_formula(procedure, losses, order):
 @settings(max_examples=60, deadline=None)
 @given(procedures(), tables, orders)
 def test_the_budget_is_never_exceeded(procedure, losses, order):
-    told = Told(search(procedure), losses, order).play()
-    assert told.epochs <= epochs_of(procedure.rungs)
-    assert max(told.done) <= procedure.max_epochs
+    played = PlayedSearch(search(procedure), losses, order).play()
+    assert played.epochs <= epochs_of(procedure.rungs)
+    assert max(played.done) <= procedure.max_epochs
 
 
 @settings(max_examples=60, deadline=None)
@@ -89,19 +91,21 @@ def test_the_study_of_the_stage_tree_paper():
 
 
 def test_all_ties_go_to_the_lower_numbers():
-    told = Told(search(SuccessiveHalving(9, 9)), lambda *_: 1.0, Generator(5)).play()
-    assert [told.reached(epoch) for epoch in (1, 3, 9)] == [set(range(9)), {0, 1, 2}, {0}]
+    played = PlayedSearch(search(SuccessiveHalving(9, 9)), lambda *_: 1.0, Generator(5)).play()
+    assert [played.reached(epoch) for epoch in (1, 3, 9)] == [set(range(9)), {0, 1, 2}, {0}]
 
 
 def test_losers_let_their_states_go_when_the_rung_closes():
-    told = Told(search(SuccessiveHalving(3, 3)), lambda trial, _: float(trial), Generator(0)).play()
-    assert told.batches[1][1:] == [Stop(1), Stop(2)]
+    played = PlayedSearch(search(SuccessiveHalving(3, 3)), lambda trial, _: float(trial), Generator(0)).play()
+    assert played.batches[1][1:] == [Stop(1), Stop(2)]
 
 
 def test_a_smaller_space_makes_a_smaller_bracket():
     procedure = SuccessiveHalving(27, max_epochs=9)
-    told = Told(procedure.search({"width": choice(*range(7))}, LOSS, 0), lambda t, _: float(t), Generator(0)).play()
-    assert [len(told.reached(epoch)) for epoch in (1, 3, 9)] == [7, 2, 1]
+    played = PlayedSearch(
+        procedure.search({"width": choice(*range(7))}, LOSS, 0), lambda t, _: float(t), Generator(0)
+    ).play()
+    assert [len(played.reached(epoch)) for epoch in (1, 3, 9)] == [7, 2, 1]
 
 
 @settings(max_examples=20, deadline=None)
@@ -141,12 +145,12 @@ def test_trials_that_begin_alike_share_their_first_rungs():
 @pytest.mark.parametrize(
     ("settings_", "message"),
     [
-        ({"min_epochs": 0.5}, "min_epochs: 0.5; expected a whole number, at least 1: a rung is one epoch or more"),
-        ({"min_epochs": 0}, "min_epochs: 0; .* a rung is one epoch or more"),
+        ({"min_epochs": 0.5}, "min_epochs: 0.5; expected a whole number, at least 1: a rung is at least one epoch"),
+        ({"min_epochs": 0}, "min_epochs: 0; .* a rung is at least one epoch"),
         ({"factor": 1}, "factor: 1; expected a whole number, at least 2: a rung keeps one in so many"),
         ({"factor": 2.5}, "factor: 2.5; expected a whole number"),
         ({"min_epochs": 10}, "min_epochs: 10 with max_epochs 9; expected min_epochs up to max_epochs"),
-        ({"trials": 8}, "trials: 8; expected at least 9, so that one is left at 9 epochs; take more trials"),
+        ({"trials": 8}, "trials: 8; expected at least 9, so that one trial reaches 9 epochs; use more trials"),
         ({"trials": 0}, "trials: 0; expected"),
         ({"every": -1}, "every: -1; expected"),
     ],

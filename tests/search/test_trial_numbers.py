@@ -1,4 +1,4 @@
-"""A trial has one number: dense in its study, unique in its engine, and the same whenever it is asked for again."""
+"""A trial has one number: dense in its study, unique in its engine, and the same after a restart."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def test_the_nth_trial_of_a_study_is_number_n(asked: list[tuple[str, Asker]], co
             assert numbers.asker(number) == (study, asker)
     assert len(set(given_out.values())) == len(given_out)
     for study in studies:
-        shown = [numbers.shown(number) for (of, _), number in given_out.items() if of == study]
+        shown = [numbers.within_study(number) for (of, _), number in given_out.items() if of == study]
         assert shown == list(range(len(shown)))
 
 
 @given(st.lists(ASKERS, unique=True), st.randoms(use_true_random=False))
-def test_who_asks_again_after_a_restart_is_told_the_same_number(asked: list[Asker], chance: object) -> None:
+def test_a_request_after_a_restart_gets_the_same_number(asked: list[Asker], chance: object) -> None:
     before = TrialNumbers(("a",))
     known = {asker: before.number("a", asker) for asker in asked}
     after = TrialNumbers(("a",))
     after.recall(trial(number, "a", asker) for asker, number in known.items())
     chance.shuffle(asked)  # type: ignore[attr-defined]
     assert {asker: after.number("a", asker) for asker in asked} == known
-    assert after.number("a", (9, 0)) == len(known)  # and what is new comes after
+    assert after.number("a", (9, 0)) == len(known)  # new trials come after
 
 
 def test_a_trial_of_nobody_keeps_its_number() -> None:

@@ -1,4 +1,4 @@
-"""A tuner turns what a search decides into events, and says what a search of the user's own cannot mean."""
+"""A tuner turns decisions into events, and raises errors for invalid decisions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFIG = {"lr": 0.1}
 
 
 class Says:
-    """A search that says what it is told to say."""
+    """A search that returns the given decisions."""
 
     def __init__(self, start: Any, tell: Any = ()) -> None:
         self._start = start
@@ -25,7 +25,7 @@ class Says:
     def start(self) -> Any:
         return self._start
 
-    def tell(self, news: Any) -> Any:
+    def tell(self, update: Any) -> Any:
         return self._tell
 
 

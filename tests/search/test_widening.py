@@ -1,4 +1,4 @@
-"""Searches that are widened under their name: told the old news, they ask for what is missing and for no more."""
+"""Widened searches: given the reports of the journal, they request only what is missing."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ WIDE: dict[str, Any] = {"lr": ht.choice(0.1, 0.15, 0.2), "width": ht.choice(8, 1
 
 
 class Begun(msgspec.Struct):
-    """A study in a simulation: its versions as the catalog has them, and its journal."""
+    """A simulated study: its versions as in the catalog, and its journal."""
 
     versions: list[SearchVersion] = []
     journal: list[Recorded] = []
-    asked: int = 0  # units that the last run has trained
+    asked: int = 0  # units trained by the last run
 
 
 def stored(version: SearchVersion) -> SearchVersion:
-    """Return a version as the catalog gives it back."""
+    """Return a version as it is read from the catalog."""
     return msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(version))), SearchVersion)
 
 
 def run(begun: Begun, procedure: Any, space: Any, steps: int | None = None) -> Record:
-    """Go on with a study, to the end or for so many steps, with what a driver does: fold, then drive."""
+    """Resume a study, to the end or for some steps, like a driver: fold, then drive."""
     procedures = procedure if isinstance(procedure, list) else [procedure]
     if not begun.versions or is_wider(procedures, space, GOAL, 0, begun.versions):
         begun.versions.append(stored(SearchVersion.of(procedures, space)))
@@ -137,7 +137,7 @@ def test_widened_when_it_is_complete_and_again(case: tuple[list[Any], list[Any]]
     assert len(begun.versions) == 3
     entries = len(begun.journal)
     assert trials(run(begun, case[0][2], case[1][2])) == trials(record)
-    assert len(begun.journal) == entries  # nothing is asked for again
+    assert len(begun.journal) == entries  # nothing is requested again
 
 
 @pytest.mark.parametrize("killed", [3, 17, 40])
@@ -149,7 +149,7 @@ def test_widened_in_the_middle(case: tuple[list[Any], list[Any]], killed: int) -
     assert trials(record) == trials(scratch(case, 2)[0])
     events = [recorded.entry.event for recorded in begun.journal]
     numbers = [event.trial for event in events if isinstance(event, TrialAsked | TrialBranched)]
-    assert len(numbers) == len(set(numbers)) == len(record.trials)  # each is asked for once
+    assert len(numbers) == len(set(numbers)) == len(record.trials)  # each is requested once
 
 
 def test_widened_twice_before_anything_came_of_the_first(case: tuple[list[Any], list[Any]]) -> None:
@@ -170,14 +170,14 @@ def test_a_widened_grid_keeps_its_numbers() -> None:
 
 @pytest.mark.parametrize("killed", [None, 25])
 def test_what_one_of_several_procedures_adds_keeps_nobody_waiting(killed: int | None) -> None:
-    """Its new trials come late in the journal, after decisions that others made later."""
+    """Its new trials come late in the journal, after later decisions of others."""
     others = [ht.PBT(4, epochs=4, interval=2), ht.SuccessiveHalving(4, max_epochs=4, factor=2)]
     begun = Begun()
     run(begun, [ht.Random(3, epochs=2), *others], SPACE, steps=killed)
     record = run(begun, [ht.Random(6, epochs=3), *others], SPACE)
     assert trials(record) == trials(run(Begun(), [ht.Random(6, epochs=3), *others], SPACE))
     asked = [recorded.entry.event for recorded in begun.journal if isinstance(recorded.entry.event, ASKED)]
-    assert len(asked) == len(set(asked))  # nothing is asked for twice
+    assert len(asked) == len(set(asked))  # nothing is requested twice
     entries = len(begun.journal)
     run(begun, [ht.Random(6, epochs=3), *others], SPACE)
     assert len(begun.journal) == entries
@@ -272,7 +272,7 @@ NONE: list[tuple[Any, Any, str]] = [
     (
         ht.Random(4, epochs=2, sampler="latin-hypercube"),
         ht.Random(5, epochs=2, sampler="latin-hypercube"),
-        "trials: a Latin hypercube is made for one number of configs",
+        "trials: a Latin hypercube is built for a fixed number of configs",
     ),
     (ht.Random(4, epochs=2), ht.PBT(4, epochs=4, interval=2), "was Random, is PBT"),
     (
@@ -290,7 +290,7 @@ NONE: list[tuple[Any, Any, str]] = [
         ht.SuccessiveHalving(27, max_epochs=9),
         r"max_epochs: rungs were at \[1, 3, 8\], are at \[1, 3, 9\]",
     ),
-    (ht.ASHA(9, max_epochs=9), ht.ASHA(18, max_epochs=9), "with mode='promote' the trials that wait are given up"),
+    (ht.ASHA(9, max_epochs=9), ht.ASHA(18, max_epochs=9), "with mode='promote' the paused trials are stopped"),
     (ht.MedianStopping(4, epochs=4), ht.MedianStopping(4, epochs=6), "epochs: was 4, is 6"),
     (Other(3), Other(4), "trials: was 3, is 4"),
 ]
@@ -306,10 +306,10 @@ def test_what_is_no_extension_is_refused_with_what_differs(before: Any, after: A
 def test_a_space_that_lost_or_changed_something_is_refused() -> None:
     version = stored(SearchVersion.of([ht.Grid(epochs=2)], WIDE))
     for space in (SMALL, {**WIDE, "momentum": 0.9}, {"lr": WIDE["lr"]}):
-        with pytest.raises(NoExtensionError, match=r"the config \{.*'width': \d+\} was in the grid, and is not"):
+        with pytest.raises(NoExtensionError, match=r"the config \{.*'width': \d+\} was in the grid and is not"):
             is_wider([ht.Grid(epochs=2)], space, GOAL, 0, [version])
     version = stored(SearchVersion.of([ht.Random(2, epochs=2)], SMALL))
-    with pytest.raises(NoExtensionError, match="the space is another, and only a Grid can take further values"):
+    with pytest.raises(NoExtensionError, match="the space has changed, and only a Grid can take additional values"):
         is_wider([ht.Random(2, epochs=2)], WIDE, GOAL, 0, [version])
 
 
@@ -317,7 +317,7 @@ def test_conditions_are_those_of_the_present_space_if_they_do_the_same() -> None
     version = stored(SearchVersion.of([ht.Grid(epochs=2)], ht.where(SMALL, small)))
     assert is_wider([ht.Grid(epochs=2)], ht.where(WIDE, small), GOAL, 0, [version])
     assert not is_wider([ht.Grid(epochs=2)], ht.where(SMALL, small), GOAL, 0, [version])
-    with pytest.raises(NoExtensionError, match="the condition large does something else than small did"):
+    with pytest.raises(NoExtensionError, match="the code of the condition large differs from that of small"):
         is_wider([ht.Grid(epochs=2)], ht.where(WIDE, large), GOAL, 0, [version])
     with pytest.raises(NoExtensionError, match="where: was 1 conditions, is 0"):
         is_wider([ht.Grid(epochs=2)], WIDE, GOAL, 0, [version])
@@ -325,7 +325,7 @@ def test_conditions_are_those_of_the_present_space_if_they_do_the_same() -> None
 
 def test_more_or_fewer_procedures_are_refused() -> None:
     version = stored(SearchVersion.of([ht.Random(2, epochs=1)], SPACE))
-    with pytest.raises(NoExtensionError, match="there were 1 procedures, and are 2"):
+    with pytest.raises(NoExtensionError, match="the number of procedures was 1, is 2"):
         is_wider([ht.Random(2, epochs=1)] * 2, SPACE, GOAL, 0, [version])
 
 

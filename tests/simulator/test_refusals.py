@@ -1,4 +1,4 @@
-"""Workloads, clusters and fault scripts that cannot be are refused, and the message begins with the field."""
+"""Invalid workloads, clusters and fault scripts raise errors, and the message starts with the field."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ SMALL = Workload(configs=2, partitions=2)
 @pytest.mark.parametrize(
     ("cluster", "message"),
     [
-        (Cluster(workers=[WorkerSpec(name="a", partitions=(0,))]), "partitions: nobody holds partition 1"),
+        (Cluster(workers=[WorkerSpec(name="a", partitions=(0,))]), "partitions: no worker holds partition 1"),
         (Cluster(workers=[WorkerSpec(name="a", partitions=(0, 1, 2))]), "workers: a holds partition 2; expected 0"),
         (Cluster(workers=[WorkerSpec(name="a", partitions=(-1, 0, 1))]), "workers: a holds partition -1; expected"),
         (

@@ -1,4 +1,4 @@
-"""Simulated runs: times that can be worked out by hand, faults, and bounds that hold."""
+"""Simulated runs: times that can be computed by hand, faults, and bounds that hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.core.strategies import configs
 
 
 class Seen:
-    """A watch that counts events and keeps times."""
+    """An observer that counts events and records times."""
 
     def __init__(self) -> None:
         self.count: Counter[type[Any]] = Counter()
@@ -112,7 +112,7 @@ def test_workers_that_have_to_be_provisioned_come_later():
 def test_a_worker_may_join_late():
     workers = [WorkerSpec(name="a", partitions=(0,)), WorkerSpec(name="b", partitions=(1,), joins=10.0)]
     result = simulate(Workload(configs=1, partitions=2), Cluster(workers=workers, provisioning=1.0), check=True)
-    assert result.makespan in (12.0, 13.0)  # by which partition comes first
+    assert result.makespan in (12.0, 13.0)  # depends on which partition comes first
 
 
 def test_a_search_may_stop_and_extend():

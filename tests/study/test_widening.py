@@ -78,7 +78,7 @@ def test_what_is_no_extension_is_refused_with_old_and_new(tmp_path: Path) -> Non
         (ht.Random(3, epochs=2), r"search: was Random\(trials=4.*is Random\(trials=3.*trials: was 4, is 3, which"),
         (ht.Random(5, epochs=2, sampler="sobol"), "does not extend it .sampler: was 'random', is 'sobol'"),
         (ht.MedianStopping(4, epochs=2), "does not extend it .was Random, is MedianStopping"),
-        ([ht.Random(4, epochs=2)] * 2, "does not extend it .there were 1 procedures, and are 2"),
+        ([ht.Random(4, epochs=2)] * 2, "does not extend it .the number of procedures was 1, is 2"),
     ):
         other = make(tmp_path, (RATES, search))
         for act in (other.run, other.explain):

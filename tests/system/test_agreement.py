@@ -112,7 +112,7 @@ def test_a_named_file_that_is_missing_for_workers_is_refused(tmp_path: Path, net
     trainer.weights = ht.file("weights.bin")
     job = study(tmp_path, trainer)
     (tmp_path / "weights.bin").unlink()
-    with pytest.raises(ht.RefusedError, match="weights.bin is missing on"):
+    with pytest.raises(ht.RefusedError, match="weights.bin is missing or unreadable on"):
         job.run(workers=1, quiet=True)
 
 

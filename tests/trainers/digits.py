@@ -1,4 +1,4 @@
-"""Real handwritten digits, cut into partitions, and nets small enough to train in a test."""
+"""Real handwritten digits, split into partitions, and nets small enough to train in a test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTITIONS = 3
 
 @cache
 def partition(index):
-    """Return read-only columns, as a memory map gives them; index -1 is the validation data."""
+    """Return read-only columns, like a memory map; index -1 is the validation data."""
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))[:800]
     part = np.array_split(order, PARTITIONS + 1)[index]
@@ -27,7 +27,7 @@ def partition(index):
 
 
 def unit(config, number, *, seed=0):
-    """Return the unit ``number`` of a trial, with seeds as a study would derive them."""
+    """Return the unit ``number`` of a trial, with seeds as a study derives them."""
     epoch, place = divmod(number, PARTITIONS)
     for segment in segments(history(config), PARTITIONS, number + 1):
         values = segment.values

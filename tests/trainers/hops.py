@@ -1,4 +1,4 @@
-"""Hops of a model: through states into other models, with others trained in between, and in other processes."""
+"""Move a model through states into other models, with others trained in between, and in other processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def train(trainer, model, config, units, seed=0):
 
 
 def check_hops(trainer, config, units=4):
-    """Fail unless a model that hops, with another one trained in between, has the bits of one that stays."""
+    """Assert that a model that hops, with another one trained in between, has the bits of one that stays."""
     start = beginning(config)
     straight = trainer.build(start, 7)
     before = copied(trainer.dump(straight))
@@ -60,7 +60,7 @@ def check_hops(trainer, config, units=4):
         trainer.evaluate(model, DATA[0], start)
         same(trainer.dump(model), state, "a model that was evaluated")
     same(state, expected, f"a model that hopped after each of {units} units")
-    trainer.load(straight, before)  # set back, and trained again
+    trainer.load(straight, before)  # rewound, and trained again
     train(trainer, straight, config, range(units))
     same(trainer.dump(straight), expected, "a model that was set back and trained again")
     return before, expected
@@ -71,7 +71,7 @@ def torch(model, optimizer="adam", loss=cross_entropy, **options):
 
 
 def quiet(function, *arguments, **options):
-    """Call a function whose warnings are torch's own affair."""
+    """Call a function and ignore torch's own warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return function(*arguments, **options)

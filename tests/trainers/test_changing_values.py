@@ -1,4 +1,4 @@
-"""A value that changes after the model was built takes effect, or is refused by name before training."""
+"""A value that changes after the model was built takes effect, or raises an error by name before training."""
 
 from __future__ import annotations
 
@@ -206,8 +206,8 @@ REFUSED = [
 def test_a_value_that_is_read_only_when_the_model_is_built_is_refused_before_training(kind, model, values, name):
     config = {"lr": 0.1, **values}
     reason = refused_change(kind(model), changing([config]))
-    assert reason.startswith(f"{name}: changes at epoch ")
-    assert "a model is built once" in reason.replace("\n", " ")
+    assert reason.startswith(f"{name}: cannot change at epoch ")
+    assert "a model is built only once" in reason.replace("\n", " ")
     assert "on_values" in reason or "shape" in reason
 
 
@@ -238,7 +238,7 @@ def test_a_value_that_the_hook_reads_may_change(kind):
 
 def test_an_optimizer_that_a_schedule_misspells_is_refused_before_training():
     config = {"lr": 0.1, "optimizer": piecewise(["adam", "sgdd"], at=[4])}
-    assert "optimizer: changes at epoch 4" in refused_change(torch(plain), changing([config]))
+    assert "optimizer: cannot change at epoch 4" in refused_change(torch(plain), changing([config]))
     assert (
         refused_change(torch(plain), changing([{**config, "optimizer": piecewise(["adam", "sgd"], at=[4])}])) == ""
     )
@@ -273,7 +273,7 @@ def test_a_loop_of_ones_own_sees_the_values_within_a_unit():
 
 def test_a_hook_that_raises_is_told_with_its_values():
     trainer = torch(plain, on_values=lambda module, hp: hp["missing"])
-    with pytest.raises(TrainerError, match=r"missing: on_values asked for it[\s\S]*on_values: it raised this for"):
+    with pytest.raises(TrainerError, match=r"missing: on_values reads it[\s\S]*on_values: it raised this for"):
         trainer.build({"lr": 0.1}, 1)
     with pytest.raises(TrainerError, match="on_values: 3; expected a function"):
         torch(plain, on_values=3)

@@ -1,4 +1,4 @@
-"""The three functions of the Cerebro paper, with a user's own loop."""
+"""The three functions of the Cerebro paper, with a user-defined loop."""
 
 from __future__ import annotations
 

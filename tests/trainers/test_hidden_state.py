@@ -1,4 +1,4 @@
-"""What a model remembers outside of its parameters is part of its state, or is refused by name."""
+"""Anything that a model remembers outside its parameters is part of its state, or raises an error by name."""
 
 from __future__ import annotations
 
@@ -198,7 +198,9 @@ def test_what_a_state_cannot_hold_of_a_module_is_named():
     trainer = torch(Holder)
     model = trainer.build(CONFIG, 1)
     train(trainer, model, CONFIG, [0])
-    expected = r"model: the attribute 'callback' of layer 'inner' changes .* function.* register it as a buffer"
+    expected = (
+        r"model: training changes the attribute 'callback' of layer 'inner'.* function.* register it as a buffer"
+    )
     with pytest.raises(TrainerError, match=expected):
         trainer.dump(model)
 
@@ -215,7 +217,7 @@ def test_a_list_under_two_names_is_refused():
     trainer = torch(Twice)
     model = trainer.build(CONFIG, 1)
     train(trainer, model, CONFIG, [0])
-    with pytest.raises(TrainerError, match=r"the attributes 'one' and 'two' are one list"):
+    with pytest.raises(TrainerError, match=r"the attributes 'one' and 'two' are the same list"):
         trainer.dump(model)
 
 
@@ -229,7 +231,7 @@ def test_a_hook_that_training_adds_is_refused():
     trainer = torch(Hooked)
     model = trainer.build(CONFIG, 1)
     train(trainer, model, CONFIG, [0])
-    with pytest.raises(TrainerError, match="model: a hook was added"):
+    with pytest.raises(TrainerError, match="model: training added or removed a hook"):
         trainer.dump(model)
 
 
@@ -241,7 +243,7 @@ def test_a_parameter_that_evaluation_changes_is_refused():
             return 0.0
 
     trainer = torch(Restless)
-    with pytest.raises(TrainerError, match=r"model: 'head.bias' changes when the model is evaluated"):
+    with pytest.raises(TrainerError, match=r"model: evaluation changes 'head.bias'"):
         trainer.evaluate(trainer.build(CONFIG, 1), DATA[0], CONFIG)
 
 
@@ -375,7 +377,7 @@ def test_a_module_that_is_no_part_of_the_model_is_refused():
 def test_a_tensor_with_a_gradient_that_is_no_parameter_is_refused():
     stray = t.randn(16, 16, requires_grad=True)
     trainer = torch(lambda hp: Calls(stray))
-    with pytest.raises(TrainerError, match=r"a tensor of shape \(16, 16\) with a gradient that is no parameter"):
+    with pytest.raises(TrainerError, match=r"a tensor of shape \(16, 16\) with a gradient that is not a parameter"):
         train(trainer, trainer.build(CONFIG, 1), CONFIG, [0])
 
 

@@ -1,4 +1,4 @@
-"""The hop test names what a state does not carry, what models share, and what is not deterministic."""
+"""The hop test names what a state lacks, what models share, and what is not deterministic."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_frozen_backbone_may_be_shared() -> None:
 
 
 class _Call(nn.Module):
-    """Uses a module without being its parent: it is in no list of parameters."""
+    """Uses a module that is not one of its parts: it is missing in the list of parameters."""
 
     def __init__(self, other: nn.Module) -> None:
         super().__init__()
@@ -110,11 +110,11 @@ def test_a_tensor_that_all_models_write_to_is_named() -> None:
         hop_test(torch_trainer(lambda hp: Net()))
 
 
-# --- what a state does not carry --------------------------------------------------------------------------
+# --- what a state lacks -----------------------------------------------------------------------------------
 
 
 class Counting(nn.Linear):
-    """Its forward depends on how often it was called, which is a plain attribute."""
+    """Its forward depends on the number of calls, which is a plain attribute."""
 
     def __init__(self) -> None:
         super().__init__(64, 10)
@@ -130,7 +130,7 @@ def test_an_attribute_of_a_module_is_part_of_the_state() -> None:
 
 
 class Drawing(Counting):
-    """Keeps its count where no state can look."""
+    """Keeps its count where no state can find it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ def test_an_attribute_that_no_state_can_have_is_named() -> None:
 
 
 class Ramp(torch.optim.SGD):
-    """Its step grows with an attribute that no state dict has."""
+    """Its step grows with an attribute that is missing in the state dict."""
 
     def __init__(self, params: Any, lr: float = 0.1) -> None:
         super().__init__(params, lr=lr)
@@ -171,7 +171,7 @@ def test_an_attribute_of_an_optimizer_is_carried_or_named() -> None:
 
 
 class Own(Trainer):
-    """A trainer of one's own, whose mistakes are given as a set of names."""
+    """A user-defined trainer, whose mistakes are given as a set of names."""
 
     fingerprint = "own"
 
@@ -222,7 +222,7 @@ def test_a_trainer_of_ones_own_passes() -> None:
     ("mistake", "said"),
     [
         ("shared", r"Two models share model\['w'\]"),
-        ("unseeded", r"first in w, momentum.*a generator without a seed"),
+        ("unseeded", r"first in w, momentum.*an unseeded generator"),
         ("clock", r"first in w, momentum.*the clock"),
         ("entropy", r"first in w, momentum"),
         ("global", r"first in w, momentum.*a global variable"),
@@ -250,7 +250,7 @@ def test_slow_models_are_tested_with_fewer_steps(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))  # a unit takes a second
     slow = Own()
     hop_test(slow, {"lr": 0.1})
-    assert slow.trained == 4  # two, the other model's, and the one after the hop
+    assert slow.trained == 4  # two, one of the other model, and the one after the hop
     for mistake in ("shared", "forgets", "unseeded"):
         with pytest.raises(NotReproducibleError):
             hop_test(Own(mistake), {"lr": 0.1})

@@ -1,4 +1,4 @@
-"""A loss that broadcasts (n, 1) against (n,) is refused in rehearsal, and no other loss is."""
+"""A loss that broadcasts (n, 1) against (n,) raises an error in rehearsal, and no other loss does."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_output_against_every_target_is_refused(
 
 
 def ranking(output: Any, target: Any) -> Any:
-    """Compare all pairs of outputs, as is meant."""
+    """Compare all pairs of outputs, on purpose."""
     wanted = torch.sign(target[:, None] - target[None, :])
     return F.softplus(-wanted * (output - output.T)).mean()
 
@@ -93,7 +93,7 @@ def contrastive(output: Any, target: Any) -> Any:
         (F.binary_cross_entropy_with_logits, (ROWS,), (FLOATS > 0.5).float()),
         (contrastive, (ROWS, 4), CLASSES),
         (contrastive, (ROWS, 1), CLASSES),
-        (squared, (ROWS, 1), torch.ones(ROWS)),  # nothing to tell by
+        (squared, (ROWS, 1), torch.ones(ROWS)),  # equal targets cannot show it
     ],
 )
 def test_no_false_alarm(loss: Callable[[Any, Any], Any], output: tuple[int, ...], target: Any) -> None:

@@ -1,4 +1,4 @@
-"""A probe is the same wherever the same code meets the same data and values, and another one where they differ."""
+"""A probe is equal if and only if code, data and values are equal."""
 
 from __future__ import annotations
 

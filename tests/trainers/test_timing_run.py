@@ -1,4 +1,4 @@
-"""A pilot extrapolates from some rows to all of them."""
+"""A timing run extrapolates from some rows to all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hoptree.trainers.timing_run import pilot, pilots
 
 
 class Clockwork(Trainer):
-    """Takes a fixed time for every row, on a clock of its own."""
+    """Takes a fixed time for every row, on its own clock."""
 
     fingerprint = "clockwork"
 

@@ -19,7 +19,7 @@ CONFIG = {"lr": 0.01, "dropout": 0.25, "batch_size": 48, "weight_decay": 1e-3}
 
 
 def copied(state):
-    """Return what a file or another process would give: other memory, read-only."""
+    """Return a state as a file or another process would give it: other memory, read-only."""
     arrays = {name: array.copy() for name, array in state.arrays.items()}
     for array in arrays.values():
         array.flags.writeable = False

@@ -1,4 +1,4 @@
-"""Bad input is refused by name, with the user's own traceback first and the fix last."""
+"""Bad input raises an error by name, with the user's own traceback first and the fix last."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_missing_value_names_what_there_is():
     assert __file__ in first
     assert "needy" in first
     assert "torch_trainer.py" not in text
-    assert "width: the model function asked for it, but the config has only depth, lr; add 'width'" in text
+    assert "width: the model function reads it, but the config has only depth, lr; add 'width'" in text
 
 
 def test_shapes_that_do_not_match():
@@ -94,7 +94,7 @@ def test_losses_that_cannot_be_followed(loss, expected):
     [
         ({"optimizer": "adamm"}, "optimizer: 'adamm' is unknown; expected one of .*adam, adamax, adamw.*rmsprop"),
         ({"optimizer": 3}, "optimizer: int; expected a name"),
-        ({"model": nn.Linear(1, 1)}, "model: a module; expected a function that makes a new one"),
+        ({"model": nn.Linear(1, 1)}, "model: a module; expected a function that creates a new one"),
         ({"loss": nn.CrossEntropyLoss}, r"loss: the class CrossEntropyLoss; expected a function, so write .*\(\)"),
         ({"loss": "mse"}, "loss: 'mse'; expected a function"),
         ({"metrics": [accuracy]}, "metrics: list; expected names and functions"),
@@ -120,7 +120,7 @@ SHARED = nn.Linear(64, 10)
         (lambda hp: 3, {}, "model: it returned int; expected a torch.nn.Module"),
         (lambda hp: nn.ReLU(), {}, "model: it has no parameters"),
         (lambda hp: nn.LazyLinear(10), {}, "model: it has lazy modules"),
-        (digits.mlp, {"lr": -1.0}, "optimizer: Adam refused lr=-1.0: Invalid learning rate"),
+        (digits.mlp, {"lr": -1.0}, "optimizer: Adam rejected lr=-1.0: Invalid learning rate"),
         (digits.mlp, {"batch_size": 0}, "batch_size: 0; expected a whole number"),
         (digits.mlp, {"batch_size": "big"}, "batch_size: 'big'; expected"),
         (digits.mlp, {"dropout": 1.5}, "dropout probability has to be between 0 and 1"),
@@ -190,7 +190,7 @@ def test_accuracy():
 def test_an_optimizer_function_that_fails():
     text = message(Torch(digits.mlp, loss=cross_entropy, optimizer=lambda params, hp: hp["rate"]))
     assert text.startswith("Traceback")
-    assert "rate: the optimizer function asked for it" in text
+    assert "rate: the optimizer function reads it" in text
     text = message(Torch(digits.mlp, loss=cross_entropy, optimizer=lambda params, hp: None))
     assert "optimizer: the function returned NoneType" in text
 

@@ -41,7 +41,7 @@ def test_what_a_model_is_built_from_stays(later):
     model = trainer.build(unit(config, 0).at(0, 1), 1)
     train(trainer, model, {"lr": 0.2, "width": 10, "unread": 7}, units=(0,))
     changed = {"lr": 0.1} if later is None else {"lr": 0.1, "width": later}
-    with pytest.raises(TrainerError, match=r"^width: .*, but the model was built with 10, .* keep width as it is"):
+    with pytest.raises(TrainerError, match=r"^width: .*, but the model was built with 10, .* keep width constant"):
         train(trainer, model, changed, units=(0,))
 
 
@@ -54,7 +54,9 @@ def test_a_model_function_that_would_make_another_model_is_refused():
     model = trainer.build({"lr": 0.1, "width": 10}, 1)
     model.apply({"lr": 0.2, "width": 10})
     assert model.tuned.optimizer.param_groups[0]["lr"] == 0.2
-    with pytest.raises(TrainerError, match=r"model_fn: weight would be of shape \(16, 64\) .* keep what its shape"):
+    with pytest.raises(
+        TrainerError, match=r"model_fn: weight would have the shape \(16, 64\) .* keep the values that its shape"
+    ):
         model.apply({"lr": 0.2, "width": 16})
 
 

@@ -130,7 +130,7 @@ def test_verify_reads_every_byte(folder: Path) -> None:
     assert hoptree(folder, "inspect", "d").returncode == 0  # sizes only
     done = hoptree(folder, "inspect", "d", "--verify")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"DataChangedError: {path}: was changed: its bytes do not fit")
+    assert done.stderr.startswith(f"DataChangedError: {path}: was changed: its bytes do not match")
     path.write_bytes(content[:-1])
     done = hoptree(folder, "inspect", "d")
     assert done.returncode == 1
@@ -155,11 +155,11 @@ def test_verify_reads_every_byte(folder: Path) -> None:
         (("bad.npz",), "bad.npz: cannot be read"),
         (("objects.npz",), "objects.npz: cannot be read"),
         (("empty",), "files: no files found at empty"),
-        (("in", "--partitions", "0"), "partitions: 0; expected a whole number from 1 on"),
+        (("in", "--partitions", "0"), "partitions: 0; expected a whole number, at least 1"),
         (("in", "--partitions", "many"), "'many' is not a valid integer"),
         (("in", "--valid", "1.5"), "valid: 1.5; expected a fraction"),
         (("in", "--valid", "0.1", "--valid-from", "valid.parquet"), "both given; expected at most one"),
-        (("in", "--seed", "-1"), "seed: -1; expected a whole number from 0 on"),
+        (("in", "--seed", "-1"), "seed: -1; expected a whole number, at least 0"),
         (("in", "--to", "in"), "in exists and is not a dataset; give a path that is free"),
         (("in", "--to", "notes.txt/d"), "to: notes.txt/d cannot be built"),
         ((), "Missing argument 'SOURCE...'"),

@@ -117,7 +117,7 @@ def test_a_failing_model_has_one_look_whoever_runs_it(tmp_path: Path) -> None:
         first, *rest, trace = lines
         assert first == "RefusedError: nothing was trained, since no config that was tried can be:"
         assert rest[0].startswith(
-            "  MissingValue: wdth: the model function asked for it, but the config has only lr;"
+            "  MissingValue: wdth: the model function reads it, but the config has only lr;"
         )
         assert rest[-2:] == ["  at net.py, line 6, in net", '      return hp["wdth"]']
         assert trace.startswith(f"  The full trace: {tmp_path / '.hoptree' / 'logs'}")

@@ -1,4 +1,4 @@
-"""Datasets: shuffled once, cut into partitions, memory-mapped."""
+"""Datasets: shuffled once, split into partitions, memory-mapped."""
 
 from hoptree.data.dataset import Dataset
 from hoptree.data.errors import DataChangedError, DataError

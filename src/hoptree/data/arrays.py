@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-untyped"
-"""Rows from memory: whatever numpy can read becomes a column, or is refused by name.
+"""Rows from memory: anything that numpy can read becomes a column, or raises an error with its name.
 
-Inside the package a batch of rows is an Arrow record batch of two kinds of columns: ``fixed_size_binary`` (the
+Inside the package a batch of rows is an Arrow record batch with two kinds of columns: ``fixed_size_binary`` (the
 bytes of a row of numbers, whatever its type and shape) and ``large_string``. Shuffling and writing need no more.
 """
 
@@ -44,7 +44,7 @@ class ArraySource:
         yield pa.RecordBatch.from_arrays(self._arrays, names=[column.name for column in self.columns])
 
     def digest(self) -> str:
-        """Return a name for the content."""
+        """Return a digest of the content."""
         hashes = []
         for array in self._arrays:
             state = xxhash.xxh3_128()
@@ -55,13 +55,13 @@ class ArraySource:
 
 
 def number_rows(column: Column, values: np.ndarray[Any, Any]) -> Any:
-    """Return rows of numbers as the package moves them, without a copy where the memory allows it."""
+    """Return rows of numbers in the package's internal format, without a copy if possible."""
     stored = np.ascontiguousarray(values).view(stored_dtype(column)).reshape(-1)
     return pa.Array.from_buffers(pa.binary(row_bytes(column)), len(values), [None, pa.py_buffer(stored)])
 
 
 def check_column(where: str, dtype: str, shape: tuple[int, ...]) -> None:
-    """Refuse types and shapes that no dataset holds."""
+    """Raise an error for types and shapes that a dataset cannot hold."""
     if dtype not in DTYPES:
         raise DataError(
             f"{where}: values of type {dtype}; expected booleans, integers, floats (16 to 64 bits) or strings: "
@@ -101,7 +101,7 @@ def _as_array(name: str, values: Any) -> np.ndarray[Any, Any]:
 def _strings(name: str, array: np.ndarray[Any, Any], values: Any) -> Any:
     if array.ndim > 1 and array.dtype.kind != "O":
         check_column(name, STRING, array.shape[1:])
-    # numpy turns ["a", 1] into strings without a word, so a list is looked at as it was given
+    # numpy silently converts ["a", 1] to strings, so check the original list
     given = list(values) if isinstance(values, list | tuple) else array.tolist()
     for row, value in enumerate(given):
         if not isinstance(value, str):

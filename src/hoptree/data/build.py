@@ -1,8 +1,8 @@
 # mypy: disable-error-code="import-untyped"
-"""Building a dataset: shuffle once, cut, write aside, seal with a manifest, rename.
+"""Build a dataset: shuffle once, split, write to a staging folder, seal with a manifest, rename.
 
-The shuffled rows are cut in order: validation rows first, then the partitions, whose sizes differ by at most
-one, larger ones first. Separate validation data keeps its order.
+The shuffled rows are split in order: validation rows first, then the partitions, whose sizes differ by at most one,
+larger ones first. Separate validation data keeps its order.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from hoptree.data.shuffle import shuffled
 from hoptree.data.spool import write_rows
 from hoptree.data.staging import publish, staging
 
-MEMORY: Final = 128 << 20  # bytes of rows that are sorted in memory at a time
+MEMORY: Final = 128 << 20  # bytes of rows to sort in memory at a time
 
 
 class DataSource(Protocol):
-    """Rows to build from, which can be read more than once."""
+    """Rows to build a dataset from; they can be read more than once."""
 
     rows: int
     columns: tuple[Column, ...]
@@ -49,13 +49,13 @@ class DataSource(Protocol):
         ...
 
     def digest(self) -> str:
-        """Return a name for the content."""
+        """Return a digest of the content."""
         ...
 
 
 @final
 class Build:
-    """What to build, checked before anything is read or written."""
+    """The arguments of a build, checked before anything is read or written."""
 
     def __init__(self, train: DataSource, valid: float | DataSource, *, partitions: int, seed: int) -> None:
         self.train = train
@@ -76,13 +76,13 @@ class Build:
         if self.partitions > left:
             raise DataError(
                 f"partitions: {self.partitions} given, but only {left} rows are left to train on; expected at most "
-                f"one partition per row: give fewer partitions or more data"
+                "one partition per row: give fewer partitions or more data"
             )
         settings = (self.partitions, self.seed, self.valid.digest() if self.valid else self.valid_rows)
         self.source = digest((VERSION, train.digest(), settings))
 
     def write(self, folder: Path) -> Manifest:
-        """Write all files of the dataset and return its manifest."""
+        """Write all files of the dataset, and return its manifest."""
         scratch = folder / "scratch"
         scratch.mkdir()
         self._not_finite = {"training": Counter[str](), "validation": Counter[str]()}
@@ -120,7 +120,7 @@ class Build:
 
 
 def build(job: Build, to: str | os.PathLike[str] | None) -> Path:
-    """Return the folder of the dataset: one that holds it already, or a new one."""
+    """Return the folder of the dataset: an existing one with the same content, or a new one."""
     target = None if to is None else Path(to).absolute()
     parent = Path(".hoptree/data").absolute() if target is None else target.parent
     found = _find_below(parent, job.source) if target is None else _occupied(target, job.source)
@@ -131,15 +131,15 @@ def build(job: Build, to: str | os.PathLike[str] | None) -> Path:
         folder.mkdir()
         manifest = job.write(folder)
         write_manifest(folder, manifest)
-        place = target or parent / manifest.fingerprint
-        if publish(folder, place):
-            return place
-        if target is not None:  # somebody else was there first
+        destination = target or parent / manifest.fingerprint
+        if publish(folder, destination):
+            return destination
+        if target is not None:  # another process was faster
             _occupied(target, job.source)
-        elif not _intact(place):
-            place.rename(outer / "damaged")
-            publish(folder, place)
-    return place
+        elif not _intact(destination):
+            destination.rename(outer / "damaged")
+            publish(folder, destination)
+    return destination
 
 
 def _find_below(parent: Path, source: str) -> Path | None:
@@ -148,7 +148,7 @@ def _find_below(parent: Path, source: str) -> Path | None:
             if read_manifest(path.parent).source == source:
                 return path.parent
         except DataError:
-            continue  # damaged or of another version: built again, never half used
+            continue  # damaged or of another version: build it again
     return None
 
 
@@ -161,7 +161,7 @@ def _intact(folder: Path) -> bool:
 
 
 def _occupied(target: Path, source: str) -> Path | None:
-    """Return the target when it holds this very dataset, None when it is free, and refuse anything else."""
+    """Return the target if it holds this dataset, None if it is free; raise an error for anything else."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return None
     if not (target / NAME).exists():
@@ -179,14 +179,14 @@ def _occupied(target: Path, source: str) -> Path | None:
 
 @final
 class _Rows:
-    """The shuffled rows, taken from the front."""
+    """The shuffled rows, consumed from the front."""
 
     def __init__(self, pieces: Iterator[Any]) -> None:
         self._pieces = pieces
         self._rest: Any = None
 
     def take(self, rows: int) -> Iterator[Any]:
-        """Yield batches with this many rows together, or fewer at the end."""
+        """Yield batches with this many rows in total, or fewer at the end."""
         while rows:
             piece = self._rest if self._rest is not None else next(self._pieces, None)
             if piece is None:
@@ -203,7 +203,7 @@ def _integer(name: str, value: int, least: int) -> int:
     except TypeError:
         number = None
     if number is None or isinstance(value, bool) or number < least:
-        raise DataError(f"{name}: {value!r}; expected a whole number from {least} on")
+        raise DataError(f"{name}: {value!r}; expected a whole number, at least {least}")
     return number
 
 

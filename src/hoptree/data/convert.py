@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-untyped"
-"""Arrow's types to ours: numbers, lists of constant length as n-d rows, text.
+"""Conversion of Arrow types: numbers, lists of constant length as n-d rows, text.
 
-A missing float becomes NaN (pandas writes NaN as missing); any other missing value is refused.
+A missing float becomes NaN (pandas writes NaN as missing); any other missing value is an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hoptree.data.manifest import STRING, Column
 
 
 def columns_of(sample: Any, where: str) -> tuple[Column, ...]:
-    """Return the columns of a file from its first row."""
+    """Return the columns of a file, given its first row."""
     names = sample.schema.names
     for name in names:
         if names.count(name) > 1:
@@ -33,14 +33,14 @@ def columns_of(sample: Any, where: str) -> tuple[Column, ...]:
 
 
 def rows_of(batch: Any, columns: Sequence[Column], where: str) -> Any:
-    """Return a batch as the package moves rows: the bytes of numbers, and text."""
+    """Return a batch in the package's internal format: the bytes of numbers, and text."""
     arrays = []
     for column, array in zip(columns, batch.columns, strict=True):
-        place = f"{where}: {column.name}"
+        location = f"{where}: {column.name}"
         if column.is_string:
-            arrays.append(_present(_plain(array), place).cast(pa.large_string()))
+            arrays.append(_without_nulls(_plain(array), location).cast(pa.large_string()))
         else:
-            arrays.append(number_rows(column, _numbers(array, column.shape, place)))
+            arrays.append(number_rows(column, _numbers(array, column.shape, location)))
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
@@ -54,7 +54,7 @@ def _column(name: str, sample: Any, where: str) -> Column:
         array = _plain(array)
         if not _is_list(array.type):
             break
-        shape.append(len(_present(array, where)[0]) if len(array) else 0)
+        shape.append(len(_without_nulls(array, where)[0]) if len(array) else 0)
         array = array.flatten()
     text = types.is_string(array.type) or types.is_large_string(array.type) or types.is_string_view(array.type)
     numeric = types.is_boolean(array.type) or types.is_integer(array.type) or types.is_floating(array.type)
@@ -72,13 +72,13 @@ def _is_list(type_: Any) -> bool:
 
 
 def _plain(array: Any) -> Any:
-    """Return an array without dictionary encoding or an extension's name."""
+    """Return an array without dictionary encoding and without an extension type."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     return array.dictionary_decode() if types.is_dictionary(array.type) else array
 
 
-def _present(array: Any, where: str) -> Any:
+def _without_nulls(array: Any, where: str) -> Any:
     if array.null_count:
         raise DataError(f"{where}: {array.null_count} missing values; fill them, or leave their rows out")
     return array
@@ -91,7 +91,7 @@ def _numbers(array: Any, shape: tuple[int, ...], where: str) -> np.ndarray[Any, 
         return _numbers(array.storage.flatten(), (), where).reshape(len(array), *shape)
     array = _plain(array)
     if shape:
-        lengths = pc.unique(pc.list_value_length(_present(array, where))).to_pylist()
+        lengths = pc.unique(pc.list_value_length(_without_nulls(array, where))).to_pylist()
         if lengths not in ([], [shape[0]]):
             raise DataError(
                 f"{where}: lists of {sorted(lengths)} values, but the first row has {shape[0]}; expected the same "
@@ -99,6 +99,6 @@ def _numbers(array: Any, shape: tuple[int, ...], where: str) -> np.ndarray[Any, 
             )
         return _numbers(array.flatten(), shape[1:], where).reshape(len(array), *shape)
     if not types.is_floating(array.type):
-        array = _present(array, where)
+        array = _without_nulls(array, where)
     values: np.ndarray[Any, Any] = array.to_numpy(zero_copy_only=False)
     return values

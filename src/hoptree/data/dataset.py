@@ -1,4 +1,4 @@
-"""The dataset: a handle on a folder of partitions that are mapped, not read."""
+"""The dataset: a handle on a folder of memory-mapped partitions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @final
 class Dataset:
-    """Data shuffled once and cut into partitions, in a folder; made by ``from_…`` or ``open``.
+    """Data that is shuffled once and split into partitions, in a folder; created by ``from_…`` or ``open``.
 
-    The folder is never changed after it was built, so a handle is cheap, is sent to other processes as its path,
-    and all processes share one copy of the data in the page cache. Row i of the input draws the i-th 64-bit word
-    of numpy's ``PCG64(seed)`` and rows are put in the order of their words; the first go to validation (a
-    fraction ``valid`` of all), the rest are cut into partitions of nearly equal size.
+    The folder never changes after it was built. So a handle is cheap, is sent to other processes as a path, and all
+    processes share one copy of the data in the page cache. Row i of the input draws the i-th 64-bit word of numpy's
+    ``PCG64(seed)``, and rows are sorted by their words. The first rows are for validation (a fraction ``valid`` of
+    all), the rest are split into partitions of nearly equal size.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
@@ -49,8 +49,9 @@ class Dataset:
     ) -> Dataset:
         """Build from columns in memory: arrays, lists, tensors or series with one entry per row.
 
-        ``valid`` is a fraction of the rows, 0 for none, or separate columns. Built at ``to``, or below
-        ``.hoptree/data`` in the working directory, where the same data is found again instead of written twice.
+        ``valid`` is a fraction of the rows, 0 for none, or separate columns. The dataset is written to ``to``, or
+        below ``.hoptree/data`` in the working directory, where the same data is found again instead of written
+        twice.
         """
         from hoptree.data.arrays import ArraySource
 
@@ -112,19 +113,19 @@ class Dataset:
         seed: int = 0,
         to: str | os.PathLike[str] | None = None,
     ) -> Dataset:
-        """Build from any files that can be read, told apart by their endings; ``hoptree data build`` does this.
+        """Build from files of any supported format, by their suffixes; ``hoptree data build`` calls this.
 
-        ``files`` is a path, a folder of Arrow and Parquet files, a glob, or a list of these, of Parquet, Arrow
-        and CSV files, all read in bounded memory; or one ``.npz`` file, whose arrays are the columns. ``valid`` is
-        a fraction, 0 for none, or other files.
+        ``files`` is a path, a folder of Arrow and Parquet files, a glob, or a list of these, of Parquet, Arrow and
+        CSV files, all read in bounded memory; or one ``.npz`` file, whose arrays are the columns. ``valid`` is a
+        fraction, 0 for none, or other files.
         """
-        from hoptree.data.sources import find_files, refuse_common, source_of
+        from hoptree.data.sources import check_disjoint, find_files, source_of
 
         train = find_files(files)
         held_out = _fraction(valid)
         if held_out is None:
             others = find_files(valid, "valid")  # type: ignore[arg-type]
-            refuse_common(train, others)
+            check_disjoint(train, others)
             return cls._build(source_of(train), source_of(others), partitions, seed, to)
         return cls._build(source_of(train), held_out, partitions, seed, to)
 
@@ -138,10 +139,10 @@ class Dataset:
         seed: int = 0,
         to: str | os.PathLike[str] | None = None,
     ) -> Dataset:
-        """Build from a dataset of Ray Data, read and transformed on its cluster, in bounded memory here.
+        """Build from a Ray Data dataset, read and transformed on its cluster, with bounded memory in this process.
 
-        So data comes from whatever Ray Data reads: Parquet in object stores, images, databases. ``valid`` is a
-        fraction, 0 for none, or another dataset. ``to`` is a folder that all nodes see, to train on a cluster.
+        Data can come from anything that Ray Data reads: Parquet in object stores, images, databases. ``valid`` is a
+        fraction, 0 for none, or another dataset. To train on a cluster, ``to`` is a folder that all nodes share.
         """
         from hoptree.data.streams import StreamSource, ray_batches
 
@@ -151,7 +152,7 @@ class Dataset:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Dataset:
-        """Open a dataset that was built before; the manifest and the files' sizes are checked, not their bytes."""
+        """Open a dataset that was built before; checks the manifest and the files' sizes, not their bytes."""
         folder = Path(path).absolute()
         return cls(folder, read_manifest(folder))
 
@@ -175,39 +176,39 @@ class Dataset:
 
     @property
     def manifest(self) -> Manifest:
-        """All that is known without opening the data files."""
+        """Everything that is known without opening the data files."""
         return self._manifest
 
     @property
     def fingerprint(self) -> str:
-        """The name of the content: equal fingerprints are equal rows in equal order."""
+        """The digest of the content: equal fingerprints mean equal rows in equal order."""
         return self._manifest.fingerprint
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The schema: every column's name, type and shape of a row."""
+        """The schema: the name, type and row shape of every column."""
         return self._manifest.columns
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are."""
+        """The number of partitions."""
         return self._manifest.partitions
 
     @property
     def rows(self) -> int:
-        """How many rows all partitions have together, without validation data."""
+        """The number of rows of all partitions, without validation data."""
         return sum(file.rows for file in self._manifest.train)
 
     @property
     def valid_rows(self) -> int:
-        """How many rows validation data has."""
+        """The number of rows of the validation data."""
         return 0 if self._manifest.valid is None else self._manifest.valid.rows
 
     def partition(self, index: int) -> dict[str, np.ndarray[Any, Any]]:
         """Return a partition: numbers are read-only views of the file, which is mapped once and stays mapped.
 
-        That takes no memory of the process: the data is in the page cache, for as long as there is room. Text is
-        copied into an array of objects at every call, and not kept: no more than the caller holds is in memory.
+        This takes no process memory: the data is in the page cache, as long as there is room. Text is copied into
+        an array of objects at every call and not cached, so only the caller's copies are in memory.
         """
         if not 0 <= index < self.partitions:
             raise DataError(f"partition: {index} given; this dataset has partitions 0 to {self.partitions - 1}")
@@ -215,23 +216,23 @@ class Dataset:
         return self._maps.read(file, self._manifest.holds(file))
 
     def valid(self) -> dict[str, np.ndarray[Any, Any]] | None:
-        """Return validation data as ``partition`` does, or None when there is none."""
+        """Return validation data in the same form as ``partition``, or None if there is none."""
         file = self._manifest.valid
         return None if file is None else self._maps.read(file, self._manifest.holds(file))
 
     def verify(self) -> None:
-        """Read every file and compare it with its checksum; DataChangedError names the first that changed."""
+        """Read every file and compare it with its checksum; DataChangedError names the first changed file."""
         read_manifest(self._path)
         for file in self._manifest.files:
             if checksum(self._path / file.name) != file.checksum:
                 raise changed(self._path / file.name, self._manifest.holds(file))
 
     def check(self) -> None:
-        """Refuse data that was changed since it was built or since this machine last read it.
+        """Raise an error if data was changed since it was built, or since this machine last read it.
 
-        Files whose times (of modification or change) are later than the manifest's are compared with their
-        checksums, once per machine; workers compare the others when they first map them. So this costs nothing
-        for a folder that is as it was built, and one reading for one that was copied.
+        Files with times (of modification or change) later than the manifest's are compared with their checksums,
+        once per machine; workers compare the others when they first map them. So this costs nothing for a folder
+        that was built here, and one pass for one that was copied.
         """
         read_manifest(self._path)
         built = (self._path / NAME).stat().st_mtime_ns
@@ -253,7 +254,7 @@ class Dataset:
 
 
 def _fraction(valid: object) -> float | None:
-    return float(valid) if isinstance(valid, Real) else None  # numpy's numbers too
+    return float(valid) if isinstance(valid, Real) else None  # includes numpy's numbers
 
 
 def _reopen(path: str, fingerprint: str) -> Dataset:

@@ -1,6 +1,6 @@
 """Rows from files, read batch by batch: never a whole file in memory.
 
-Memory needed is a batch (about 16 MiB) and, for Parquet, what its reader keeps of one row group.
+The memory needed is one batch (about 16 MiB) and, for Parquet, what its reader keeps of one row group.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class FileSource:
                 yield rows_of(batch.select(names), self.columns, str(path))
 
     def digest(self) -> str:
-        """Return a name for the content: that of the files' bytes, wherever they are."""
+        """Return a digest of the files' bytes, independent of their location."""
         return digest(("files", [(path.suffix in PARQUET, checksum(path)) for path in self._paths]))
 
 
 def parquet_files(files: object, what: str = "from_parquet") -> list[Path]:
-    """Return the files that a path, a folder, a glob or a list of these stands for."""
+    """Return the files that match a path, a folder, a glob or a list of these."""
     if isinstance(files, list | tuple):
         return [path for file in files for path in parquet_files(file, what)] or _nothing(what, "an empty list")
     if not isinstance(files, str | os.PathLike):
@@ -72,7 +72,7 @@ def parquet_files(files: object, what: str = "from_parquet") -> list[Path]:
 
 
 def folder_files(folder: object, what: str = "from_folder") -> list[Path]:
-    """Return the Arrow and Parquet files of a folder, in the order of their names."""
+    """Return the Arrow and Parquet files of a folder, sorted by name."""
     if not isinstance(folder, str | os.PathLike):
         raise DataError(f"{what}: a {type(folder).__name__}; expected the path of a folder")
     path = Path(folder)

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped"
-"""File formats by their endings: Parquet, Arrow IPC and CSV, read batch by batch, never a whole file in memory."""
+"""File formats by suffix: Parquet, Arrow IPC and CSV, read batch by batch, never a whole file in memory."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hoptree.data.manifest import Column
 PARQUET: Final = (".parquet", ".pq")
 ARROW: Final = (".arrow", ".feather", ".ipc", ".arrows")
 CSV: Final = (".csv",)
-CSV_BLOCK: Final = 16 << 20  # bytes that are parsed at a time; the types are those of the first block
+CSV_BLOCK: Final = 16 << 20  # bytes to parse at a time; the types are inferred from the first block
 
 
 def inspect(path: Path) -> tuple[int, tuple[Column, ...]]:
-    """Return a file's row count and columns; of the rows only the first is looked at, for the shape of lists."""
-    with _named(path):
+    """Return a file's row count and columns; only the first row is read, for the shape of lists."""
+    with _errors_with_path(path):
         if path.suffix in PARQUET:
             with pq.ParquetFile(path) as file:
                 rows = file.metadata.num_rows
@@ -39,7 +39,7 @@ def inspect(path: Path) -> tuple[int, tuple[Column, ...]]:
 
 def read(path: Path, step: int) -> Iterator[Any]:
     """Yield a file's rows, at most ``step`` at a time."""
-    with _named(path):
+    with _errors_with_path(path):
         if path.suffix in PARQUET:
             with pq.ParquetFile(path, pre_buffer=False) as file:
                 yield from file.iter_batches(step)
@@ -50,8 +50,8 @@ def read(path: Path, step: int) -> Iterator[Any]:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Let what a reader raises name the file."""
+def _errors_with_path(path: Path) -> Iterator[None]:
+    """Add the file's path to errors of a reader."""
     try:
         yield
     except (pa.ArrowInvalid, OSError) as error:
@@ -60,7 +60,7 @@ def _named(path: Path) -> Iterator[None]:
             kind = "Parquet"
         elif path.suffix in CSV:
             kind = "CSV"
-            fix = f"; types are taken from its first {CSV_BLOCK >> 20} MiB: mend it, or convert it to Parquet"
+            fix = f"; types are taken from its first {CSV_BLOCK >> 20} MiB: fix it, or convert it to Parquet"
         raise DataError(f"{path}: cannot be read as {kind} ({error}){fix}") from error
 
 
@@ -79,6 +79,6 @@ def _arrow(path: Path) -> Iterator[Any]:
 
 def _csv(path: Path) -> Iterator[Any]:
     blocks = csv.ReadOptions(block_size=CSV_BLOCK)
-    quoted = csv.ParseOptions(newlines_in_values=True)  # text may run over lines
+    quoted = csv.ParseOptions(newlines_in_values=True)  # text may contain newlines
     with csv.open_csv(path, read_options=blocks, parse_options=quoted) as reader:
         yield from reader

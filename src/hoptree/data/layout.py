@@ -1,10 +1,10 @@
 # mypy: disable-error-code="import-untyped"
 """The data files: Arrow IPC file format, uncompressed, one record batch, values aligned to 64 bytes.
 
-A scalar column is a primitive array, a column of n-d rows a fixed-shape tensor, text a large string. Truth
-values are stored as one byte each (uint8): Arrow's own are bits, which numpy cannot map. Arrow's writer aligns
-to 8 bytes only, so buffers come in padded to 64, the schema carries a padding that moves the first of them to
-a multiple of 64, and text, whose offsets Arrow trims, comes last.
+A scalar column is a primitive array, a column of n-d rows a fixed-shape tensor, text a large string. Booleans are
+stored as one byte each (uint8), because Arrow stores them as bits, which numpy cannot map. Arrow's writer aligns
+only to 8 bytes, so buffers are padded to 64, the schema contains a padding that moves the first of them to a
+multiple of 64, and text, whose offsets Arrow trims, comes last.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def file_order(columns: Sequence[Column]) -> list[Column]:
 
 
 def padding(size: int) -> bytes:
-    """Return the zeros that fill a buffer up to the alignment."""
+    """Return the zeros that pad a buffer to the alignment."""
     return bytes(-size % ALIGNMENT)
 
 
@@ -53,7 +53,7 @@ def write_file(path: Path, columns: Sequence[Column], rows: int, buffers: Mappin
 
 
 def map_file(path: Path) -> Any:
-    """Map a data file and return its record batch; the map lives for as long as one of its buffers."""
+    """Map a data file and return its record batch; the map lives as long as one of its buffers."""
     try:
         with pa.memory_map(str(path)) as source:
             return ipc.open_file(source).get_batch(0)
@@ -95,7 +95,7 @@ def _type(column: Column) -> Any:
 
 
 def _aligned_schema(columns: Sequence[Column]) -> Any:
-    """Return the schema with the padding that aligns the first buffer; where it lies depends on the schema only."""
+    """Return the schema with the padding that aligns the first buffer; its offset depends only on the schema."""
     fields = [pa.field(column.name, _type(column), nullable=False) for column in columns]
     row = [_array(column, 1, _blank_row(column)) for column in columns]
     for pad in range(0, ALIGNMENT, 8):

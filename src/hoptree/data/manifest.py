@@ -1,8 +1,8 @@
-"""The manifest: what a dataset folder holds, as one small JSON file that is written last.
+"""The manifest: the contents of a dataset folder, as one small JSON file that is written last.
 
-The *fingerprint* names the content (schema, counts, seed, partitions, checksums): equal fingerprints are equal
-bytes in every file. The *source* names what the dataset was built from (input and settings), so that building
-the same data again is recognised before anything is written.
+The *fingerprint* is a digest of the content (schema, counts, seed, partitions, checksums): equal fingerprints mean
+equal bytes in every file. The *source* is a digest of the input and the settings, so that building the same data
+again is recognized before anything is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DTYPES: Final = (
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column: numpy's name of its values' type (or ``string``) and the shape of one row, ``()`` for a scalar."""
+    """A column: numpy's name of the type (or ``string``) and the shape of one row, ``()`` for a scalar."""
 
     name: str
     dtype: str
@@ -36,12 +36,12 @@ class Column(msgspec.Struct, frozen=True):
 
     @property
     def is_string(self) -> bool:
-        """Whether rows are text, of any length."""
+        """Whether rows are text of any length."""
         return self.dtype == STRING
 
     @property
     def size(self) -> int:
-        """How many values a row has."""
+        """The number of values of a row."""
         return prod(self.shape)
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """One file of a dataset, with what it takes to notice that it changed."""
+    """One file of a dataset, with its size and checksum."""
 
     name: str
     rows: int
@@ -58,7 +58,7 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a dataset without opening its data files."""
+    """Everything that is known about a dataset without opening its data files."""
 
     format: Literal["hoptree-dataset"] = "hoptree-dataset"
     version: int = VERSION
@@ -77,11 +77,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return self.train if self.valid is None else (*self.train, self.valid)
 
     def holds(self, file: DataFile) -> str:
-        """Return what a file holds, in words."""
+        """Return a description of a file's content."""
         return "the validation data" if file is self.valid else f"partition {self.train.index(file)}"
 
     def sealed(self) -> Manifest:
-        """Return this manifest with the fingerprint of its content; what only follows from that has no part."""
+        """Return this manifest with the fingerprint of its content; derived fields are not part of it."""
         content = (self.version, self.seed, self.partitions, self.columns, self.train, self.valid)
         return msgspec.structs.replace(self, fingerprint=digest(content))
 
@@ -92,7 +92,7 @@ class _Header(msgspec.Struct):
 
 
 def same_columns(given: Sequence[Column], expected: Sequence[Column], what: str, other: str) -> None:
-    """Refuse columns that differ in name, type or shape; their order does not matter."""
+    """Raise an error if columns differ in name, type or shape; their order does not matter."""
     columns = {column.name: column for column in given}
     for column in expected:
         found = columns.pop(column.name, None)
@@ -109,7 +109,7 @@ def same_columns(given: Sequence[Column], expected: Sequence[Column], what: str,
 
 
 def digest(content: Any) -> str:
-    """Return a name for anything JSON can hold, stable from process to process."""
+    """Return a digest of any JSON content, the same in every process."""
     return blake2b(msgspec.json.encode(content), digest_size=16).hexdigest()
 
 
@@ -132,13 +132,13 @@ def checksum_of(file: FileIO) -> str:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest; a folder is a dataset from then on."""
+    """Write the manifest, which makes the folder a dataset."""
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     (folder / NAME).write_bytes(text + b"\n")
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a dataset folder after the cheap checks: version, fingerprint, every file's size."""
+    """Return the manifest of a dataset folder after cheap checks: version, fingerprint, every file's size."""
     path = folder / NAME
     try:
         text = path.read_bytes()
@@ -166,7 +166,7 @@ def _parse(path: Path, text: bytes) -> Manifest:
         raise DataError(f"{path}: not a manifest of a dataset ({error}); build the dataset again") from None
     if manifest.sealed().fingerprint != manifest.fingerprint or len(manifest.train) != manifest.partitions:
         raise DataChangedError(
-            f"{path}: was changed: its fingerprint does not fit its content; build the dataset again"
+            f"{path}: was changed: its fingerprint does not match its content; build the dataset again"
         )
     return manifest
 

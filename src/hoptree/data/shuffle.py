@@ -1,12 +1,12 @@
 # mypy: disable-error-code="import-untyped"
-"""The one shuffle, as a sort by random keys, in bounded memory.
+"""The shuffle: a sort by random keys, in bounded memory.
 
 Row i of the input draws the i-th 64-bit word of ``PCG64(seed)``; the shuffled order is the order of these words
-(equal words: input order). So it depends on the seed and the row count only: not on the columns, the files,
-batch sizes or memory. Raw words are used because numpy promises that they never change, unlike permutations.
+(for equal words, the input order). So it depends only on the seed and the row count: not on columns, files, batch
+sizes or memory. It uses raw words because numpy guarantees that they never change, unlike permutations.
 
-Rows that do not fit in memory are scattered over files by the leading bits of their word, each file being
-sorted in its turn, and scattered again by the next bits while it is too large.
+Rows that do not fit in memory are distributed over files by the leading bits of their word. Each file is sorted in
+turn, or distributed again by the next bits if it is too large.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-KEY: Final = "\0key"  # columns go by position, so a user's column of this name does no harm
-BITS: Final = 6  # 64 files are open at a time
-PIECE: Final = 16 << 20  # bytes of sorted rows handed on at a time
+KEY: Final = "\0key"  # columns are accessed by position, so a user's column may have this name
+BITS: Final = 6  # 64 open files at a time
+PIECE: Final = 16 << 20  # bytes of sorted rows to yield at a time
 
 
 def shuffled(batches: Iterable[Any], seed: int, *, scratch: Path, memory: int) -> Iterator[Any]:
-    """Yield all rows in shuffled order, holding about twice ``memory`` bytes at most."""
+    """Yield all rows in shuffled order, with about twice ``memory`` bytes in memory at most."""
     words = np.random.PCG64(seed)
     keyed = (_with_keys(batch, words.random_raw(batch.num_rows)) for batch in batches)
     for piece in _sorted(keyed, scratch / "bucket", memory, 64):
@@ -44,38 +44,38 @@ def _keys(batch: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 
 def _sorted(batches: Iterable[Any], prefix: Path, memory: int, bits_left: int) -> Iterator[Any]:
-    """Yield the rows in the order of their keys, which agree in all but the last ``bits_left`` bits."""
-    coming = iter(batches)
-    held: list[Any] = []
+    """Yield the rows in the order of their keys, which differ only in the last ``bits_left`` bits."""
+    remaining = iter(batches)
+    buffered: list[Any] = []
     rows = size = 0
-    for batch in coming:
-        held.append(batch)
+    for batch in remaining:
+        buffered.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
         if size > memory and rows > 1 and bits_left > BITS:
             break
     else:
-        yield from _sorted_in_memory(held)
+        yield from _sorted_in_memory(buffered)
         return
     shift = bits_left - BITS
-    buckets = _scatter(chain(_emptying(held), coming), prefix, shift)
+    buckets = _scatter(chain(_drain(buffered), remaining), prefix, shift)
     for bucket in buckets:
         with pa.memory_map(str(bucket)) as source, ipc.open_stream(source) as stream:
             yield from _sorted(stream, bucket, memory, shift)
         bucket.unlink()
 
 
-def _emptying(held: list[Any]) -> Iterator[Any]:
-    held.reverse()
-    while held:
-        yield held.pop()
+def _drain(buffered: list[Any]) -> Iterator[Any]:
+    buffered.reverse()
+    while buffered:
+        yield buffered.pop()
 
 
-def _sorted_in_memory(held: list[Any]) -> Iterator[Any]:
-    if not held:
+def _sorted_in_memory(buffered: list[Any]) -> Iterator[Any]:
+    if not buffered:
         return
-    rows = held[0] if len(held) == 1 else pa.concat_batches(held)
-    held.clear()
+    rows = buffered[0] if len(buffered) == 1 else pa.concat_batches(buffered)
+    buffered.clear()
     order = np.argsort(_keys(rows), kind="stable")
     step = max(1, PIECE * rows.num_rows // max(1, rows.nbytes))
     for start in range(0, rows.num_rows, step):

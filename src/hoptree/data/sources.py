@@ -1,4 +1,4 @@
-"""Any files as a source: what each one is, its ending says."""
+"""Sources for files of any supported format; the suffix decides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDINGS: Final = PARQUET + ARROW + CSV + NPZ
 
 
 def find_files(given: Paths, what: str = "files") -> list[Path]:
-    """Return the files that a path, a folder, a glob or a list of these stands for; none may come twice."""
+    """Return the files that match a path, a folder, a glob or a list of these; each may occur only once."""
     patterns = [given] if isinstance(given, str | os.PathLike) else given
     if not isinstance(patterns, Sequence) or not all(isinstance(one, str | os.PathLike) for one in patterns):
         raise DataError(f"{what}: a {type(given).__name__}; expected a path, a folder, a glob or a list of these")
@@ -40,7 +40,7 @@ def find_files(given: Paths, what: str = "files") -> list[Path]:
 
 
 def source_of(paths: Sequence[Path]) -> DataSource:
-    """Return the rows of files, in their order; an .npz file comes alone, since it is read into memory whole."""
+    """Return the rows of files, in their order; an .npz file must be the only one, as it is read into memory."""
     for path in paths:
         if path.suffix in NPZ:
             if len(paths) > 1:
@@ -52,8 +52,8 @@ def source_of(paths: Sequence[Path]) -> DataSource:
     return FileSource(paths)
 
 
-def refuse_common(train: Sequence[Path], valid: Sequence[Path]) -> None:
-    """Refuse validation files that are trained on too: their metrics would promise too much."""
+def check_disjoint(train: Sequence[Path], valid: Sequence[Path]) -> None:
+    """Raise an error if a validation file is also trained on: its metrics would be too good."""
     common = {path.resolve() for path in train} & {path.resolve() for path in valid}
     if common:
         raise DataError(

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-untyped"
-"""A data file in the making: rows are appended column by column to raw files, then mapped and written as one.
+"""Write a data file: append rows to raw files, column by column, then map these and write one file.
 
-A file holds one record batch however large it is; the raw files are how that needs no memory.
+A data file has a single record batch of any size; thanks to the raw files this needs no memory.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hoptree.data.manifest import Column
 
 
 def write_rows(path: Path, columns: Sequence[Column], batches: Iterable[Any], not_finite: Counter[str]) -> int:
-    """Write the rows of all batches, in their order, as one data file, and return how many they were.
+    """Write the rows of all batches, in order, to one data file, and return their number.
 
-    Values that are NaN or infinite are counted by column on the way.
+    Count NaN and infinite values by column on the way.
     """
     rows = 0
     with ExitStack() as files:
@@ -43,7 +43,7 @@ def write_rows(path: Path, columns: Sequence[Column], batches: Iterable[Any], no
 
 @final
 class _RawFile:
-    """A growing file that ends padded and mapped; closed and removed with ``files``."""
+    """A growing file that is padded and mapped at the end; closed and removed with ``files``."""
 
     def __init__(self, path: Path, files: ExitStack) -> None:
         self._path = path
@@ -55,7 +55,7 @@ class _RawFile:
         with data.cast("B") as rest:
             self.size += len(rest)
             done = 0
-            while done < len(rest):  # one write call moves at most 2 GiB
+            while done < len(rest):  # one write call writes at most 2 GiB
                 done += self._file.write(rest[done:])
 
     def finish(self) -> Any:
@@ -83,7 +83,7 @@ class _NumberSpool:
         self._raw.append(data)
 
     def _count(self, values: np.ndarray[Any, Any]) -> None:
-        """Count what is NaN or infinite; the extremes tell whether there is any, without memory for the answers."""
+        """Count NaN and infinite values; the extremes show whether there are any, without allocating memory."""
         if values.dtype.kind != "f" or not len(values):
             return
         with np.errstate(invalid="ignore"):

@@ -1,7 +1,7 @@
-"""Writing aside: a dataset is built in a hidden folder next to its place, then renamed into it.
+"""Staging: a dataset is built in a hidden folder next to its target, then renamed.
 
-The builder holds a lock on its folder, so that what a killed builder left behind can be told from work that
-goes on, and the next build in the same place removes it.
+The builder holds a lock on its folder. So the next build in the same place can tell folders of killed builders from
+those in use, and removes them.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from hoptree.data.errors import DataError
 
 PREFIX: Final = ".building-"
 LOCK: Final = "lock"
-_CLOSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NOT_WRITABLE: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextmanager
 def staging(parent: Path) -> Iterator[Path]:
-    """Give an empty folder below ``parent``, removed at the end with all that was not moved away."""
+    """Yield an empty folder below ``parent``; remove it at the end with everything that was not moved out."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        _sweep(parent)
+        _remove_abandoned(parent)
         folder, lock = _locked_folder(parent)
     except OSError as error:
-        if error.errno not in _CLOSED:
+        if error.errno not in _NOT_WRITABLE:
             raise
         raise DataError(
-            f"to: no dataset can be built in {parent}: {error.strerror}; expected a folder that can be written"
+            f"to: cannot build a dataset in {parent}: {error.strerror}; expected a writable folder"
         ) from None
     try:
         yield folder
@@ -44,7 +44,7 @@ def staging(parent: Path) -> Iterator[Path]:
 
 
 def publish(folder: Path, target: Path) -> bool:
-    """Move a finished folder to its place, at once and for good; False when the place is taken."""
+    """Move a finished folder to its target, atomically and durably; return False if the target exists."""
     for path in folder.iterdir():
         _sync(path)
     _sync(folder)
@@ -73,10 +73,10 @@ def _locked_folder(parent: Path) -> tuple[Path, int]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.fstat(lock).st_nlink:
             return folder, lock
-        os.close(lock)  # another builder swept the folder between the two calls
+        os.close(lock)  # another builder removed the folder between the two calls
 
 
-def _sweep(parent: Path) -> None:
+def _remove_abandoned(parent: Path) -> None:
     for folder in parent.glob(f"{PREFIX}*"):
         try:
             lock = os.open(folder / LOCK, os.O_RDWR)

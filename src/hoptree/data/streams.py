@@ -1,7 +1,7 @@
 """Rows from a stream of batches that can be read more than once, such as a Ray Data dataset.
 
-Each reading is one pass in bounded memory: a batch at a time. The first finds out what there is and gives it a
-name; building reads it again.
+Each pass uses bounded memory: one batch at a time. The first pass finds the columns and computes the digest; the
+build reads the stream again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BATCH = 4096  # rows
 
 @final
 class StreamSource:
-    """The rows of all batches, in their order."""
+    """The rows of all batches, in order."""
 
     in_memory = False
 
@@ -46,17 +46,17 @@ class StreamSource:
                 yield batch.select(order)
 
     def digest(self) -> str:
-        """Return a name for the content, as it is cut into batches."""
+        """Return a digest of the content, which depends on the batch boundaries."""
         return self._digest
 
     def _parts(self) -> Iterator[ArraySource]:
         for batch in self._read():
             if batch and len(next(iter(batch.values()))):
-                yield ArraySource({name: _stacked(values) for name, values in batch.items()}, what=self._what)
+                yield ArraySource({name: _stack(values) for name, values in batch.items()}, what=self._what)
 
 
-def _stacked(values: Any) -> Any:
-    """Return rows of equal shape that came one by one as one array; what cannot be stacked is refused later."""
+def _stack(values: Any) -> Any:
+    """Stack rows of equal shape that came as objects into one array; others raise an error later."""
     import numpy as np
 
     if isinstance(values, np.ndarray) and values.dtype.kind == "O" and isinstance(values[0], np.ndarray):
@@ -66,7 +66,7 @@ def _stacked(values: Any) -> Any:
 
 
 def ray_batches(dataset: Any, what: str = "from_ray") -> Batches:
-    """Return how to read a Ray Data dataset: in order, so that the same data gives the same dataset."""
+    """Return a function that reads a Ray Data dataset in order, so that the same data gives the same dataset."""
     if not hasattr(dataset, "iter_batches") or not hasattr(dataset, "context"):
         raise DataError(
             f"{what}: a {type(dataset).__name__}; expected a dataset of Ray Data, for example "

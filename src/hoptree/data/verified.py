@@ -1,9 +1,9 @@
-"""Which files were read and had the right checksum, remembered once per machine.
+"""Verified files: remember, once per machine, which files had the right checksum.
 
-A record is keyed by the file's path and holds all that the system knows of the file without reading it: device,
-inode, size, modification time and change time. Nobody can set the change time, so a file that was edited, replaced
-or linked anew is read again, whatever its other times say. Records lie in a folder of the user's own below the
-system's folder for temporary files; a folder that others may write to is not trusted, and nothing is remembered.
+A record is keyed by the file's path and contains everything that the system knows about the file without reading
+it: device, inode, size, modification time and change time. Nobody can set the change time, so a file that was
+edited, replaced or relinked is read again, whatever its other times say. Records are in a folder of the user below
+the system's temporary folder; a folder that others may write to is not trusted, and then nothing is remembered.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import msgspec
 from hoptree.data.errors import DataChangedError
 from hoptree.data.manifest import DataFile, checksum_of
 
-_SETTLED: Final = 100_000_000  # nanoseconds: clocks of file systems tick more often than this
-_KEPT: Final = 90 * 86_400.0  # seconds for which the record of a file that nobody reads any more is kept
+_SETTLED: Final = 100_000_000  # nanoseconds: the clocks of file systems have a finer resolution than this
+_KEPT: Final = 90 * 86_400.0  # seconds to keep the record of a file that is not read any more
 
 
 class Stamp(NamedTuple):
-    """What tells a file from another one in its place, and from itself after a write."""
+    """Distinguishes a file from another one at its path, and from itself after a write."""
 
     device: int
     inode: int
@@ -40,7 +40,7 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, found: os.stat_result) -> Stamp:
-        """Return the stamp of a file that was looked at."""
+        """Return the stamp of a file's status."""
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
@@ -51,10 +51,10 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 def verify(path: Path, file: DataFile, what: str) -> Stamp:
-    """Compare a file with its checksum unless this machine has done so before; return the stamp it has now.
+    """Compare a file with its checksum unless this machine has done so before; return its current stamp.
 
-    Of several processes that ask for one file at a time, one reads it and the others wait for what it finds.
-    ``what`` says in an error what the file holds.
+    If several processes verify one file at a time, one reads it and the others wait for the result. ``what``
+    describes the file's content in errors.
     """
     with path.open("rb", buffering=0) as opened:
         stamp = Stamp.of(os.fstat(opened.fileno()))
@@ -62,21 +62,21 @@ def verify(path: Path, file: DataFile, what: str) -> Stamp:
         if folder is None:
             _compare(path, opened, file, what)
             return stamp
-        place = folder / blake2b(os.fsencode(path), digest_size=16).hexdigest()
-        if _knows(place, path, stamp, file):
+        record_path = folder / blake2b(os.fsencode(path), digest_size=16).hexdigest()
+        if _is_recorded(record_path, path, stamp, file):
             return stamp
-        with _alone(place):
-            if not _knows(place, path, stamp, file):
+        with _exclusive(record_path):
+            if not _is_recorded(record_path, path, stamp, file):
                 _compare(path, opened, file, what)
                 if Stamp.of(os.fstat(opened.fileno())) == stamp and time.time_ns() - stamp.changed > _SETTLED:
-                    _remember(place, _Record(str(path), stamp, file.checksum))
+                    _write_record(record_path, _Record(str(path), stamp, file.checksum))
     return stamp
 
 
 def changed(path: Path, what: str) -> DataChangedError:
-    """Return the error for a file whose content is not what the manifest says."""
+    """Return the error for a file whose content does not match the manifest."""
     return DataChangedError(
-        f"{path}: was changed: its bytes do not fit the manifest's checksum of {what}; "
+        f"{path}: was changed: its bytes do not match the manifest's checksum of {what}; "
         f"remove {path.parent} and build the dataset again"
     )
 
@@ -86,26 +86,26 @@ def _compare(path: Path, opened: FileIO, file: DataFile, what: str) -> None:
         raise changed(path, what)
 
 
-def _knows(place: Path, path: Path, stamp: Stamp, file: DataFile) -> bool:
+def _is_recorded(record_path: Path, path: Path, stamp: Stamp, file: DataFile) -> bool:
     try:
-        record = msgspec.json.decode(place.read_bytes(), type=_Record)
+        record = msgspec.json.decode(record_path.read_bytes(), type=_Record)
     except (OSError, msgspec.DecodeError):
         return False
     return record == _Record(str(path), stamp, file.checksum)
 
 
-def _remember(place: Path, record: _Record) -> None:
-    """Write a record beside its place and rename it; without room nothing is remembered."""
-    aside = place.with_suffix(f".{os.getpid()}")
+def _write_record(record_path: Path, record: _Record) -> None:
+    """Write a record to a temporary file and rename it; if that fails, nothing is remembered."""
+    temporary = record_path.with_suffix(f".{os.getpid()}")
     with suppress(OSError):
-        if not place.exists():
-            _sweep(place.parent)
-        aside.write_bytes(msgspec.json.encode(record))
-        aside.replace(place)
+        if not record_path.exists():
+            _remove_old(record_path.parent)
+        temporary.write_bytes(msgspec.json.encode(record))
+        temporary.replace(record_path)
 
 
-def _sweep(folder: Path) -> None:
-    """Remove the records that nobody has written for long, of datasets that are mostly gone."""
+def _remove_old(folder: Path) -> None:
+    """Remove old records, most of whose datasets no longer exist."""
     oldest = time.time() - _KEPT
     for entry in os.scandir(folder):
         with suppress(OSError):
@@ -114,7 +114,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _folder() -> Path | None:
-    """Return the folder of this user's records, None when it cannot be made or others could write to it."""
+    """Return the folder of this user's records; None if it cannot be created or others could write to it."""
     folder = Path(gettempdir()) / f"hoptree-verified-{os.getuid()}"
     try:
         with suppress(FileExistsError):
@@ -127,11 +127,11 @@ def _folder() -> Path | None:
 
 
 @contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Let one process at a time read a file; the lock goes with the process, however it ends."""
+def _exclusive(record_path: Path) -> Iterator[None]:
+    """Let one process at a time read a file; the lock ends with the process."""
     descriptor = -1
-    with suppress(OSError):  # no room for a lock: each process reads the file for itself
-        descriptor = os.open(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with suppress(OSError):  # without a lock, each process reads the file itself
+        descriptor = os.open(record_path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
         yield

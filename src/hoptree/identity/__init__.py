@@ -1,1 +1,1 @@
-"""What a name depends on: code, files, platform; all that must be the same for two states to have the same bits."""
+"""Identity: everything that must be equal for two states to have equal bits: code, files and platform."""

@@ -1,4 +1,4 @@
-"""Arrays and tensors by content: type, shape and bytes, with what makes sparse, masked and quantized ones."""
+"""Arrays and tensors by content: type, shape and bytes, including sparse, masked and quantized ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAMED = {"ufunc", "dtype", "device", "Size", "layout", "memory_format", "qschem
 
 
 def array_parts(value: Any) -> tuple[object, ...] | None:
-    """Return what an array, a number of numpy's or a tensor is made of, None for anything else."""
+    """Return the content of a numpy array, a numpy number or a tensor; None for anything else."""
     bases = {base.__module__.partition(".")[0] for base in type(value).__mro__}
     if "torch" in bases and callable(getattr(value, "detach", None)) and hasattr(value, "untyped_storage"):
         return _tensor(value)
@@ -21,7 +21,7 @@ def array_parts(value: Any) -> tuple[object, ...] | None:
 
 
 def named_parts(value: Any) -> tuple[object, ...] | None:
-    """Return the name of what is a constant of numpy or torch, None for anything else."""
+    """Return the name of a constant of numpy or torch; None for anything else."""
     kind = type(value)
     if not any(base.__module__ in ("numpy", "torch") and base.__name__ in _NAMED for base in kind.__mro__):
         return None

@@ -1,4 +1,4 @@
-"""Dictionaries that code fills while it runs: their content is no part of what the code is."""
+"""Dictionaries that code fills while it runs, as caches: their content does not count as code."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _METHODS = {"setdefault", "update"}
 
 
 def is_cache(name: str, filled: frozenset[str], file: str) -> bool:
-    """Return whether a dictionary is a cache: it is called so, the code fills it, and it begins empty."""
+    """Return whether a dictionary is a cache: its name says so, the code fills it, and it starts empty."""
     lower = name.lower()
     return any(part in lower for part in _NAMES) and name in filled and is_empty_mapping(file, name)
 
 
 @functools.lru_cache(maxsize=4096)
 def fills(code: types.CodeType) -> frozenset[str]:
-    """Return the names of what the code stores items in, with that in nested functions.
+    """Return the names of the caches in which the code, or a nested function, stores items.
 
     >>> fills(compile("memo[1] = 2", "<doc>", "exec"))
     frozenset({'memo'})

@@ -1,4 +1,4 @@
-"""What a code object does, part by part: its instructions without line numbers, layout and local names."""
+"""The parts of a code object that affect behaviour: instructions without line numbers, layout and local names."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Constant(NamedTuple):
 
 
 class Global(NamedTuple):
-    """A name looked up in the module, with those attributes that the scope can resolve."""
+    """A name that is looked up in the module, with the attributes that the scope can resolve."""
 
     name: str
     attributes: tuple[str, ...]
-    called: bool  # at once: nothing else is done with it
+    called: bool  # immediately, and not used otherwise
 
 
 class Import(NamedTuple):
-    """A module imported inside the function, and the names taken from it."""
+    """A module imported inside the function, and the names imported from it."""
 
     name: str
     level: int
@@ -34,44 +34,44 @@ class Import(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """Anything else: an operation, or a name."""
+    """Any other operation or name."""
 
     text: str
 
 
 class Scope(Protocol):
-    """Where the names of a function are looked up."""
+    """Resolves the names of a function."""
 
     def resolvable(self, name: str, attributes: tuple[str, ...]) -> int:
-        """Return how many attributes of a name can be resolved now: those taken of modules."""
+        """Return how many attributes of a name can be resolved now: those of modules."""
 
     def is_message(self, name: str, attributes: tuple[str, ...]) -> bool:
-        """Return whether this is a function that only tells something: print, a logger's, warnings.warn."""
+        """Return whether this function only writes a message: print, a logger's method, warnings.warn."""
 
     def is_harmless(self, name: str) -> bool:
-        """Return whether this is a builtin that computes a value and does nothing else."""
+        """Return whether this is a builtin that only computes a value."""
 
 
 CodePart: TypeAlias = Constant | Global | Import | Operation
 
-_SILENT = {"NOP", "EXTENDED_ARG", "CACHE", "RESUME", "PRECALL"}
+_NO_EFFECT = {"NOP", "EXTENDED_ARG", "CACHE", "RESUME", "PRECALL"}
 _ABOUT = {"__doc__", "__qualname__", "__module__", "__firstlineno__", "__static_attributes__"}  # in a class body
 _KINDS = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 def code_parts(code: types.CodeType, scope: Scope) -> Iterator[CodePart]:
-    """Yield what determines the behaviour of the code, in order."""
+    """Yield everything that determines the behaviour of the code, in order."""
     arguments = code.co_argcount + code.co_kwonlyargcount
     signature = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & _KINDS)
     yield Operation(f"{signature} {code.co_varnames[:arguments]}")
     steps = without_messages(without_annotations(_instructions(code)), scope)
-    places = _places(code, steps)
+    numbers = _instruction_numbers(code, steps)
     skip = 0
     for index, step in enumerate(steps):
         if skip:
             skip -= 1
         elif step.opname == "PUSH_NULL" and index + 1 < len(steps) and steps[index + 1].opname in _GLOBAL:
-            pass  # the name says that it is called
+            pass  # the Global part records that it is called
         elif step.opname in _GLOBAL:
             attributes = _attributes(steps, index)
             skip = scope.resolvable(step.argval, attributes)
@@ -79,9 +79,9 @@ def code_parts(code: types.CodeType, scope: Scope) -> Iterator[CodePart]:
             yield Operation("GLOBAL called" if called else "GLOBAL")
             yield Global(step.argval, attributes[:skip], called)
         else:
-            yield from _step(steps, index, step, places, code)
+            yield from _step(steps, index, step, numbers, code)
     for entry in getattr(dis.Bytecode(code), "exception_entries", ()):
-        start, end, target = (places.get(offset, -1) for offset in (entry.start, entry.end, entry.target))
+        start, end, target = (numbers.get(offset, -1) for offset in (entry.start, entry.end, entry.target))
         yield Operation(f"except {start} {end} {target} {entry.depth} {entry.lasti}")
 
 
@@ -89,7 +89,7 @@ _GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME"}
 
 
 def _step(
-    steps: list[dis.Instruction], index: int, step: dis.Instruction, places: dict[int, int], code: types.CodeType
+    steps: list[dis.Instruction], index: int, step: dis.Instruction, numbers: dict[int, int], code: types.CodeType
 ) -> Iterator[CodePart]:
     if step.opname == "IMPORT_NAME":
         level = steps[index - 2].argval if index >= 2 else 0
@@ -103,7 +103,7 @@ def _step(
     elif step.opcode in dis.hasname:
         yield Operation(f"{step.opname} {step.argval}{' called' if _method(step) else ''}")
     elif step.opcode in (*dis.hasjrel, *dis.hasjabs):
-        yield Operation(f"{step.opname} {places.get(_target(step), -1)}")
+        yield Operation(f"{step.opname} {numbers.get(_target(step), -1)}")
     elif step.opcode in dis.hascompare:
         yield Operation(f"{step.opname} {step.argval}")
     elif step.opname == "MAKE_FUNCTION":
@@ -113,8 +113,8 @@ def _step(
 
 
 def _instructions(code: types.CodeType) -> list[dis.Instruction]:
-    """Return the instructions that do something, without what a class body says about itself."""
-    steps = [step for step in dis.get_instructions(code) if step.opname not in _SILENT]
+    """Return the instructions that have an effect, without the metadata of a class body."""
+    steps = [step for step in dis.get_instructions(code) if step.opname not in _NO_EFFECT]
     kept: list[dis.Instruction] = []
     for step in steps:
         if step.opname == "STORE_NAME" and step.argval in _ABOUT and kept and kept[-1].opname.startswith("LOAD_"):
@@ -124,15 +124,15 @@ def _instructions(code: types.CodeType) -> list[dis.Instruction]:
     return kept
 
 
-def _places(code: types.CodeType, steps: list[dis.Instruction]) -> dict[int, int]:
+def _instruction_numbers(code: types.CodeType, steps: list[dis.Instruction]) -> dict[int, int]:
     """Return, for every offset in the code, the number of the first instruction at or after it."""
-    places: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     number = 0
     for offset in range(0, len(code.co_code) + 2, 2):
         while number < len(steps) and steps[number].offset < offset:
             number += 1
-        places[offset] = number
-    return places
+        numbers[offset] = number
+    return numbers
 
 
 def _target(step: dis.Instruction) -> int:
@@ -150,7 +150,7 @@ def _attributes(steps: list[dis.Instruction], index: int) -> tuple[str, ...]:
 
 
 def _called(steps: list[dis.Instruction], index: int, attributes: int) -> bool:
-    """Return whether a name (with so many attributes) is called as soon as its arguments are there."""
+    """Return whether a name (with this many attributes) is called as soon as its arguments are loaded."""
     step = steps[index]
     if (step.opname == "LOAD_GLOBAL" and (step.arg or 0) & 1) or (index and steps[index - 1].opname == "PUSH_NULL"):
         return True
@@ -158,7 +158,7 @@ def _called(steps: list[dis.Instruction], index: int, attributes: int) -> bool:
 
 
 def _method(step: dis.Instruction) -> bool:
-    """Return whether an attribute is looked up in order to be called."""
+    """Return whether an attribute is loaded in order to be called."""
     if step.opname == "LOAD_METHOD":
         return True
     return step.opname == "LOAD_ATTR" and "LOAD_METHOD" not in dis.opmap and bool((step.arg or 0) & 1)

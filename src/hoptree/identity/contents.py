@@ -1,7 +1,7 @@
 """Digests of what a program reads besides its code: files, folders, modules, environment variables.
 
 A subject is ``"file:/absolute/path"``, ``"folder:/absolute/path"`` (the names in it), ``"module:package.name"`` or
-``"environment:NAME"``. A digest of "" means that there is no such thing.
+``"environment:NAME"``. The digest "" means that the subject does not exist.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from hoptree.identity.libraries import is_library, release
 Observations: TypeAlias = dict[str, str]  # subject to digest
 ABSENT = ""
 
-_SETTLED = 100_000_000  # nanoseconds: what changed later than that may change again under the same time stamp
+_SETTLED = 100_000_000  # nanoseconds: a file changed more recently may change again within the same time stamp
 _BLOCK = 1 << 20
 
 _Version: TypeAlias = tuple[int, ...]
-_known: dict[str, tuple[_Version, str]] = {}  # by path: a file's version when it was read, and its digest
+_digests: dict[str, tuple[_Version, str]] = {}  # by path: the file's version when it was read, and its digest
 
 
 def present(observations: Iterable[str]) -> Observations:
-    """Return what the same subjects contain now, in this process.
+    """Return the current digests of the same subjects, in this process.
 
     >>> present({"environment:HOPTREE_NO_SUCH_VARIABLE": "1", "file:/no/such/file": "2"})
     {'environment:HOPTREE_NO_SUCH_VARIABLE': '', 'file:/no/such/file': ''}
@@ -54,35 +54,35 @@ def _present(subject: str) -> str:
 
 
 def text_digest(text: str | None) -> str:
-    """Return the digest of a text; that of no text is "", that of an empty one is not."""
+    """Return the digest of a text; "" for None, but not for an empty text."""
     return ABSENT if text is None else _digest([text.encode("utf-8", "surrogateescape")])
 
 
 def file_digest(path: str) -> str:
     """Return the digest of a file, or of all files below a folder with their names; "" if it cannot be read.
 
-    A file is read again only if its size, times or inode have changed since.
+    A file is read again only if its size, times or inode have changed.
     """
     try:
         found = os.stat(path)
         if stat.S_ISDIR(found.st_mode):
-            return _digest(_below(path))
+            return _digest(_folder_content(path))
         if not stat.S_ISREG(found.st_mode):
             return ABSENT
         version = found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev
-        before = _known.get(path)
+        before = _digests.get(path)
         if before is not None and before[0] == version:
             return before[1]
         digest = _read(path)
         if time.time_ns() - found.st_ctime_ns > _SETTLED:
-            _known[path] = version, digest
+            _digests[path] = version, digest
     except (OSError, ValueError):
         return ABSENT
     return digest
 
 
 def names_digest(path: str) -> str:
-    """Return the digest of the names in a folder, without hidden ones and what Python compiles."""
+    """Return the digest of the names in a folder, without hidden files and compiled Python files."""
     try:
         names = os.listdir(path)
     except (OSError, ValueError):
@@ -91,7 +91,7 @@ def names_digest(path: str) -> str:
 
 
 def module_digest(name: str) -> str:
-    """Return the digest of a module's source on disk, of a library's version; nothing is imported."""
+    """Return the digest of a module's source on disk, or of a library's version; nothing is imported."""
     spec = find_module(name)
     if spec is None:
         return ABSENT
@@ -101,7 +101,7 @@ def module_digest(name: str) -> str:
 
 
 def source_digest(path: str) -> str:
-    """Return the digest of what a Python file says, without comments, layout and docstrings."""
+    """Return the digest of a Python file's syntax tree, without comments, layout and docstrings."""
     try:
         with open(path, "rb") as file:
             source = file.read()
@@ -109,7 +109,7 @@ def source_digest(path: str) -> str:
         return ABSENT
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):  # no source, but an extension
+    except (SyntaxError, ValueError):  # an extension module
         return _digest([source])
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
@@ -120,7 +120,7 @@ def source_digest(path: str) -> str:
 
 
 def find_module(name: str, path: Iterable[str] | None = None) -> ModuleSpec | None:
-    """Return where a module would be imported from, without importing the packages that it is in."""
+    """Return where a module would be imported from, without importing its parent packages."""
     if name in sys.builtin_module_names:
         return ModuleSpec(name, None)
     inside = list(path) if path is not None else None
@@ -138,11 +138,11 @@ def find_module(name: str, path: Iterable[str] | None = None) -> ModuleSpec | No
     return spec
 
 
-def _below(folder: str) -> Iterable[bytes]:
-    for place, folders, names in os.walk(folder):
+def _folder_content(folder: str) -> Iterable[bytes]:
+    for directory, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not _is_hidden(name))
         for name in sorted(names):
-            path = os.path.join(place, name)
+            path = os.path.join(directory, name)
             if not _is_hidden(name) and (digest := file_digest(path)):
                 yield os.fsencode(os.path.relpath(path, folder))
                 yield digest.encode()

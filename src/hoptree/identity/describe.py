@@ -1,4 +1,4 @@
-"""What any value is made of, so far as it can change what is computed."""
+"""Describe any value by its parts, as far as they can affect the computation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from hoptree.identity.modules import ModuleFile
 from hoptree.identity.scopes import LibraryMember
 from hoptree.identity.walk import Description, Label, ValuePart, Walk, leaf_of
 
-# What a class holds besides what it does.
+# Attributes of a class that do not affect its behaviour.
 _IGNORED = {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__name__"}
 _IGNORED |= {"__firstlineno__", "__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__"}
 _IGNORED |= {"__annotate__", "__annotate_func__", "__annotations_cache__", "__slotnames__", "__match_args__"}
@@ -39,7 +39,7 @@ _FIELD = ("name", "default", "default_factory", "init", "hash", "compare", "meta
 
 
 def describe(walk: Walk, value: Any) -> Description:
-    """Say what a value is made of."""
+    """Return the parts of a value."""
     match value:
         case ModuleFile():
             return describe_module_file(walk, value)
@@ -81,7 +81,7 @@ def _items(value: Any) -> Iterator[Any]:
 
 
 def _wrapper(value: Any) -> Description | None:
-    """Describe what holds a function, or what has a value that pickling does not show."""
+    """Describe an object that wraps a function, or whose value pickle does not show."""
     match value:
         case functools.partial() if type(value) is functools.partial:
             return Description(
@@ -110,7 +110,7 @@ def _wrapper(value: Any) -> Description | None:
             return Description("type variable", map(ValuePart, limits))
         case weakref.ref() | weakref.WeakKeyDictionary() | weakref.WeakValueDictionary() | weakref.WeakSet():
             return Description("cache", (Label(type(value).__name__),))
-        case logging.Logger() | logging.LoggerAdapter():  # named after a module; no part of what is computed
+        case logging.Logger() | logging.LoggerAdapter():  # named after a module; does not affect the computation
             return Description("logger", ())
         case dataclasses.Field():
             return Description("field", [ValuePart(getattr(value, name)) for name in _FIELD])
@@ -126,7 +126,7 @@ def _wrapper(value: Any) -> Description | None:
 
 
 def _library_member(walk: Walk, member: LibraryMember) -> Description:
-    """Describe something by the name that a library has for it, or by its own name if that says the same."""
+    """Describe a library's object by its name in the library, or by its own name if that is equivalent."""
     value = member.value
     if leaf_of(value) is not None:
         return Description("value", (ValuePart(value),))
@@ -156,10 +156,10 @@ def _builtin(walk: Walk, value: Any, bound: bool = True) -> Description:
 
 
 def _bound(walk: Walk, value: Any) -> Description | None:
-    """Describe a method of an object that a library hides behind a function, as ``random.random`` is."""
+    """Describe a method of a library's hidden instance that is exposed as a function, such as ``random.random``."""
     owner = type(value.__self__)
-    held = vars(sys.modules[owner.__module__]).get(value.__name__) if owner.__module__ in sys.modules else None
-    if held is None or held != value or not is_library(owner.__module__, None):
+    member = vars(sys.modules[owner.__module__]).get(value.__name__) if owner.__module__ in sys.modules else None
+    if member is None or member != value or not is_library(owner.__module__, None):
         return None
     return Description("library", (ValuePart((walk.release(owner.__module__), value.__qualname__)),))
 
@@ -193,12 +193,12 @@ def _class_parts(walk: Walk, kind: type) -> Iterator[Any]:
 
 
 def is_plain(meta: type) -> bool:
-    """Return whether a metaclass makes nothing of annotations."""
+    """Return whether a metaclass ignores annotations."""
     return meta is type or not is_library(meta.__module__, None) or meta.__module__ in ("abc", "enum", "typing")
 
 
 def _fills(kind: type, name: str) -> bool:
-    """Return whether an attribute is a cache that the methods of a class fill."""
+    """Return whether an attribute is a cache that the methods of the class fill."""
     for base in kind.__mro__:
         for item in vars(base).values() if not is_library(base.__module__, None) else ():
             function = getattr(item, "__func__", getattr(item, "fget", getattr(item, "func", item)))
@@ -217,16 +217,16 @@ def _instance(walk: Walk, value: Any) -> Description:
         )
     if (content := named_parts(value)) is not None:
         return Description("named", map(ValuePart, content))
-    if (own := getattr(kind, "__fingerprint__", None)) is not None:  # it says itself what of it counts
+    if (own := getattr(kind, "__fingerprint__", None)) is not None:  # the class defines what counts
         return Description("own", (ValuePart((kind.__module__, kind.__qualname__, own(value))),))
     try:
         reduce = copyreg.dispatch_table.get(kind)
         reduced = reduce(value) if reduce is not None else value.__reduce_ex__(4)
     except Exception:
-        raise walk.unknown(value) from None
+        raise walk.incomparable(value) from None
     if isinstance(reduced, str):
         if not is_library(getattr(value, "__module__", None) or kind.__module__, None):
-            raise walk.unknown(value)
+            raise walk.incomparable(value)
         return Description("library", (ValuePart((walk.release(kind.__module__), kind.__module__, reduced)),))
     make, arguments, state, *items = (*reduced, None, None, None)[:5]
     listed = [None if part is None else list(part) for part in items]
@@ -237,7 +237,7 @@ def _instance(walk: Walk, value: Any) -> Description:
 
 
 def _state(value: Any, state: Any) -> Iterator[Any]:
-    """Yield an object's attributes in name order (how they came to be set makes no difference), without caches."""
+    """Yield an object's attributes sorted by name (the order of assignment does not count), without caches."""
     kind = type(value)
     if type(state) is not dict or not all(isinstance(key, str) for key in state):
         yield ValuePart(state, kind.__name__)

@@ -1,4 +1,4 @@
-"""What functions and modules are made of."""
+"""Describe functions and modules by their parts."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 from hoptree.identity.caches import fills, is_cache
 from hoptree.identity.code_parts import Constant, Global, Import, Operation, Scope, code_parts
 from hoptree.identity.libraries import is_library, is_library_module, release_of_file
-from hoptree.identity.modules import ModuleFile, beside, code_of, imported, named_in
+from hoptree.identity.modules import ModuleFile, code_of, imported, modules_in, named_in
 from hoptree.identity.scopes import MISSING, LibraryMember, ModuleScope, UnknownScope
 from hoptree.identity.walk import Description, Label, ValuePart, Walk
 
-# Attributes that make something count that otherwise does not.
+# Names in code that make names, annotations or documentation count, which otherwise do not.
 _FEATURES = {
     "__name__": "names", "__qualname__": "names", "_get_name": "names",
     "__annotations__": "annotations", "get_type_hints": "annotations", "get_annotations": "annotations",
     "signature": "annotations", "getfullargspec": "annotations", "fields": "annotations",
     "__dataclass_fields__": "annotations", "__doc__": "documentation", "getdoc": "documentation",
 }  # fmt: skip
-_TELLING = {"__repr__", "__str__", "__format__"}  # what an object is called makes no name count
-_OWN_MODULE = {"globals", "eval", "exec", "__globals__", "f_globals"}  # reach anything in the function's module
+_DISPLAY_METHODS = {"__repr__", "__str__", "__format__"}  # these may use names without making them count
+_OWN_MODULE = {"globals", "eval", "exec", "__globals__", "f_globals"}  # can reach anything in the function's module
 _ANY_MODULE = {"import_module", "__import__", "iter_modules", "walk_packages", "spec_from_file_location"}
 _ANY_MODULE |= {"run_path", "run_module", "load_module"}
-_SURROUNDINGS = {
+_MODULE_ATTRIBUTES = {
     "__name__",
     "__file__",
     "__path__",
@@ -40,7 +40,7 @@ _ATTRIBUTES_IGNORED = {"__wrapped__", "__doc__", "__name__", "__qualname__", "__
 
 
 def describe_function(walk: Walk, function: types.FunctionType) -> Description:
-    """Describe a function: a library's by its name, the user's by what it does."""
+    """Describe a function: a library's by its name, the user's by its code."""
     while _is_profiled(function):
         function = vars(function)["__wrapped__"]
     file, module = function.__code__.co_filename, function.__module__
@@ -58,14 +58,14 @@ def describe_function(walk: Walk, function: types.FunctionType) -> Description:
 
 
 def is_member(value: Any) -> bool:
-    """Return whether a library's function can be found under its name: then the name says all."""
+    """Return whether a library's function can be found under its name: then the name is sufficient."""
     module = sys.modules.get(value.__module__)
     if module is None:
         return False
     found: Any = module
     for name in value.__qualname__.split("."):
-        held = getattr(found, "__dict__", {}).get(name)
-        found = getattr(held, "__func__", held)
+        member = getattr(found, "__dict__", {}).get(name)
+        found = getattr(member, "__func__", member)
     return found is value or vars(module).get(value.__name__) is value
 
 
@@ -75,12 +75,12 @@ def describe_code(walk: Walk, code: types.CodeType) -> Description:
 
 
 def describe_module(walk: Walk, module: types.ModuleType) -> Description:
-    """Describe a module that is used as a value: anything in it may be used."""
+    """Describe a module that is used as a value: any part of it may be used."""
     if is_library_module(module):
         return Description("module", (ValuePart((module.__name__, walk.release(module.__name__))),))
     file = getattr(module, "__file__", None)
     if not isinstance(file, str) or not file.endswith(".py"):
-        raise walk.unknown(module)
+        raise walk.incomparable(module)
     package = getattr(module, "__package__", None) or ""
     return Description("module", (whole(walk, ModuleFile(module.__name__, file, package)),))
 
@@ -96,7 +96,7 @@ def describe_module_file(walk: Walk, module: ModuleFile) -> Description:
 
 
 def whole(walk: Walk, module: ModuleFile) -> ValuePart:
-    """Return a module as a whole, the same object each time it is met."""
+    """Return a module as a whole, as the same object every time."""
     return ValuePart(walk.keep.setdefault(("module", module.name, module.file), module))
 
 
@@ -151,7 +151,7 @@ def _code(
                 texts += _texts(value)
                 yield ValuePart(value)
             case Global(name, attributes):
-                names |= {*attributes} if name in _SURROUNDINGS else {name, *attributes}
+                names |= {*attributes} if name in _MODULE_ATTRIBUTES else {name, *attributes}
                 yield from _global(walk, part, scope, filled, code)
             case Import(name):
                 names.add(name)
@@ -159,9 +159,9 @@ def _code(
             case Operation(text):
                 names.update(text.split()[1:2])
                 yield Label(text)
-    if function not in _TELLING:
-        walk.wanted |= {_FEATURES[name] for name in names & _FEATURES.keys()}
-        walk.wanted |= {_FEATURES[text] for text in texts if text.startswith("__") and text in _FEATURES}
+    if function not in _DISPLAY_METHODS:
+        walk.required_features |= {_FEATURES[name] for name in names & _FEATURES.keys()}
+        walk.required_features |= {_FEATURES[text] for text in texts if text.startswith("__") and text in _FEATURES}
     yield from _computed(walk, names, texts, variables, code.co_filename)
 
 
@@ -172,7 +172,7 @@ def _texts(value: object) -> list[str]:
 
 
 def _global(walk: Walk, part: Global, scope: Scope, filled: frozenset[str], code: types.CodeType) -> Iterator[Any]:
-    if part.name in _SURROUNDINGS or not isinstance(scope, ModuleScope):
+    if part.name in _MODULE_ATTRIBUTES or not isinstance(scope, ModuleScope):
         yield Label(part.name)
         return
     value, _, rest = scope.resolve(part.name, part.attributes)
@@ -182,7 +182,7 @@ def _global(walk: Walk, part: Global, scope: Scope, filled: frozenset[str], code
     if rest:
         yield Label(rest)
     if isinstance(value, types.FunctionType) and not part.called:
-        yield Label(value.__name__)  # which others may see
+        yield Label(value.__name__)  # others may read the name
     path = ".".join((part.name, *part.attributes))
     if isinstance(value, LibraryMember):
         value = walk.keep.setdefault(("member", *value[:2]), value)
@@ -203,18 +203,18 @@ def _import(walk: Walk, part: Import, package: str) -> Iterator[Any]:
 def _computed(
     walk: Walk, names: set[str], texts: list[str], variables: Mapping[str, Any], file: str
 ) -> Iterator[Any]:
-    """Yield the modules that code can reach by names that it computes."""
+    """Yield the modules that code can reach through names that it computes."""
     own = ModuleFile(variables.get("__name__") or "", file, variables.get("__package__") or "")
     by_name = bool(names & _ANY_MODULE)
     if not by_name and not names & _OWN_MODULE and not {"sys", "modules"} <= names:
         return
     if not os.path.isfile(file):
-        return  # in a notebook: only what a function names is sent with it
+        return  # in a notebook, only the names that a function uses are sent with it
     yield whole(walk, own)
     if by_name:
         named = named_in(texts)
         prefix = own.package if own.package else ""
-        found = named or beside(os.path.dirname(file), prefix)
+        found = named or modules_in(os.path.dirname(file), prefix)
         yield from (whole(walk, module) for module in found)
 
 
@@ -230,9 +230,9 @@ def _captured(function: types.FunctionType) -> Iterator[ValuePart]:
 
 
 def _made_by_library(walk: Walk, function: types.FunctionType) -> Description:
-    """Describe a function that a library made of something of the user's, such as a decorator's wrapper."""
+    """Describe a function that a library created from the user's code, such as a decorator's wrapper."""
     code = function.__code__
-    made = (walk.noted(release_of_file(code.co_filename)), code.co_qualname, code.co_code)
+    made = (walk.note_release(release_of_file(code.co_filename)), code.co_qualname, code.co_code)
     if code.co_qualname == "singledispatch.<locals>.wrapper":
         registry = {f"{kind.__module__}.{kind.__qualname__}": (kind, each) for kind, each in
                     vars(function)["registry"].items()}  # fmt: skip
@@ -242,14 +242,14 @@ def _made_by_library(walk: Walk, function: types.FunctionType) -> Description:
 
 
 def _is_profiled(function: types.FunctionType) -> bool:
-    """Return whether torch has wrapped the step of an optimizer's class, as it does at the first instance."""
+    """Return whether torch has wrapped the step of an optimizer's class, as it does for the first instance."""
     return function.__code__.co_qualname == "Optimizer.profile_hook_step.<locals>.wrapper" and isinstance(
         vars(function).get("__wrapped__"), types.FunctionType
     )
 
 
 def _note_folder(walk: Walk, file: str, module: str) -> None:
-    """Note the folder that a module's package is in: a path in it may move with it."""
+    """Add the folder that contains a module's package: paths in it may move with it."""
     if not os.path.isabs(file):
         return
     folder = os.path.dirname(file)

@@ -1,4 +1,4 @@
-"""What has no identity: it cannot be told whether two of it do the same."""
+"""Errors of values that cannot be compared between runs."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from hoptree.core.errors import HoptreeError
 
 
 class IdentityError(HoptreeError):
-    """Something that a fingerprint would have to cover cannot be compared; the message says how to fix it."""
+    """A part of a fingerprint cannot be compared between runs; the message says how to fix it."""

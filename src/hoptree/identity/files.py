@@ -1,4 +1,4 @@
-"""``ht.file``: a file whose content counts, also for readers that Python does not see, such as safetensors."""
+"""``ht.file``: a file whose content counts, also for readers that bypass Python, such as safetensors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hoptree.identity.observation import note_file
 
 @final
 class File(os.PathLike[str]):
-    """The path of a file, or of a folder with all files below it, to be given to whatever opens it.
+    """The path of a file, or of a folder with all files below it, to pass to any reader.
 
-    Its content is part of a trainer's fingerprint wherever the trainer's code refers to it, and it is recorded when
-    a worker asks for the path. Where the file lies does not count.
+    Its content is part of a trainer's fingerprint if the trainer's code refers to it, and it is recorded when a
+    worker reads the path. The location of the file does not count.
     """
 
     __slots__ = ("_path",)
@@ -27,7 +27,7 @@ class File(os.PathLike[str]):
 
     @property
     def path(self) -> Path:
-        """Where it lies; asking for it counts as reading the file."""
+        """The path; reading this property counts as reading the file."""
         return Path(os.fspath(self))
 
     def __fspath__(self) -> str:
@@ -48,12 +48,12 @@ class File(os.PathLike[str]):
         return hash(self._path)
 
     def __fingerprint__(self) -> tuple[str, str]:
-        """Return what counts: how the file's name ends, which tells readers its format, and its content now."""
+        """Return the suffix of the file, which tells readers its format, and the digest of its current content."""
         digest = file_digest(self._path)
         if not digest:
             raise RefusedError(
-                f"file: {self._path} is missing on {socket.gethostname()}, or cannot be read there; put it there, "
-                "or give ht.file a path that every node has"
+                f"file: {self._path} is missing or unreadable on {socket.gethostname()}; put it there, or give "
+                "ht.file a path that every node has"
             )
         return os.path.splitext(self._path)[1], digest
 
@@ -64,9 +64,9 @@ class File(os.PathLike[str]):
 
 
 def file(path: str | os.PathLike[str]) -> File:
-    """Return a path whose content counts: where it is named, and wherever it is opened.
+    """Return a path whose content counts, where it is named and where it is opened.
 
-    A relative path is below the folder that the program runs in. Raises ``RefusedError`` if there is no such file.
+    A relative path is relative to the working directory. Raises ``RefusedError`` if the file does not exist.
     """
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise RefusedError(f"file: {path!r}; expected the path of a file, for example ht.file('weights.pt')")
@@ -76,11 +76,11 @@ def file(path: str | os.PathLike[str]) -> File:
 
 
 def _load(path: str, suffix: str, digest: str) -> File:
-    """Return the file that a program has sent; refuse one that is missing here, or holds something else."""
+    """Return the file that a program has sent; raise an error if it is missing here or has other content."""
     named = File(os.path.abspath(path))
     if named.__fingerprint__() != (suffix, digest):
         raise RefusedError(
-            f"file: {named._path} on {socket.gethostname()} holds something else than when the program sent it; "
-            "copy the same file to every node, and run the program again if the file was changed on purpose"
+            f"file: {named._path} on {socket.gethostname()} has other content than when the program sent it; copy "
+            "the same file to every node, and run the program again if the file was changed on purpose"
         )
     return named

@@ -1,8 +1,8 @@
-"""Digests of a graph of objects that may refer to each other in circles, each object taken once.
+"""Digests of a graph of objects that may contain cycles, with each object counted once.
 
-An object's digest covers its own parts and everything it reaches. Objects that reach each other (a strongly
-connected component) get theirs together: their classes are refined until no more of them can be told apart, so
-the result depends on neither the order of the walk nor the identity of objects.
+An object's digest covers its own parts and everything that it reaches. The objects of a strongly connected
+component get their digests together: their equivalence classes are refined until they no longer change. So the
+result depends neither on the order of the walk nor on the identity of objects.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import NamedTuple, TypeAlias
 
 
 class ObjectNode(NamedTuple):
-    """An object: digests of what it holds by itself, and the numbers of the objects it refers to, in order."""
+    """An object: digests of its own content, and the numbers of the objects it refers to, in order."""
 
     kind: str
     parts: Sequence[bytes | int]
-    owner: str = ""  # the user's module that it was defined in, "" for values
+    owner: str = ""  # the user's module that defines it, "" for values
     ordered: bool = True
 
 
@@ -25,7 +25,7 @@ Replace: TypeAlias = Callable[[int], "bytes | None"]
 
 
 def hashed(*parts: str | bytes) -> bytes:
-    """Return a hash of texts and bytes that tells apart where one ends and the next begins."""
+    """Return a hash of texts and bytes that includes the length of each."""
     total = blake2b(digest_size=16)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -35,7 +35,7 @@ def hashed(*parts: str | bytes) -> bytes:
 
 
 def digests(nodes: Sequence[ObjectNode], replaced: Replace | None = None) -> list[bytes]:
-    """Return the digest of every node; a node for which ``replaced`` returns bytes counts by these alone."""
+    """Return the digest of every node; a node for which ``replaced`` returns bytes is represented by these."""
     known = [replaced(number) if replaced is not None else None for number in range(len(nodes))]
     for group in _components(nodes, known):
         if len(group) == 1 and group[0] not in nodes[group[0]].parts:
@@ -51,7 +51,7 @@ def _combined(node: ObjectNode, known: Sequence[bytes | None]) -> bytes:
 
 
 def _refine(nodes: Sequence[ObjectNode], group: list[int], known: list[bytes | None]) -> None:
-    """Give the nodes of a circle their digests: two rounds if all differ by themselves, as functions do."""
+    """Compute the digests of a cycle's nodes: two rounds if all differ in their own parts, as functions do."""
     classes = 0
     for number in group:
         known[number] = b""

@@ -1,4 +1,4 @@
-"""Which code is a library's, known by name and version, and which is the user's own: the file decides."""
+"""Tell library code, known by name and version, from the user's code: the file decides."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _OWN = Path(__file__).parents[1]  # Hoptree itself, wherever it is installed
 
 
 def is_library(module: str | None, file: str | None) -> bool:
-    """Return whether a module (or the file a function was compiled from) belongs to an installed library.
+    """Return whether a module (or the file of a function) belongs to an installed library.
 
-    A user's file is the user's, whatever its name: ``statistics.py`` beside the program is not the library.
+    A user's file is the user's, whatever its name: ``statistics.py`` next to the program is not the library.
 
     >>> is_library("json", None), is_library("__main__", None)
     (True, False)
@@ -34,7 +34,7 @@ def is_library(module: str | None, file: str | None) -> bool:
 
 
 def is_library_module(module: types.ModuleType) -> bool:
-    """Return whether a loaded module is a library's."""
+    """Return whether a loaded module belongs to a library."""
     return _is_library_module(module)
 
 
@@ -47,7 +47,7 @@ def _is_library_module(module: object) -> bool:
         return False
     try:
         folders = [str(folder) for folder in getattr(module, "__path__", ())]
-    except Exception:  # an object of a library's that stands for a module
+    except Exception:  # a library's object that imitates a module
         folders = []
     if folders:
         return any(map(_installed, folders))

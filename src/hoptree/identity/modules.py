@@ -1,6 +1,6 @@
-"""A user's modules as a whole: the code of their files, for what cannot be followed name by name.
+"""The user's modules as a whole: the code of their files, for code that cannot be followed name by name.
 
-Nothing is imported here: the answer must be the same whether or not a module is loaded already.
+Nothing is imported here: the result must not depend on which modules are already loaded.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from hoptree.identity.libraries import is_library
 
-_MOST_FILES = 500  # of one folder that count because a name is computed
+_MOST_FILES = 500  # of one folder, if a name is computed
 
 
 class ModuleFile(NamedTuple):
-    """A module of the user's: its name, its file, and the package that its relative imports start from."""
+    """A user's module: its name, its file, and the package that its relative imports start from."""
 
     name: str
     file: str
@@ -27,7 +27,7 @@ class ModuleFile(NamedTuple):
 
 
 def find(name: str) -> ModuleFile | None:
-    """Return a user's module, None for a library's or one that is not there."""
+    """Return a user's module; None for a library's, or if it does not exist."""
     spec = _spec(name)
     if spec is None or not spec.has_location or not spec.origin or is_library(None, spec.origin):
         return None
@@ -37,7 +37,7 @@ def find(name: str) -> ModuleFile | None:
 
 
 def imported(name: str, level: int, names: tuple[str, ...], package: str) -> list[ModuleFile]:
-    """Return the user's modules that an import statement runs: packages on the way, and submodules named in it."""
+    """Return the user's modules that an import statement runs: parent packages, and submodules named in it."""
     full = absolute(name, level, package)
     if not full:
         return []
@@ -48,7 +48,7 @@ def imported(name: str, level: int, names: tuple[str, ...], package: str) -> lis
 
 
 def absolute(name: str, level: int, package: str) -> str:
-    """Return the full name of a module named from within a package.
+    """Return the full name of a module that is imported from within a package.
 
     >>> absolute("nets", 1, "project.models"), absolute("", 2, "project.models"), absolute("json", 0, "")
     ('project.models.nets', 'project', 'json')
@@ -60,7 +60,7 @@ def absolute(name: str, level: int, package: str) -> str:
 
 
 def named_in(texts: list[str]) -> list[ModuleFile]:
-    """Return the user's modules that texts name; one that ends in a dot names all modules of a package.
+    """Return the user's modules that texts name; a text that ends in a dot names all modules of a package.
 
     >>> named_in(["no_such_module", "not a name", ""])
     []
@@ -76,11 +76,11 @@ def named_in(texts: list[str]) -> list[ModuleFile]:
         if text.endswith(".") or (module is not None and Path(module.file).name == "__init__.py"):
             spec = _spec(name)
             for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-                found += beside(folder, name)
+                found += modules_in(folder, name)
     return found
 
 
-def beside(folder: str, package: str) -> list[ModuleFile]:
+def modules_in(folder: str, package: str) -> list[ModuleFile]:
     """Return the modules in a folder and in the packages below it."""
     found: list[ModuleFile] = []
     prefix = f"{package}." if package else ""
@@ -91,14 +91,14 @@ def beside(folder: str, package: str) -> list[ModuleFile]:
             found.append(ModuleFile(prefix + path.stem, str(path), package))
     for inner in sorted(Path(folder).glob("*/__init__.py")):
         name = prefix + inner.parent.name
-        found += [ModuleFile(name, str(inner), name), *beside(str(inner.parent), name)]
+        found += [ModuleFile(name, str(inner), name), *modules_in(str(inner.parent), name)]
         if len(found) > _MOST_FILES:
             break
     return found[:_MOST_FILES]
 
 
 def code_of(file: str) -> types.CodeType | None:
-    """Return the code of a module's file without annotations and without what only the main program does."""
+    """Return the code of a module's file, without annotations and without the main program's block."""
     try:
         source = Path(file).read_bytes()
         tree = _Stripped().visit(ast.parse(source))
@@ -108,11 +108,11 @@ def code_of(file: str) -> types.CodeType | None:
 
 
 def is_empty_mapping(file: str, name: str) -> bool:
-    """Return whether a file gives this name (or attribute, or argument) nothing but new empty dictionaries."""
+    """Return whether a file assigns only new empty dictionaries to this name (or attribute, or argument)."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return True  # as nothing else is known: the same answer on a machine without the file
+        return True  # the file is unknown: give the same result on every machine without it
     return all(map(_is_empty, _values_of(tree, name)))
 
 
@@ -151,7 +151,7 @@ def _is_empty(value: ast.expr | None) -> bool:
 
 
 class _Stripped(ast.NodeTransformer):
-    """Leaves out docstrings, annotations of functions and what stands under ``if __name__ == "__main__"``."""
+    """Removes annotations of functions and the block under ``if __name__ == "__main__"``."""
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         match node.test:
@@ -173,25 +173,25 @@ class _Stripped(ast.NodeTransformer):
 
 
 def _spec(name: str) -> ModuleSpec | None:
-    """Find a module without importing the packages it is in."""
+    """Find a module without importing its parent packages."""
     path: list[str] | None = None
     spec: ModuleSpec | None = None
     whole = ""
     for part in name.split("."):
         whole = f"{whole}.{part}" if whole else part
-        spec = _found(whole, path)
+        spec = _find_spec(whole, path)
         if spec is None:
             return None
         path = list(spec.submodule_search_locations or [])
     return spec
 
 
-def _found(name: str, path: list[str] | None) -> ModuleSpec | None:
+def _find_spec(name: str, path: list[str] | None) -> ModuleSpec | None:
     for finder in sys.meta_path:
-        look = getattr(finder, "find_spec", None)
+        find_spec = getattr(finder, "find_spec", None)
         try:
-            spec = look(name, path, None) if look is not None else None
-        except Exception:  # a finder of somebody else's
+            spec = find_spec(name, path, None) if find_spec is not None else None
+        except Exception:  # a third-party finder
             spec = None
         if isinstance(spec, ModuleSpec):
             return spec

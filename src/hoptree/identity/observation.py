@@ -1,8 +1,8 @@
-"""What a user's code reads while it runs in a worker: files, folders, modules and environment variables.
+"""Record what a user's code reads while it runs in a worker: files, folders, modules and environment variables.
 
-Python tells an audit hook about every file that is opened and every module that is imported. The hook cannot be
-removed, so it is installed once per process and does nothing until a ``InputRecorder`` is entered. Environment variables
-have no such event: ``os.environ`` reports its lookups while a recorder is entered.
+Python reports every opened file and every imported module to audit hooks. A hook cannot be removed, so it is
+installed once per process and does nothing until an ``InputRecorder`` is entered. Environment variables have no
+such event, so ``os.environ`` reports its lookups while a recorder is entered.
 """
 
 from __future__ import annotations
@@ -35,9 +35,22 @@ __all__ = ["InputRecorder", "Observations", "note_file", "present"]
 
 _EVENTS = {"open", "import", "exec", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "ctypes.dlopen"}
 _EVENTS |= {"sqlite3.connect"}
-# These say where a process runs, not what it computes; the last ones are set for each worker.
-_PLACES = {"HOME", "USER", "LOGNAME", "PWD", "OLDPWD", "PATH", "SHELL", "TERM", "TMPDIR", "TMP", "TEMP", "HOSTNAME"}
-_PLACES |= {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES"}
+# These describe where a process runs, not what it computes; the last ones are set for each worker.
+_UNCOUNTED = {
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "PWD",
+    "OLDPWD",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "HOSTNAME",
+}
+_UNCOUNTED |= {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES"}
 _WRITES = os.O_WRONLY | os.O_TRUNC | os.O_CREAT | os.O_EXCL
 
 _active: InputRecorder | None = None
@@ -46,30 +59,31 @@ _Environ: Any = type(os.environ)
 
 
 def note_file(path: str) -> None:
-    """Record a file whose name was asked for, if a recorder is entered."""
+    """Record a file whose path was read, if a recorder is entered."""
     if _active is not None:
         _active.note_file(path)
 
 
 @final
 class InputRecorder:
-    """Records what the code inside ``with recorder:`` reads; what lies in ``ignored`` does not count.
+    """Records what the code inside ``with recorder:`` reads, except paths in ``ignored``.
 
-    A subject is reported once, and again when its content has changed since. Files below the present folder are
-    named as if they were in ``folder``: this process may run in a copy of it. What forked processes open counts.
+    A subject is reported once, and again when its content has changed. Files below the working directory are
+    reported as if they were in ``folder``, because this process may run in a copy of it. Forked processes count as
+    well.
     """
 
     def __init__(self, ignored: Iterable[str] = (), folder: str | None = None) -> None:
-        self._places = IgnoredPaths(ignored)
+        self._ignored = IgnoredPaths(ignored)
         self._folders = os.getcwd(), folder or os.getcwd()
         self._forked = ForkedReports()
-        self._path = list(sys.path)  # as the driver has it: the user's code may add to it
+        self._path = list(sys.path)  # as in the driver: the user's code may add to it
         self._threads = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
         self._local = threading.local()
-        self._seen: Observations = {}  # the content of a subject when it was read last
+        self._seen: Observations = {}  # the content of each subject when it was last read
         self._new: list[Observations] = []
-        self._set: set[str] = set()  # variables that the code has set itself
-        self._asked: dict[str, None] = {}  # modules that the user's code has asked for
+        self._set_variables: set[str] = set()  # variables that the user's code has set itself
+        self._imported: dict[str, None] = {}  # modules that the user's code has imported
         self._loaded: dict[str, None] = {}  # files of modules that were executed
 
     def __enter__(self) -> None:
@@ -85,25 +99,25 @@ class InputRecorder:
         self._note_modules()
 
     def fresh(self) -> list[Observations]:
-        """Return what was recorded since this was asked last; two of them where a subject had two contents."""
+        """Return the observations since the last call; several dictionaries if a subject had several contents."""
         for subject, digest in self._forked.read():
             self._note(subject, digest)
         new, self._new = self._new, []
         return new
 
     def note_file(self, path: str) -> None:
-        """Record the content of a file as it is now."""
+        """Record the current content of a file."""
         self._note(self._named("file", path), file_digest(path))
 
     def audited(self, event: str, arguments: tuple[Any, ...], frame: types.FrameType) -> None:
-        """Take note of an audit event; what happens in here is no event."""
+        """Process an audit event; ignore events that this causes itself."""
         if getattr(self._local, "busy", False):
             return
         self._local.busy = True
         try:
             with suppress(
                 OSError, ValueError, TypeError
-            ):  # a name that is none, which the user's code will be told
+            ):  # an invalid name, for which the user's code gets an error
                 self._audited(event, arguments, frame)
         finally:
             self._local.busy = False
@@ -114,7 +128,7 @@ class InputRecorder:
                 self._opened(arguments[0], arguments[1], arguments[2], frame)
             case "import":
                 if caller_of_import(frame) is Caller.USER:
-                    self._asked[arguments[0]] = None
+                    self._imported[arguments[0]] = None
             case "exec":
                 code = arguments[0]
                 if isinstance(code, types.CodeType) and code.co_name == "<module>":
@@ -124,9 +138,9 @@ class InputRecorder:
                 if path is not None and self._counts(path, frame):
                     self._note(self._named("folder", path), names_digest(path))
             case "os.mkdir":
-                self._places.made_folder(_absolute(arguments[0]))
+                self._ignored.made_folder(_absolute(arguments[0]))
             case "os.rename":
-                self._places.moved(_absolute(arguments[0]), _absolute(arguments[1]))
+                self._ignored.moved(_absolute(arguments[0]), _absolute(arguments[1]))
             case "ctypes.dlopen":
                 name = arguments[0]
                 if isinstance(name, str) and os.sep in name:
@@ -139,21 +153,21 @@ class InputRecorder:
         if path is None:
             return
         if mode[:1] in ("w", "x") if mode is not None else flags & _WRITES:
-            self._places.wrote(path)
+            self._ignored.wrote(path)
         elif mode is not None and mode.startswith("a"):
             if not os.path.lexists(path):
-                self._places.wrote(path)
+                self._ignored.wrote(path)
         elif not os.path.isdir(path) and self._counts(path, frame):
             self.note_file(path)
 
     def _connected(self, database: str, frame: types.FrameType) -> None:
-        """Record a database that is opened for reading only: to others the code may write."""
+        """Record a database that is opened read-only; the code may write to others."""
         name, _, options = database.removeprefix("file:").partition("?")
         if "mode=ro" in options or "immutable=1" in options:
             self._opened(name, "r", 0, frame)
 
     def _counts(self, path: str, frame: types.FrameType) -> bool:
-        if self._places.is_ignored(path):
+        if self._ignored.is_ignored(path):
             return False
         caller = caller_of_file(frame)
         return caller is Caller.USER or (caller is Caller.THREAD and threading.get_ident() not in self._threads)
@@ -161,22 +175,27 @@ class InputRecorder:
     # --- environment variables ----------------------------------------------------------------------------
 
     def read_variable(self, name: object, value: str | None, frame: types.FrameType) -> None:
-        """Record a variable that the user's code has looked up."""
-        if isinstance(name, str) and name not in _PLACES and name not in self._set and caller_of_variable(frame):
+        """Record a variable that the user's code has read."""
+        if (
+            isinstance(name, str)
+            and name not in _UNCOUNTED
+            and name not in self._set_variables
+            and caller_of_variable(frame)
+        ):
             self._note(f"environment:{name}", text_digest(value))
 
     def set_variable(self, name: object) -> None:
-        """Remember that a variable is the code's own from now on."""
+        """Ignore a variable from now on, because the code has set it itself."""
         if isinstance(name, str):
-            self._set.add(name)
+            self._set_variables.add(name)
 
     # --- modules ------------------------------------------------------------------------------------------
 
     def _note_modules(self) -> None:
-        """Record the user's modules that were imported, and those that were looked for in vain."""
-        asked, self._asked = list(self._asked), {}
+        """Record the user's modules that were imported, and those that were not found."""
+        imported, self._imported = list(self._imported), {}
         loaded, self._loaded = list(self._loaded), {}
-        for name in asked:
+        for name in imported:
             file = getattr(sys.modules.get(name), "__file__", None)
             if name not in sys.modules and find_module(name) is None:
                 self._note(f"module:{name}", ABSENT)
@@ -190,10 +209,10 @@ class InputRecorder:
             self._note_module(names.get(file), os.path.abspath(file))
 
     def _is_own_module(self, file: str) -> bool:
-        return not is_library(None, file) and not self._places.is_ignored(file) and os.path.isfile(file)
+        return not is_library(None, file) and not self._ignored.is_ignored(file) and os.path.isfile(file)
 
     def _note_module(self, name: str | None, file: str) -> None:
-        """Record a module by its name if every process finds it under that name, else by its file."""
+        """Record a module by its name if every process finds it under that name, otherwise by its file."""
         spec = find_module(name, self._path) if name is not None else None
         if name is not None and spec is not None and spec.origin == file:
             self._note(f"module:{name}", source_digest(file))
@@ -218,7 +237,7 @@ class InputRecorder:
 
 
 class _RecordedEnviron(_Environ):  # type: ignore[misc]
-    """``os.environ`` while a recorder is entered; a copy of everything is no lookup."""
+    """``os.environ`` while a recorder is entered; copying all variables does not count as reading."""
 
     _copying: tuple[int, int] = (0, 0)
 
@@ -239,7 +258,7 @@ class _RecordedEnviron(_Environ):  # type: ignore[misc]
             _active.set_variable(key)
 
     def keys(self) -> Any:
-        """Return the names; ``dict(os.environ)`` asks for them first, at the same instruction as for the values."""
+        """Return the names; ``dict(os.environ)`` calls this first, at the same instruction as for the values."""
         frame = sys._getframe(1)
         _RecordedEnviron._copying = id(frame), frame.f_lasti
         return super().keys()
@@ -259,7 +278,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _absolute(name: Any) -> str | None:
-    """Return the path that a name stands for; None for a descriptor."""
+    """Return the absolute path of a name; None for a file descriptor."""
     if isinstance(name, int):
         return None
     return os.path.abspath(os.fsdecode(name))

@@ -1,4 +1,4 @@
-"""Functions of the user's that have been put in place of a library's."""
+"""Find functions of the user that replace a library's functions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from hoptree.identity.libraries import is_library
 
-# Parts of torch that hold many functions, and that no model is made of.
-_LEFT_OUT: tuple[str, ...] = (
+# Parts of torch with many functions that no model uses.
+_SKIPPED: tuple[str, ...] = (
     "torch._dynamo",
     "torch._inductor",
     "torch.testing",
@@ -17,30 +17,30 @@ _LEFT_OUT: tuple[str, ...] = (
     "torch.onnx",
     "torch.distributed",
 )
-_LEFT_OUT += ("torch.export", "torch._export", "torch._functorch", "torch._higher_order_ops", "torch.ao")
+_SKIPPED += ("torch.export", "torch._export", "torch._functorch", "torch._higher_order_ops", "torch.ao")
 
 
 def patches(roots: Iterable[str]) -> list[tuple[str, types.FunctionType]]:
-    """Return the user's functions that loaded modules and classes of these libraries hold, by place.
+    """Return the user's functions in the loaded modules and classes of these libraries, with their qualified names.
 
     >>> patches(["json"])
     []
     """
     wanted = set(roots) - {"builtins", "hoptree"}
-    users: dict[int, bool] = {}  # by the identity of a module's variables
+    users: dict[int, bool] = {}  # by id of a module's variables: whether they are the user's
     found: list[tuple[str, types.FunctionType]] = []
     for name, module in sorted(sys.modules.items()):
-        if name.partition(".")[0] in wanted and not name.startswith(_LEFT_OUT) and is_library(name, None):
+        if name.partition(".")[0] in wanted and not name.startswith(_SKIPPED) and is_library(name, None):
             found += _in_module(name, module, users)
     return found
 
 
 def _in_module(name: str, module: object, users: dict[int, bool]) -> Iterator[tuple[str, types.FunctionType]]:
-    held = getattr(module, "__dict__", None)
-    if type(held) is not dict:
+    members = getattr(module, "__dict__", None)
+    if type(members) is not dict:
         return
-    users[id(held)] = False
-    for attribute, value in list(held.items()):
+    users[id(members)] = False
+    for attribute, value in list(members.items()):
         if type(value) is types.FunctionType:
             if _is_users(value, users):
                 yield f"{name}.{attribute}", value

@@ -1,7 +1,7 @@
-"""The platform: what changes the bits of training besides code, data, seed and values.
+"""The platform: everything besides code, data, seed and values that affects the bits of training.
 
-Only what changes bits counts: no host name, no kernel, no patch level of Python. A trainer adds what its framework
-depends on. What is not named here, and changes bits all the same, shows in a probe.
+Only what affects bits counts: no host name, no kernel, no patch level of Python. A trainer adds what its framework
+depends on. Anything that is missing here and affects bits shows in the probe.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from hoptree.core.keys import identity
 
-# Instructions that numerical libraries choose their kernels by.
+# Instruction sets by which numerical libraries select their kernels.
 FLAGS = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "asimd", "sve")
-# Settings by which those libraries choose other kernels, or another order of sums. Threads are the trainer's.
+# Settings by which those libraries select other kernels or another order of sums. Threads belong to the trainer.
 _SETTINGS = (
     "ATEN_CPU_CAPABILITY",
     "CUBLAS_WORKSPACE_CONFIG",
@@ -37,7 +37,7 @@ _SETTINGS = (
 
 
 def machine_platform() -> dict[str, str]:
-    """Return the processor's kind, and the settings of numerical libraries that are set, by name.
+    """Return the kind of processor, and the settings of numerical libraries that are set, by name.
 
     >>> sorted(machine_platform())[:2]
     ['architecture', 'instructions']
@@ -52,7 +52,7 @@ def machine_platform() -> dict[str, str]:
 
 
 def differences(one: Mapping[str, str], two: Mapping[str, str]) -> list[str]:
-    """Return what differs between two platforms, one line each.
+    """Return the differences between two platforms, one line each.
 
     >>> differences({"torch": "2.12", "a": "b"}, {"torch": "2.13", "a": "b"})
     ['torch was 2.12, is 2.13']
@@ -66,18 +66,18 @@ def differences(one: Mapping[str, str], two: Mapping[str, str]) -> list[str]:
 
 
 def mixture(platforms: list[dict[str, str]]) -> dict[str, str]:
-    """Return what stands for workers on unlike platforms, in whatever order they came."""
+    """Return a platform that represents workers on different platforms, independent of their order."""
     kinds = sorted({identity("platform", kind) for kind in platforms})
     return platforms[0] if len(kinds) == 1 else {"mixture": " ".join(kinds)}
 
 
 @cache
 def processor() -> tuple[str, frozenset[str]]:
-    """Return who made the processor, and its instructions, as far as the system tells."""
+    """Return the vendor of the processor and its instruction sets, as far as the system reports them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
         return platform.processor() or platform.machine(), frozenset()
-    about = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
-    flags = about.get("flags", about.get("Features", "")).split()
-    return about.get("vendor_id", about.get("CPU implementer", platform.machine())), frozenset(flags)
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
+    flags = fields.get("flags", fields.get("Features", "")).split()
+    return fields.get("vendor_id", fields.get("CPU implementer", platform.machine())), frozenset(flags)

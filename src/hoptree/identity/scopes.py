@@ -1,4 +1,4 @@
-"""Where the names in a function lead: its module's variables, builtins, and attributes of modules."""
+"""Resolve the names in a function: its module's variables, builtins, and attributes of modules."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, final
 from hoptree.identity.libraries import is_library_module
 
 MISSING: Any = object()
-_TELLING = {"debug", "info", "warning", "error", "exception", "critical", "log", "warn"}
+_MESSAGE_METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log", "warn"}
 _HARMLESS = {"len", "str", "round", "repr", "format", "float", "int", "type", "abs", "bool"}
 
 
 class LibraryMember(NamedTuple):
-    """Something that a library's module holds under a name."""
+    """An attribute of a library's module."""
 
     module: str
     name: str
@@ -27,7 +27,7 @@ class LibraryMember(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """What a name leads to: a value, and the attributes of it that could not be followed."""
+    """The result of resolving a name: a value, and the attributes that could not be resolved."""
 
     value: Any
     used: int
@@ -36,13 +36,13 @@ class Resolved(NamedTuple):
 
 @final
 class ModuleScope:
-    """The variables of a module, as a function in it sees them."""
+    """The variables of a module, as seen by a function in it."""
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self._variables = variables
 
     def resolve(self, name: str, attributes: tuple[str, ...]) -> Resolved:
-        """Follow a name through modules, as far as they hold the attribute; a value ends the way."""
+        """Resolve a name through modules; stop at the first value that is not a module."""
         value = self._variables.get(name, MISSING)
         if value is MISSING:
             value = vars(builtins).get(name, MISSING)
@@ -70,7 +70,7 @@ class ModuleScope:
         if not attributes:
             return value is print or value is warnings.warn
         if value is logging or isinstance(value, logging.Logger):
-            return attributes[0] in _TELLING
+            return attributes[0] in _MESSAGE_METHODS
         return value is warnings and attributes[0] == "warn"
 
     def is_harmless(self, name: str) -> bool:
@@ -80,17 +80,17 @@ class ModuleScope:
 
 @final
 class UnknownScope:
-    """The variables of a module that is not loaded: names stand for themselves."""
+    """The variables of a module that is not loaded: names are not resolved."""
 
     def resolvable(self, name: str, attributes: tuple[str, ...]) -> int:
-        """Nothing is resolved."""
+        """Return 0: nothing is resolved."""
         return 0
 
     def is_message(self, name: str, attributes: tuple[str, ...]) -> bool:
-        """Return whether this is a call of print, logging or warnings by its usual name."""
+        """Return whether this is the usual name of print, or of a function of logging or warnings."""
         if not attributes:
             return name == "print"
-        return (name in ("logging", "log", "logger") and attributes[0] in _TELLING) or (
+        return (name in ("logging", "log", "logger") and attributes[0] in _MESSAGE_METHODS) or (
             name == "warnings" and attributes[0] == "warn"
         )
 
@@ -100,10 +100,10 @@ class UnknownScope:
 
 
 def _member(module: types.ModuleType, name: str) -> Any:
-    held = vars(module)
-    if name in held:
-        return held[name]
-    if "__getattr__" in held and is_library_module(module):  # one that loads its parts when they are asked for
+    members = vars(module)
+    if name in members:
+        return members[name]
+    if "__getattr__" in members and is_library_module(module):  # it loads its parts lazily
         with suppress(Exception):
             return getattr(module, name)
     return sys.modules.get(f"{module.__name__}.{name}", MISSING)

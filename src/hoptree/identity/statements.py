@@ -1,11 +1,11 @@
-"""Statements that change nothing about what is computed: messages to the user, and annotations."""
+"""Statements that do not affect the computation: messages to the user, and annotations."""
 
 from __future__ import annotations
 
 import dis
 from typing import Protocol
 
-# Operations that an argument of a message may consist of; anything else, and the statement counts.
+# Operations that are allowed in the arguments of a message; with any other, the statement counts.
 _VALUES = {"LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_CONST"}
 _METHODS = {"item", "tolist", "size", "numel", "dim", "format", "join"}
 _ARITHMETIC = {0, 2, 5, 6, 8, 10, 11}  # arguments of BINARY_OP: + // * % ** - /, none of them in place
@@ -13,17 +13,17 @@ _ANNOTATED = 4  # flag of MAKE_FUNCTION
 
 
 class Messages(Protocol):
-    """Tells which functions only tell something, and which only compute a value."""
+    """Knows which functions only write a message, and which only compute a value."""
 
     def is_message(self, name: str, attributes: tuple[str, ...]) -> bool:
-        """Return whether a function only tells something."""
+        """Return whether a function only writes a message."""
 
     def is_harmless(self, name: str) -> bool:
         """Return whether a function only computes a value."""
 
 
 def without_messages(steps: list[dis.Instruction], scope: Messages) -> list[dis.Instruction]:
-    """Leave out whole statements such as ``print(f"{loss.item():.3f}")`` or ``log.info("step %d", step)``.
+    """Remove whole statements such as ``print(f"{loss.item():.3f}")`` or ``log.info("step %d", step)``.
 
     Their arguments must be names, attributes, constants, arithmetic, f-strings or harmless calls of these.
     """
@@ -40,7 +40,7 @@ def without_messages(steps: list[dis.Instruction], scope: Messages) -> list[dis.
 
 
 def _end(steps: list[dis.Instruction], start: int, scope: Messages) -> int:
-    """Return where the statement that starts here ends, 0 if it is no message."""
+    """Return the end of the statement that starts here; 0 if it is not a message."""
     index = start
     if steps[index].opname == "PUSH_NULL":
         index += 1
@@ -62,14 +62,14 @@ def _end(steps: list[dis.Instruction], start: int, scope: Messages) -> int:
 
 
 def _attribute(steps: list[dis.Instruction], index: int, called: bool) -> tuple[str, ...]:
-    """Return the attribute that is called: with LOAD_ATTR if the call was announced, as for imported modules."""
+    """Return the attribute that is called: by LOAD_ATTR if the call was prepared, as for imported modules."""
     if index + 1 < len(steps) and steps[index + 1].opname == ("LOAD_ATTR" if called else "LOAD_METHOD"):
         return (steps[index + 1].argval,)
     return ()
 
 
 def _follow(step: dis.Instruction, stack: list[str], scope: Messages) -> bool:
-    """Apply a step to what is on the stack; return whether it is one of those that have no effect."""
+    """Apply a step to the stack; return whether it is one of those without side effects."""
     argument = step.arg or 0
     match step.opname:
         case name if name in _VALUES:
@@ -103,7 +103,7 @@ def _follow(step: dis.Instruction, stack: list[str], scope: Messages) -> bool:
 
 
 def without_annotations(steps: list[dis.Instruction]) -> list[dis.Instruction]:
-    """Leave out the annotations of functions defined inside; those of the function itself are not in its code."""
+    """Remove the annotations of nested functions; those of the function itself are not in its code."""
     dropped: set[int] = set()
     for index, step in enumerate(steps):
         if step.opname == "MAKE_FUNCTION" and (step.arg or 0) & _ANNOTATED:
@@ -115,10 +115,10 @@ def without_annotations(steps: list[dis.Instruction]) -> list[dis.Instruction]:
 
 
 def _built(steps: list[dis.Instruction], end: int) -> range:
-    """Return the steps that build the tuple at ``end``, none of them if that cannot be told."""
+    """Return the steps that build the tuple at ``end``; none if they cannot be determined."""
     if end < 0 or steps[end].opname not in ("BUILD_TUPLE", "LOAD_CONST"):
         return range(0)
-    if steps[end].opname == "LOAD_CONST":  # all of it is constant
+    if steps[end].opname == "LOAD_CONST":  # the whole tuple is constant
         return range(end, end + 1)
     missing = steps[end].arg or 0
     for start in range(end - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""A walk over everything that a value reaches: functions, classes, modules and plain values become a graph."""
+"""Walk over everything that a value reaches: functions, classes, modules and plain values form a graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hoptree.identity.libraries import release
 
 
 class ValuePart(NamedTuple):
-    """Something that a value refers to, under a name, and how to call it in a message."""
+    """A value that another one refers to, under a name, and its location for messages."""
 
     value: Any
     where: str = ""
@@ -27,15 +27,15 @@ class Label(NamedTuple):
     text: str
 
 
-Parts: TypeAlias = Iterable[Any]  # Part, Label, bytes (a digest), or a value
+Parts: TypeAlias = Iterable[Any]  # ValuePart, Label, bytes (a digest), or a value
 
 
 class Description(NamedTuple):
-    """What a value is made of."""
+    """The parts of a value."""
 
     kind: str
     parts: Parts
-    owner: str = ""  # the user's module that it is defined in
+    owner: str = ""  # the user's module that defines it
     ordered: bool = True
 
 
@@ -44,15 +44,15 @@ Describe: TypeAlias = Callable[["Walk", Any], Description]
 
 @final
 class Walk:
-    """Numbers every object once, and keeps it alive so that no other object gets its identity."""
+    """Numbers every object once, and keeps it alive so that no other object gets its id."""
 
     def __init__(self, describe: Describe, *, versions: bool, features: frozenset[str]) -> None:
-        self.releases: set[str] = set()  # of the libraries that were met
+        self.releases: set[str] = set()  # names and versions of the libraries in use
         self.roots: set[str] = set()  # names of these libraries' packages
         self.features = features  # what else counts: "names", "annotations", "documentation"
-        self.wanted: set[str] = set()  # features that code which was met asks for
-        self.folders: set[str] = set()  # that the user's code is in
-        self.keep: dict[object, Any] = {}  # objects made on the way, one for each key
+        self.required_features: set[str] = set()  # features that the visited code uses
+        self.folders: set[str] = set()  # folders of the user's code
+        self.keep: dict[object, Any] = {}  # objects created during the walk, one for each key
         self._describe = describe
         self._versions = versions
         self._numbers: dict[int, int] = {}
@@ -76,47 +76,47 @@ class Walk:
         return found
 
     def digest(self, *roots: bytes | int) -> bytes:
-        """Return the digest of what was added."""
+        """Return the digest of everything that was added."""
         known = digests(self._resolved())
         return hashed("root", *(root if isinstance(root, bytes) else known[root] for root in roots))
 
     def by_module(self) -> dict[str, str]:
-        """Return, for each of the user's modules that was met, a digest of what was met in it alone."""
+        """Return, for each of the user's modules in the graph, a digest of its own objects."""
         nodes = self._resolved()
         owners = sorted({node.owner for node in nodes if node.owner})
         found: dict[str, str] = {}
         for owner in owners:
 
-            def elsewhere(number: int, owner: str = owner) -> bytes | None:
+            def other_module(number: int, owner: str = owner) -> bytes | None:
                 other = nodes[number].owner
                 return hashed("elsewhere", other) if other and other != owner else None
 
-            known = digests(nodes, elsewhere)
+            known = digests(nodes, other_module)
             own = [known[number] for number, node in enumerate(nodes) if node.owner == owner]
             found[owner] = hashed(*sorted(set(own))).hex()
         return found
 
     def release(self, module: str) -> str:
-        """Note a library that is used, and return its name and version."""
+        """Add a library to the releases, and return its name and version."""
         self.roots.add(module.partition(".")[0])
-        return self.noted(release(module))
+        return self.note_release(release(module))
 
-    def noted(self, released: str) -> str:
-        """Note a release, and return it as it counts."""
+    def note_release(self, released: str) -> str:
+        """Add a release, and return the part of it that counts."""
         self.releases.add(released)
         return released if self._versions else released.rpartition("-")[0]
 
-    def unknown(self, value: object) -> IdentityError:
-        """Return the error that says which value cannot be compared, and where it is."""
-        places: list[str] = []
+    def incomparable(self, value: object) -> IdentityError:
+        """Return the error for a value that cannot be compared, with its location."""
+        locations: list[str] = []
         number = self._current
         while number >= 0:
             number, where = self._parents[number]
-            places.append(where)
-        place = " of ".join(each for each in places if each) or "the value"
+            locations.append(where)
+        location = " of ".join(each for each in locations if each) or "the value"
         return IdentityError(
-            f"{place}: a {type(value).__module__}.{type(value).__qualname__}, which has no value that could be "
-            "compared from run to run; make it inside the function that uses it, or pass what it is made from"
+            f"{location}: a {type(value).__module__}.{type(value).__qualname__}, which cannot be compared between "
+            "runs; create it inside the function that uses it, or pass the arguments that it is created from"
         )
 
     def _part(self, part: Any, parent: int) -> tuple[bytes | int, ...]:
@@ -150,7 +150,7 @@ class Walk:
         return number
 
     def _resolved(self) -> list[ObjectNode]:
-        """Return the nodes, with paths in the user's own folders as seen from there: these may move."""
+        """Return the nodes, with paths in the user's folders made relative, because these folders may move."""
         moved = {digest: hashed("path", self.relative(path)) for digest, path in self._paths.items()}
         return [
             node._replace(parts=[moved.get(part, part) if isinstance(part, bytes) else part for part in node.parts])
@@ -158,7 +158,7 @@ class Walk:
         ]
 
     def relative(self, path: str) -> str:
-        """Return a path as seen from the folder that the user's code is in, or the one that this is in."""
+        """Return a path relative to a folder of the user's code, or to its parent."""
         for folder in sorted(self.folders, key=len, reverse=True):
             above = os.path.dirname(folder)
             if path == folder or path.startswith(folder + os.sep):
@@ -169,7 +169,7 @@ class Walk:
 
 
 def leaf_of(value: object) -> str | bytes | None:
-    """Return what tells a plain value apart from all others, None for what has parts."""
+    """Return a unique representation of a plain value; None for a value with parts."""
     match value:
         case None | bool() | types.EllipsisType() | types.NotImplementedType():
             return f"single:{value!r}"

@@ -1,4 +1,4 @@
-"""How short a schedule can be at best."""
+"""Lower bounds on the length of a schedule."""
 
 from math import fsum
 
@@ -16,5 +16,5 @@ def config_lengths(times: Times) -> list[float]:
 
 
 def load_bound(times: Times) -> float:
-    """Take the longest sum of one worker or one config: each does one unit at a time, so none ends sooner."""
+    """Return the largest sum of a worker or a config: each runs one unit at a time, so no schedule is shorter."""
     return max(*worker_loads(times), *config_lengths(times))

@@ -1,9 +1,9 @@
 """CP-SAT: an interval for every unit, and no two intervals of one config or one worker overlap.
 
-CP-SAT computes with whole numbers, and times are floats, so it is given the times rounded down to ticks. Its
-bound then holds for the real times as well. Of its schedule only the order is kept, and the real times follow
-from the order; that lengthens the schedule by less than all rounding errors together, which the grid keeps
-below half the tolerance. So an optimum of CP-SAT is an optimum of the real times, within the tolerance.
+CP-SAT computes with integers, and times are floats, so it gets the times rounded down to ticks. Its bound then also
+holds for the real times. Only the order of its schedule is kept, and the real times follow from the order. That
+lengthens the schedule by less than the sum of all rounding errors, which the grid keeps below half the tolerance.
+So an optimum of CP-SAT is an optimum of the real times, within the tolerance.
 """
 
 from time import monotonic
@@ -22,13 +22,14 @@ from hoptree.optimize.schedule import (
 )
 
 SEARCHES = 2
-"""Threads of CP-SAT. From two on, one improves the schedule it is given by changing parts of it, which is
-what finds the optimum here. To search for a schedule as short as the lower bound takes much longer (54 s
-against 0.2 to 5 s with 16 configs on 8 workers), and so does a single thread."""
+"""Threads of CP-SAT. From two on, one thread improves the given schedule by changing parts of it, which finds the
+optimum here. Searching for a schedule as short as the lower bound takes much longer (54 s against 0.2 to 5 s with
+16
+configs on 8 workers), and so does a single thread."""
 
 
 def cp_sat(times: Times, start: Starts, seconds: float, seed: int) -> tuple[Starts, float]:
-    """Improve `start` until it is proven best or the seconds are over; returns a schedule and a lower bound."""
+    """Improve `start` until it is proven optimal or the time is over; return a schedule and a lower bound."""
     cp_model = require("ortools.sat.python.cp_model", "cp-sat")
     deadline = monotonic() + seconds
     grid = to_grid(times)
@@ -42,14 +43,14 @@ def cp_sat(times: Times, start: Starts, seconds: float, seed: int) -> tuple[Star
     if status == cp_model.UNKNOWN:
         return start, 0.0
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        raise InvariantError(f"CP-SAT calls an open shop {solver.status_name(status)}: times {times}")
+        raise InvariantError(f"CP-SAT returned {solver.status_name(status)} for an open shop: times {times}")
     found = [[solver.value(begin) for begin in row] for row in begins]
     starts = earliest_starts(times, order_by_start(grid.ticks, found))
     return starts, grid.time(solver.best_objective_bound)
 
 
 def _constrain(model: Any, ticks: Ticks, order: list[Unit]) -> list[list[Any]]:
-    """Write the open shop into the model, between the lower bound and the schedule of `order`.
+    """Add the open shop to the model, between the lower bound and the schedule of `order`.
 
     That schedule is also the hint. Returns the variables of the starts.
     """

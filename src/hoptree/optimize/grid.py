@@ -1,4 +1,4 @@
-"""Times as whole numbers: ties become exact, and CP-SAT knows nothing else."""
+"""Times as integers: ties become exact, and CP-SAT requires them."""
 
 import math
 from dataclasses import dataclass
@@ -10,34 +10,34 @@ from hoptree.optimize.schedule import Times
 Ticks = tuple[tuple[int, ...], ...]
 
 TOLERANCE = 1e-9
-"""Makespans closer than this share are equal."""
+"""Makespans with a smaller relative difference are equal."""
 
 EXACT_BITS = 40
-"""Times are taken exactly when none needs more bits than this."""
+"""Times are represented exactly if none needs more bits than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeGrid:
     """Times rounded down to whole ticks.
 
-    Rounding down keeps bounds sound: as short as no schedule of the ticks can be, none of the times is.
+    Rounding down keeps bounds valid: a lower bound for the ticks is also one for the times.
     """
 
     ticks: Ticks
     tick: Fraction
-    """The time of one tick."""
+    """The duration of one tick."""
     error: int
     """A sum of distinct units is never more than this many ticks longer than their rounded sum."""
 
     def time(self, ticks: float) -> float:
-        """Say how long so many ticks are."""
+        """Return the duration of a number of ticks."""
         return float(Fraction(ticks) * self.tick)
 
 
 def to_grid(times: Times) -> TimeGrid:
-    """Choose exact ticks where few bits do, as for whole numbers.
+    """Choose exact ticks if they need few bits, as integers do.
 
-    Else they are so fine that all rounding errors together stay below half the tolerance.
+    Otherwise the ticks are so fine that all rounding errors together stay below half the tolerance.
     """
     ratios = [[time.as_integer_ratio() for time in row] for row in times]
     denominator = max(below for row in ratios for _, below in row)

@@ -1,10 +1,10 @@
-"""Equations 1 and 2 of the Cerebro paper for HiGHS: reads a `Task` from its input, writes an `Answer`.
+"""Equations 1 and 2 of the Cerebro paper for HiGHS: reads a `Task` from stdin, writes a `MilpResult`.
 
-Columns: the makespan C; the start X of every unit; for every two units of one config (Y in the paper) or of
-one worker (Z) a binary that is 1 if the first of them goes first. Times are divided by the longest, and V is
-their sum. The one addition is C >= the lower bound, which cuts off no schedule and lets HiGHS stop there.
+Columns: the makespan C; the start X of every unit; for every two units of one config (Y in the paper) or of one
+worker (Z) a binary that is 1 if the first of them runs first. Times are divided by the longest, and V is their sum.
+The one addition is C >= the lower bound, which excludes no schedule and lets HiGHS stop there.
 
-To import this module is harmless; to call it keeps OR-tools out of the process from then on (see `milp`).
+Importing this module is harmless; calling it prevents loading OR-tools in the same process (see `milp`).
 """
 
 import sys
@@ -30,7 +30,7 @@ OPTIONS = {
 
 
 def work(task: Task) -> MilpResult:
-    """Improve the start until it is proven best or the seconds are over."""
+    """Improve the start until it is proven optimal or the time is over."""
     deadline = monotonic() + task.seconds
     highspy = require("highspy", "milp")
     program = pair_units(task.times)
@@ -55,18 +55,18 @@ def work(task: Task) -> MilpResult:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The program as arrays. Column 0 is C; then come the units, row by row; then the binaries."""
+    """The program as arrays. Column 0 is C; then follow the units, row by row; then the binaries."""
 
     times: Any
     """By unit."""
     longest: float
     bound: float
     first: Any
-    """Of every two units that exclude each other, the number of the first."""
+    """Of every two units that exclude each other, the index of the first."""
     second: Any
 
     def model(self, highspy: Any) -> Any:
-        """Write two rows for each two units (2.a and 2.b, 2.c and 2.d) and one row for each unit (2.f).
+        """Write two rows for every pair of units (2.a and 2.b, 2.c and 2.d) and one row for every unit (2.f).
 
         first - second + V b >= time of second; second - first - V b >= time of first - V; C - unit >= time.
         """
@@ -84,7 +84,7 @@ class Program:
         lp.row_lower_ = numpy.concatenate(lower)
         lp.row_upper_ = numpy.full(lp.num_row_, highspy.kHighsInf)
         begins = numpy.arange(0, 6 * pairs, 3), 6 * pairs + numpy.arange(0, 2 * units + 1, 2)
-        places = (
+        indices = (
             numpy.stack([1 + self.first, 1 + self.second, binary], axis=1),
             numpy.stack([1 + self.second, 1 + self.first, binary], axis=1),
             numpy.stack([numpy.zeros_like(unit), unit], axis=1),
@@ -92,12 +92,12 @@ class Program:
         values = ([1.0, -1.0, big], pairs), ([1.0, -1.0, -big], pairs), ([1.0, -1.0], units)
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_ = numpy.concatenate(begins)
-        lp.a_matrix_.index_ = numpy.concatenate([place.ravel() for place in places])
+        lp.a_matrix_.index_ = numpy.concatenate([index.ravel() for index in indices])
         lp.a_matrix_.value_ = numpy.concatenate([numpy.tile(row, count) for row, count in values])
         return lp
 
     def columns(self, starts: Starts, makespan: float) -> Any:
-        """Give the columns the values of a schedule."""
+        """Return the values of the columns for a schedule."""
         begins = numpy.array(starts).ravel() / self.longest
         rank = numpy.lexsort((self.times, begins)).argsort()
         goes_first = rank[self.first] < rank[self.second]

@@ -1,7 +1,7 @@
-"""List schedulers: whenever a worker is idle it takes a ready config, by a rule. Milliseconds, no solver.
+"""List schedulers: an idle worker takes a ready config by a rule. They take milliseconds, and no solver.
 
-No worker waits while a config is ready for it. Hence, if worker j ends last, with config i, then i ran
-elsewhere whenever j was idle: the makespan is at most the load of j plus what i does on the other workers.
+No worker waits while a config is ready for it. So if worker j ends last, with config i, then i ran elsewhere
+whenever j was idle: the makespan is at most the load of j plus the time of i on the other workers.
 """
 
 import math
@@ -14,12 +14,12 @@ from hoptree.optimize.schedule import Starts, Times, Unit, earliest_starts
 
 
 class OpenShop:
-    """What is ready and what is left to do while a schedule is being built, in ticks."""
+    """The ready and the remaining work while a schedule is built, in ticks."""
 
     def __init__(self, grid: TimeGrid, pending: list[list[int]]) -> None:
         self.ticks = grid.ticks
         self.pending = pending
-        """By worker, the configs it has still to run."""
+        """By worker, the configs that it still has to run."""
         self.config_left = [sum(row) for row in grid.ticks]
         self.worker_left = [sum(column) for column in zip(*grid.ticks, strict=True)]
         self.config_idle = [True] * len(self.config_left)
@@ -29,12 +29,12 @@ class OpenShop:
         self.now = 0
 
     def ready(self, worker: int) -> list[int]:
-        """List the idle configs that the worker has still to run."""
+        """Return the idle configs that the worker still has to run."""
         idle = self.config_idle
         return [config for config in self.pending[worker] if idle[config]]
 
     def start(self, config: int, worker: int) -> None:
-        """Run the config on the worker from now on."""
+        """Start the config on the worker now."""
         ticks = self.ticks[config][worker]
         self.pending[worker].remove(config)
         self.config_left[config] -= ticks
@@ -44,7 +44,7 @@ class OpenShop:
         heappush(self.running, (self.now + ticks, (config, worker)))
 
     def wait(self, instant: int) -> None:
-        """Let time pass to the next end of a unit, and on over all ends within `instant` ticks of it."""
+        """Advance the time to the next end of a unit, and past all ends within `instant` ticks of it."""
         last = self.running[0][0] + instant
         while self.running and self.running[0][0] <= last:
             self.now, (config, worker) = heappop(self.running)
@@ -56,9 +56,9 @@ Rule = Callable[[OpenShop, list[int]], None]
 
 
 def list_schedule(times: Times, rule: Rule) -> Starts:
-    """Build a schedule in the order of events, all ends of one instant before the starts of that instant.
+    """Build a schedule in the order of events; process all ends of an instant before its starts.
 
-    Units without time go first, at 0, where they are in no one's way.
+    Units without time run first, at 0, where they block nothing.
     """
     grid = to_grid(times)
     workers = range(len(times[0]))
@@ -71,11 +71,11 @@ def list_schedule(times: Times, rule: Rule) -> Starts:
 
 
 def longest_path(times: Times) -> Starts:
-    """Serve the longest remaining time first: whichever idle worker or ready config has most left to do is
-    served next, with the longest of the other side that is ready for it. Ties follow `rotation`.
+    """Serve the longest remaining time first: the idle worker or ready config that has most left to do, with
+    the longest ready one of the other side. Ties follow `rotation`.
 
-    With equal configs and equal workers everything is a tie, so that the rotation is the schedule, and it
-    meets the lower bound.
+    With equal configs and equal workers everything is a tie, so the rotation is the schedule, and it meets the
+    lower bound.
     """
     turns = rotation(len(times), len(times[0]))
 
@@ -114,10 +114,10 @@ def random_order(times: Times, seed: int) -> Starts:
 
 
 def rotation(configs: int, workers: int) -> list[list[int]]:
-    """Send equal configs round equal workers, in max(configs, workers) turns; returns the turn of each unit.
+    """Rotate equal configs through equal workers, in max(configs, workers) turns; return the turn of each unit.
 
-    The fewer side fills every turn while the other goes round and round. Going round may come back to the
-    same pairs, namely after the least common multiple of both numbers: from there on it is one place off.
+    The smaller side is busy in every turn while the other one rotates. The rotation repeats its pairs after the
+    least common multiple of both numbers: from there on it is shifted by one.
 
     >>> rotation(4, 2)
     [[0, 2], [2, 0], [1, 3], [3, 1]]
@@ -126,6 +126,6 @@ def rotation(configs: int, workers: int) -> list[list[int]]:
         return [list(column) for column in zip(*rotation(workers, configs), strict=True)]
     turns = [[0] * workers for _ in range(configs)]
     for step in range(configs * workers):
-        turn, place = divmod(step, workers)
-        turns[step % configs][(place + step // math.lcm(configs, workers)) % workers] = turn
+        turn, position = divmod(step, workers)
+        turns[step % configs][(position + step // math.lcm(configs, workers)) % workers] = turn
     return turns

@@ -1,11 +1,11 @@
-"""The mixed-integer program of the Cerebro paper, solved by HiGHS in a process of its own.
+"""The mixed-integer program of the Cerebro paper, solved by HiGHS in a separate process.
 
-OR-tools brings along another HiGHS of the same name, and a process that has loaded one cannot load the other
-(https://github.com/google/or-tools/issues/5246). A process can also be stopped when the seconds are over,
-where HiGHS would finish its current step first.
+OR-tools contains another HiGHS of the same name, and a process that has loaded one cannot load the other
+(https://github.com/google/or-tools/issues/5246). A process can also be stopped when the time is over, while HiGHS
+would finish its current step first.
 
-It is here for comparison with the paper. Up to about 4 configs on 4 workers it proves optima in a second; with
-16 configs on 8 workers it does not improve on its start within a minute.
+It exists for comparison with the paper. Up to about 4 configs on 4 workers it proves optima in a second; with 16
+configs on 8 workers it does not improve on its start within a minute.
 """
 
 import os
@@ -20,17 +20,17 @@ from hoptree.optimize.extra import require_installed
 from hoptree.optimize.schedule import Starts, Times, earliest_starts, order_by_start
 
 MILP_TOLERANCE = 1e-6
-"""HiGHS computes with floats: it proves an optimum up to about this share."""
+"""HiGHS computes with floats: it proves an optimum up to about this relative difference."""
 
 STARTUP_SECONDS = 0.5
 SECONDS_PER_ROW = 1e-5
 SHARE_OF_SECONDS = 0.95
-"""What HiGHS is given of the time: the process has to begin and to end, and HiGHS looks at the clock between
-its steps only, which take long in a large program. An answer that comes too late is lost."""
+"""The share of the time that HiGHS gets: the process has to start and to end, and HiGHS checks the clock only
+between its steps, which take long in a large program. A result that comes too late is lost."""
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What the process reads."""
+    """The input of the process."""
 
     times: Times
     start: Starts
@@ -39,16 +39,16 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class MilpResult(msgspec.Struct, frozen=True):
-    """What the process writes: starts, feasible up to a tolerance, and a lower bound."""
+    """The output of the process: starts, feasible up to a tolerance, and a lower bound."""
 
     starts: Starts
     bound: float
 
 
 def milp(times: Times, start: Starts, seconds: float, seed: int) -> tuple[Starts, float]:
-    """Improve `start` until it is proven best or the seconds are over; returns a schedule and a lower bound.
+    """Improve `start` until it is proven optimal or the time is over; return a schedule and a lower bound.
 
-    These are `start` and 0 if the seconds do not suffice to build and begin the program.
+    These are `start` and 0 if there is not enough time to build the program and start solving.
     """
     require_installed("highspy", "milp")
     deadline = monotonic() + seconds
@@ -57,14 +57,14 @@ def milp(times: Times, start: Starts, seconds: float, seed: int) -> tuple[Starts
     left = seconds * SHARE_OF_SECONDS - STARTUP_SECONDS - rows * SECONDS_PER_ROW
     if left <= 0:
         return start, 0.0
-    answer = _ask(Task(times, start, left, seed), deadline)
-    if answer is None:
+    result = _run_process(Task(times, start, left, seed), deadline)
+    if result is None:
         return start, 0.0
-    return earliest_starts(times, order_by_start(times, answer.starts)), answer.bound
+    return earliest_starts(times, order_by_start(times, result.starts)), result.bound
 
 
-def _ask(task: Task, deadline: float) -> MilpResult | None:
-    """Run the process; None if it is not done by the deadline."""
+def _run_process(task: Task, deadline: float) -> MilpResult | None:
+    """Run the process; return None if it is not done by the deadline."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "hoptree.optimize.highs"],

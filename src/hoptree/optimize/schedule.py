@@ -1,8 +1,8 @@
-"""What an open-shop schedule is, when it is feasible, and how early its units can start.
+"""Open-shop schedules: their feasibility, and the earliest starts of their units.
 
-`times[i][j]` is the time of config i on worker j, and `starts[i][j]` is when that unit starts.
-Every scheduler of this package decides an order, and `earliest_starts` alone turns an order into starts:
-so a schedule is feasible for the given floats, whatever numbers a solver computed with.
+`times[i][j]` is the time of config i on worker j, and `starts[i][j]` is the start of that unit. Every scheduler of
+this package decides only an order, and `earliest_starts` turns an order into starts. So a schedule is feasible for
+the given floats, whatever numbers a solver computed with.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,9 +21,9 @@ Matrix = tuple[tuple[Number, ...], ...]
 
 
 def earliest_starts(times: Matrix[Number], order: Iterable[Unit]) -> Matrix[Number]:
-    """Start every unit as soon as its config and its worker are done with all units before it in `order`.
+    """Start every unit as soon as its config and its worker have finished all units before it in `order`.
 
-    Units that `order` leaves out start at 0; only units without time may be left out.
+    Units that are not in `order` start at 0; only units without time may be left out.
 
     >>> earliest_starts(((2.0, 1.0), (1.0, 3.0)), [(0, 0), (1, 1), (1, 0), (0, 1)])
     ((0.0, 3.0), (3.0, 0.0))
@@ -40,13 +40,13 @@ def earliest_starts(times: Matrix[Number], order: Iterable[Unit]) -> Matrix[Numb
 
 
 def order_by_start(times: Sequence[Sequence[float]], starts: Sequence[Sequence[float]]) -> list[Unit]:
-    """Sort all units by their start; of two at one start the shorter goes first, as it may take no time."""
+    """Sort all units by start; of two with the same start the shorter comes first, as it may take no time."""
     units = [(config, worker) for config, row in enumerate(times) for worker in range(len(row))]
     return sorted(units, key=lambda unit: (starts[unit[0]][unit[1]], times[unit[0]][unit[1]]))
 
 
 def makespan_of(times: Matrix[Number], starts: Matrix[Number]) -> Number:
-    """Say when the last unit ends."""
+    """Return the end of the last unit."""
     return max(
         start + time
         for start_row, time_row in zip(starts, times, strict=True)
@@ -55,10 +55,10 @@ def makespan_of(times: Matrix[Number], starts: Matrix[Number]) -> Number:
 
 
 def check(times: Times, starts: Starts) -> None:
-    """Raise InvariantError, naming the clash, unless `starts` is a feasible schedule of `times`.
+    """Raise InvariantError with the conflict unless `starts` is a feasible schedule of `times`.
 
-    Exact, without a tolerance. A unit without time may start when its neighbour starts or ends, but not
-    within it.
+    The check is exact, without a tolerance. A unit without time may start when its neighbour starts or ends, but
+    not in between.
     """
     if [len(row) for row in starts] != [len(row) for row in times]:
         raise InvariantError(
@@ -71,12 +71,12 @@ def check(times: Times, starts: Starts) -> None:
             start = starts[config][worker]
             if not start >= 0:
                 raise InvariantError(f"starts[{config}][{worker}]: {start}; expected a start >= 0")
-            held = (start, start + time, f"unit [{config}][{worker}]")
-            rows.setdefault(f"config {config}", []).append(held)
-            rows.setdefault(f"worker {worker}", []).append(held)
-    for name, held_by in rows.items():
-        held_by.sort()
-        for (start, end, unit), (next_start, next_end, next_unit) in pairwise(held_by):
+            interval = (start, start + time, f"unit [{config}][{worker}]")
+            rows.setdefault(f"config {config}", []).append(interval)
+            rows.setdefault(f"worker {worker}", []).append(interval)
+    for name, intervals in rows.items():
+        intervals.sort()
+        for (start, end, unit), (next_start, next_end, next_unit) in pairwise(intervals):
             if end > next_start:
                 raise InvariantError(
                     f"{name}: {unit} holds it from {start} to {end} "

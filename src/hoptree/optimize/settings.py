@@ -48,14 +48,14 @@ CNN_MFLOPS: Final = MappingProxyType(
 """Compute cost of one example by network, in millions of floating-point operations."""
 
 GPU_TFLOPS: Final = MappingProxyType({"Titan Xp": 12.1, "K80": 5.6, "GTX 1080": 11.3, "P100": 18.7})
-"""Compute capacity by worker, in 10^12 floating-point operations a second."""
+"""Compute capacity by worker, in 10^12 floating-point operations per second."""
 
 
 def paper_setting(configs: int, workers: int, heterogeneous: bool, seed: int = 0) -> tuple[tuple[float, ...], ...]:
-    """Draw the unit times of one setting: cost of the config over capacity of the worker.
+    """Draw the unit times of one setting: the cost of the config divided by the capacity of the worker.
 
-    Heterogeneous costs and capacities are drawn with replacement, costs first; a homogeneous setting
-    needs no draw, and each of its units takes 1.
+    Heterogeneous costs and capacities are drawn with replacement, costs first; a homogeneous setting needs no draw,
+    and each of its units takes 1.
 
     >>> paper_setting(2, 3, heterogeneous=False)
     ((1.0, 1.0, 1.0), (1.0, 1.0, 1.0))

@@ -1,4 +1,4 @@
-"""What a scheduler answers."""
+"""The result of a scheduler."""
 
 import msgspec
 
@@ -6,8 +6,8 @@ import msgspec
 class Solution(msgspec.Struct, frozen=True, kw_only=True):
     """A feasible schedule of one epoch, and how good it is.
 
-    `bound` is a lower bound on every makespan, so `makespan / bound` says how far from the optimum this is at
-    worst. `proven`: the makespan meets the bound, within 1e-9 of it (milp: 1e-6, the tolerance of HiGHS).
+    `bound` is a lower bound on every makespan, so `makespan / bound` is an upper bound on the ratio to the optimum.
+    `proven`: the makespan meets the bound, within 1e-9 of it (milp: 1e-6, the tolerance of HiGHS).
     """
 
     makespan: float

@@ -1,4 +1,4 @@
-"""The door: read the times, run the method, say how good its schedule is."""
+"""The public API: parse the times, run a method, and rate its schedule."""
 
 from collections.abc import Iterable
 from math import isfinite
@@ -19,18 +19,18 @@ from hoptree.optimize.vector import vector_rearrangement
 Method = Literal["cp-sat", "milp", "vector", "longest-path", "random"]
 
 LONGEST_SECONDS = 1_000_000
-"""Operating systems cannot wait for much longer at a time."""
+"""Operating systems cannot wait much longer in one call."""
 
 
 def solve(
     times: Iterable[Iterable[float]], method: Method = "cp-sat", seconds: float = 60, seed: int = 0
 ) -> Solution:
-    """Schedule one epoch, `times[i][j]` being the time of config i on worker j, with a short makespan.
+    """Schedule one epoch with a short makespan; `times[i][j]` is the time of config i on worker j.
 
-    `cp-sat` and `milp` begin with the `longest-path` schedule and return it at once if it meets the lower
-    bound; else they search until they have a proof or the seconds are over. `vector` is optimal for many
-    configs, see `hoptree.optimize.vector`. `longest-path` and `random` take milliseconds. `seed` matters to
-    `random`, `cp-sat` and `milp`; the latter two also depend on how far they get in the seconds.
+    `cp-sat` and `milp` start with the `longest-path` schedule and return it at once if it meets the lower bound;
+    otherwise they search until they have a proof or the time is over. `vector` is optimal for many configs, see
+    `hoptree.optimize.vector`. `longest-path` and `random` take milliseconds. `seed` affects `random`, `cp-sat` and
+    `milp`; the latter two also depend on how far they get in the time.
 
     >>> solution = solve([[2, 1], [1, 2]], method="longest-path")
     >>> solution.makespan, solution.bound, solution.proven, solution.starts
@@ -59,7 +59,7 @@ def solve(
 
 
 def lower_bound(times: Iterable[Iterable[float]]) -> float:
-    """Bound every makespan from below: by the largest load of a worker and by the longest config.
+    """Return a lower bound on every makespan: the largest load of a worker or the longest config.
 
     >>> lower_bound([[2, 1], [2, 1], [1, 1]])
     5.0
@@ -68,7 +68,7 @@ def lower_bound(times: Iterable[Iterable[float]]) -> float:
 
 
 def _schedule(times: Times, method: Method, lower: float, seconds: float, seed: int) -> tuple[Starts, float]:
-    """Run the method; returns its schedule and the lower bound it found, or 0."""
+    """Run the method; return its schedule and the lower bound that it found, or 0."""
     deadline = monotonic() + seconds
     if method == "random":
         return random_order(times, seed), 0.0
@@ -83,7 +83,7 @@ def _schedule(times: Times, method: Method, lower: float, seconds: float, seed: 
 
 
 def parse_times(times: Iterable[Iterable[float]]) -> Times:
-    """Read nested sequences or a numpy array: a full matrix of finite times >= 0."""
+    """Parse nested sequences or a numpy array: a full matrix of finite times >= 0."""
     rows = [_parse_row(f"times[{index}]", row) for index, row in enumerate(_iterate("times", times))]
     if not rows:
         raise WorkloadError("times: no rows; expected one row of times for each config")

@@ -1,8 +1,8 @@
-"""Compact vector summation: an order in which a sum of vectors never strays far from the origin.
+"""Compact vector summation: an order in which partial sums of vectors stay close to the origin.
 
-A vector here has one coordinate a worker, and its size is the span from its least coordinate to its largest:
-how far it drives the loads of two workers apart. The sum of all vectors has size 0, up to rounding errors,
-and the largest coordinate is 1 or so.
+A vector has one coordinate per worker, and its size is the span from its smallest to its largest coordinate: how
+far it drives the loads of two workers apart. The sum of all vectors has size 0, up to rounding errors, and the
+largest coordinate is about 1.
 """
 
 from time import monotonic
@@ -11,17 +11,17 @@ from typing import Any
 from hoptree.optimize.extra import require
 
 CLOSE = 1e-12
-"""Weights closer than this to 0 or 1 are there."""
+"""Weights that are closer than this to 0 or 1 count as 0 or 1."""
 
 ROUNDING = 1e-9
 """Sums smaller than this are rounding errors."""
 
 
 def compact_order(vectors: Any, deadline: float) -> list[int] | None:
-    """Order the rows of a matrix such that every partial sum is at most d times as large as the largest row,
-    with d one less than the number of coordinates; None if the deadline passes first.
+    """Order the rows of a matrix such that every partial sum is at most d times as large as the largest row, where
+    d is one less than the number of coordinates; return None if the deadline passes first.
 
-    `greedy_order` mostly does, and with much smaller sums. When it does not, `steinitz_order` will.
+    `greedy_order` usually achieves this, with much smaller sums. If it does not, `steinitz_order` does.
     """
     order = greedy_order(vectors)
     if largest_sum(vectors, order) <= (vectors.shape[1] - 1) * spans(vectors).max() + ROUNDING:
@@ -30,31 +30,31 @@ def compact_order(vectors: Any, deadline: float) -> list[int] | None:
 
 
 def spans(vectors: Any) -> Any:
-    """Measure the size of every row."""
+    """Return the size of every row."""
     return vectors.max(axis=1) - vectors.min(axis=1)
 
 
 def largest_sum(vectors: Any, order: list[int]) -> float:
-    """Measure the largest partial sum."""
+    """Return the size of the largest partial sum."""
     return float(spans(vectors[order].cumsum(axis=0)).max())
 
 
 def greedy_order(vectors: Any) -> list[int]:
-    """Append the vector that makes the smallest sum, again and again."""
+    """Repeatedly append the vector that gives the smallest sum."""
     numpy = require("numpy", "vector")
     total = numpy.zeros(vectors.shape[1])
     left = numpy.arange(len(vectors))
     order = []
     while len(left):
-        place = int(spans(total + vectors[left]).argmin())
-        order.append(int(left[place]))
-        total += vectors[left[place]]
-        left = numpy.delete(left, place)
+        index = int(spans(total + vectors[left]).argmin())
+        order.append(int(left[index]))
+        total += vectors[left[index]]
+        left = numpy.delete(left, index)
     return order
 
 
 def steinitz_order(vectors: Any, deadline: float) -> list[int] | None:
-    """Order as `compact_order` promises, by the proof of Grinberg and Sevast'yanov, from the back.
+    """Order with the guarantee of `compact_order`, by the proof of Grinberg and Sevast'yanov, from the back.
 
     All vectors are taken modulo (1, ..., 1), which has size 0: so they have d dimensions. For a set A of
     k > d vectors let W(A) be the weights w in [0, 1] with sum k - d and weighted vector sum zero. Take a w of
@@ -83,10 +83,10 @@ def steinitz_order(vectors: Any, deadline: float) -> list[int] | None:
 
 
 def _to_vertex(weights: Any, equations: Any) -> None:
-    """Move weights, without a change to any equation, until no more than there are equations are within (0, 1).
+    """Move weights, without changing any equation, until at most as many as there are equations are within (0, 1).
 
-    Of one weight more than equations, some combination changes no equation; it goes as far as a weight
-    reaches 0 or 1.
+    With one weight more than equations, some combination changes no equation; move along it until a weight reaches
+    0 or 1.
     """
     numpy = require("numpy", "vector")
     count = equations.shape[1]

@@ -33,7 +33,7 @@ from hoptree.optimize.steinitz import compact_order
 
 
 def vector_rearrangement(times: Times, seconds: float) -> Starts:
-    """Schedule as the module says; if the seconds are over first, the schedule is a list schedule."""
+    """Return the schedule described above, or a list schedule if the time is over first."""
     numpy = require("numpy", "vector")
     configs, workers = len(times), len(times[0])
     longest = max(map(max, times)) or 1.0
@@ -50,10 +50,10 @@ def vector_rearrangement(times: Times, seconds: float) -> Starts:
 
 
 def pad(times: Times) -> Times:
-    """Lengthen times to equal loads of all workers, none beyond the longest time.
+    """Lengthen times until all workers have equal loads, none beyond the longest time.
 
-    A worker is slowed down in proportion where that makes no unit too long, which makes equals of workers
-    that differ in speed only. Else each unit is moved by the same share of its way to the longest.
+    A worker is slowed down in proportion if that makes no unit too long, which equalizes workers that differ only
+    in speed. Otherwise each unit is moved towards the longest time by the same fraction of the difference.
     """
     loads = worker_loads(times)
     load, longest = max(loads), max(map(max, times))
@@ -69,19 +69,19 @@ def pad(times: Times) -> Times:
 
 
 def wrap(padded: Times, order: list[int]) -> list[int] | None:
-    """Find where in the order each worker begins (steps 3 and 4); None if a shift would be longer than L.
+    """Find the position in the order at which each worker starts (steps 3 and 4); None if a shift would exceed L.
 
-    A worker that begins at place c runs the configs from there to the end of the order first.
+    A worker that starts at position c first runs the configs from there to the end of the order.
     """
     loads = [list(accumulate((padded[i][j] for i in order), initial=0.0)) for j in range(len(padded[0]))]
     cuts, shift = [0], 0.0
     for before, own in pairwise(loads):
         shift += max(end - start for end, start in zip(before[1:], own, strict=False))
-        places = [place for place, load in enumerate(own) if own[-1] - load >= shift]
-        if not places:
+        positions = [position for position, load in enumerate(own) if own[-1] - load >= shift]
+        if not positions:
             return None
-        cuts.append(places[-1])
-        shift = own[-1] - own[places[-1]]
+        cuts.append(positions[-1])
+        shift = own[-1] - own[positions[-1]]
     return cuts
 
 

@@ -1,4 +1,4 @@
-"""Searches: what to train next, decided from what was reported."""
+"""Search procedures: decide what to train next from what the trials reported."""
 
 from hoptree.core.actions import EndTrial, Report
 from hoptree.search.asha import ASHA

@@ -1,4 +1,4 @@
-"""ASHA: successive halving that waits for nobody."""
+"""ASHA: asynchronous successive halving."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ from hoptree.search.sampling import make_sampler
 from hoptree.search.trial_source import TrialSource
 from hoptree.search.widening import EarlierSearch, drawn_one_by_one, higher_rungs, only_more
 
-_MADE_UP = 1_000  # trials at most that an outlook is made of
-_ORDERS = 5  # … and how often
-_LATER = 1.25  # where those that take longer are better, the best come last, and more go on
+_SIMULATED_TRIALS = 1_000  # the budget estimate simulates at most so many trials
+_REPEATS = 5  # so many times, each with other losses
+_SLOW_BEST = 1.25  # if better configs also train slower, the best report last and more trials are promoted
 
 
 @final
 class ASHA(msgspec.Struct, frozen=True):
-    """Start up to ``trials`` and give the best one in ``factor`` of each rung more epochs, as losses come in.
+    """Start up to ``trials`` trials and promote the best one in ``factor`` at each rung as losses are reported.
 
-    ``mode="promote"`` is the paper's: a trial pauses at every rung; whenever there is room, the best paused one
-    that is in the top ``1 / factor`` of its rung goes on, highest rung first, else a new trial starts. If the space
-    has too few configs for anyone to be in the top of all rungs, the best goes on in the end. With ``"stop"`` a
-    trial goes on at once if it is in the top ``1 / factor`` of those that came before it (the first ones if they
-    are the best so far), else it is stopped: no pauses, and more long trials.
+    ``mode="promote"`` is the rule of the paper: a trial pauses at every rung. Whenever a job slot is free, the best
+    paused trial in the top ``1 / factor`` of its rung continues, highest rung first; otherwise a new trial starts.
+    If the space has too few configs to promote any trial to the last rung, the best one continues at the end. With
+    ``mode="stop"`` a trial continues at once if it is in the top ``1 / factor`` of the trials that reached the rung
+    before it (the first ones if they are the best so far), otherwise it is stopped: no pauses, and more long
+    trials.
 
-    ``concurrent`` jobs are under way at a time. Take at least as many as there are workers, twice as many where
-    trials share their beginnings; more of them decide on less. Decisions follow the order of the reports.
+    ``concurrent`` jobs run at a time. Use at least the number of workers, and twice that if trials share prefixes;
+    a higher number means that decisions are based on fewer losses. Decisions depend on the order of the reports.
     """
 
     trials: int
@@ -64,21 +65,21 @@ class ASHA(msgspec.Struct, frozen=True):
         checks.reports(self.every)
 
     def outlook(self) -> BudgetEstimate:
-        """Return the epochs that it grants in all: how many depends on the order of losses, so some are made up."""
-        found = [self._made_up(Random(order)) for order in range(_ORDERS)]
-        return BudgetEstimate(min(found), sum(found) / _ORDERS, _LATER * max(found))
+        """Estimate the total epochs: they depend on the order of the losses, so simulate a few random orders."""
+        found = [self._simulated_epochs(Random(order)) for order in range(_REPEATS)]
+        return BudgetEstimate(min(found), sum(found) / _REPEATS, _SLOW_BEST * max(found))
 
-    def _made_up(self, random: Random) -> float:
-        """Return the epochs of trials that come one after the other, with losses in any order."""
-        coming = [random.random() for _ in range(min(self.trials, _MADE_UP))]
-        scale, total, before = self.trials / len(coming), 0, 0
+    def _simulated_epochs(self, random: Random) -> float:
+        """Return the total epochs of simulated trials that finish one after the other with random losses."""
+        losses = [random.random() for _ in range(min(self.trials, _SIMULATED_TRIALS))]
+        scale, total, before = self.trials / len(losses), 0, 0
         for epoch in rung_epochs(self.min_epochs, self.max_epochs, self.factor):
-            total += len(coming) * (epoch - before)
-            coming, before = self._going_on(coming, epoch), epoch
+            total += len(losses) * (epoch - before)
+            losses, before = self._promoted_losses(losses, epoch), epoch
         return scale * total
 
-    def _going_on(self, losses: list[float], epoch: int) -> list[float]:
-        """Return who goes on from a rung, in the order in which they do."""
+    def _promoted_losses(self, losses: list[float], epoch: int) -> list[float]:
+        """Return the losses of the trials that a rung promotes, in order of promotion."""
         rung, found = _Rung(epoch, self.factor), []
         for number, loss in enumerate(losses):
             rung.add(number, loss)
@@ -95,7 +96,7 @@ class ASHA(msgspec.Struct, frozen=True):
     def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
         """Return the search for more trials, or with further rungs above the last."""
         if self.mode != "stop":
-            raise NoExtensionError("with mode='promote' the trials that wait are given up at the end")
+            raise NoExtensionError("with mode='promote' the paused trials are stopped when the search ends")
         only_more(self, earlier, space, "trials", "max_epochs")
         drawn_one_by_one(self, earlier[-1].procedure, "trials")
         higher_rungs(self, earlier[-1].procedure)
@@ -104,9 +105,9 @@ class ASHA(msgspec.Struct, frozen=True):
 
 @final
 class _Rung:
-    """Who has reached a rung, best first, ties by lower trial number; never searched from end to end.
+    """The trials that reached a rung, best first, ties by lower trial number; no operation scans all of them.
 
-    At most ``limit`` of a rung can ever be promoted: who is behind so many has no chance.
+    At most ``limit`` trials of a rung can ever be promoted, so trials ranked below that are eliminated.
     """
 
     def __init__(self, epochs: int, factor: int, limit: int | None = None) -> None:
@@ -119,7 +120,7 @@ class _Rung:
         self._promoted: set[int] = set()
 
     def add(self, trial: int, loss: float) -> int | None:
-        """Take a trial in; return the one that has no chance any more, if any."""
+        """Add a trial; return the trial that can no longer be promoted, if there is one."""
         self._size += 1
         if loss == math.inf:
             return trial
@@ -131,11 +132,11 @@ class _Rung:
         return None if last in self._promoted else last
 
     def is_good(self, trial: int, loss: float) -> bool:
-        """Return whether a trial is in the top, now."""
+        """Return whether a trial is in the top ``1 / factor`` of the trials that are here now."""
         return loss < math.inf and bisect_left(self._ranked, (loss, trial)) < max(1, self._size // self._factor)
 
     def promote(self, gone: set[int], always: bool = False) -> int | None:
-        """Return the best that is paused, if it is in the top (or ``always``), and count it as promoted."""
+        """Promote and return the best paused trial if it is in the top, or in any case with ``always``."""
         paused = self._paused
         while paused and paused[0][1] in gone:
             heappop(paused)
@@ -145,8 +146,8 @@ class _Rung:
             return best
         return None
 
-    def left(self, gone: set[int]) -> list[int]:
-        """Return who is still paused."""
+    def paused(self, gone: set[int]) -> list[int]:
+        """Return the trials that are still paused."""
         return sorted(trial for _, trial in self._paused if trial not in gone)
 
 
@@ -157,43 +158,43 @@ class _Search:
         self._jobs = Jobs(goal)
         self._concurrent = settings.concurrent
         epochs = rung_epochs(settings.min_epochs, settings.max_epochs, settings.factor)
-        self._supply = TrialSource(sampler, self._jobs, settings.trials, epochs[0], settings.every)
+        self._source = TrialSource(sampler, self._jobs, settings.trials, epochs[0], settings.every)
         self._promotes = settings.mode == "promote"
         limit = settings.trials // settings.factor if self._promotes else None
         self._rungs = [_Rung(epoch, settings.factor) for epoch in epochs]
         self._rungs[0] = _Rung(epochs[0], settings.factor, limit)
         self._level = {epoch: level for level, epoch in enumerate(epochs)}
-        self._is_topped = len(epochs) == 1  # whether anyone was let go on to the last rung
+        self._reached_last = len(epochs) == 1  # whether any trial was promoted to the last rung
 
     def start(self) -> Sequence[Decision]:
-        """Start as many trials as may be under way."""
+        """Start as many trials as may run at a time."""
         return self._fill()
 
-    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
-        """Take a job's end in, and fill the room that it leaves."""
-        ended = self._jobs.tell(news)
+    def tell(self, update: Report | EndTrial) -> Sequence[Decision]:
+        """Process the end of a job, and fill the slot that it frees."""
+        ended = self._jobs.tell(update)
         if ended is None:
             return ()
         self._sampler.tell(*ended)
-        decisions = self._arrive(ended)
+        decisions = self._add(ended)
         decisions += self._fill()
         if self._promotes and not len(self._jobs):
             decisions += self._finish()
         return decisions
 
-    def _arrive(self, ended: EndedJob) -> list[Decision]:
-        """Enter a trial at its rung; it goes on or is stopped if that is clear already."""
+    def _add(self, ended: EndedJob) -> list[Decision]:
+        """Add a trial to its rung, and extend or stop it if that is already decided."""
         trial, epoch, loss = ended
         level = self._level[epoch]
         if level == len(self._rungs) - 1:
             return []
         rung = self._rungs[level]
-        hopeless = rung.add(trial, loss)
+        eliminated = rung.add(trial, loss)
         if not self._promotes:
             if rung.is_good(trial, loss):
                 return [self._extend(trial, level + 1)]
-            hopeless = trial
-        return [] if hopeless is None or hopeless in self._jobs.gone else [self._stop(hopeless)]
+            eliminated = trial
+        return [] if eliminated is None or eliminated in self._jobs.gone else [self._stop(eliminated)]
 
     def _fill(self) -> list[Decision]:
         decisions: list[Decision] = []
@@ -202,25 +203,25 @@ class _Search:
         return decisions
 
     def _next(self) -> Decision | None:
-        """Return a promotion from the highest rung that has one, else a new trial."""
+        """Return a promotion from the highest rung that has one, otherwise a new trial."""
         if self._promotes:
             for level in range(len(self._rungs) - 2, -1, -1):
                 trial = self._rungs[level].promote(self._jobs.gone)
                 if trial is not None:
                     return self._extend(trial, level + 1)
-        return self._supply.train()
+        return self._source.train()
 
     def _finish(self) -> list[Decision]:
-        """Stop who is still paused; in a space too small for the rungs, the best goes on before that."""
-        if self._supply.short and not self._is_topped:
+        """Stop the paused trials; first promote the best one if the space has too few configs for the rungs."""
+        if self._source.short and not self._reached_last:
             for level in range(len(self._rungs) - 2, -1, -1):
                 trial = self._rungs[level].promote(self._jobs.gone, always=True)
                 if trial is not None:
                     return [self._extend(trial, level + 1)]
-        return [self._stop(trial) for rung in self._rungs[:-1] for trial in rung.left(self._jobs.gone)]
+        return [self._stop(trial) for rung in self._rungs[:-1] for trial in rung.paused(self._jobs.gone)]
 
     def _extend(self, trial: int, level: int) -> Decision:
-        self._is_topped |= level == len(self._rungs) - 1
+        self._reached_last |= level == len(self._rungs) - 1
         self._jobs.grant(trial, self._rungs[level].epochs)
         return Extend(trial, self._rungs[level].epochs)
 

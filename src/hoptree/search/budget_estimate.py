@@ -1,4 +1,4 @@
-"""The outlook of a procedure: how many epochs its trials will have been granted when it is through."""
+"""Budget estimates: how many epochs a procedure will have granted to its trials when it ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 
 class BudgetEstimate(NamedTuple):
-    """Epochs that a search grants in all, over all its trials; nine of ten times it is from least to most."""
+    """Total epochs that a search grants over all its trials: from ``least`` to ``most`` in nine of ten runs."""
 
     least: float
     expected: float
@@ -14,28 +14,28 @@ class BudgetEstimate(NamedTuple):
 
 
 def exactly(epochs: int) -> BudgetEstimate:
-    """Return the outlook of a search whose epochs do not depend on what comes out."""
+    """Return the estimate for a search whose total does not depend on the losses."""
     return BudgetEstimate(float(epochs), float(epochs), float(epochs))
 
 
-AT_ONCE: Final = BudgetEstimate(0.0, 0.0, 0.0)  # all is asked for at the start: nothing comes later
+AT_ONCE: Final = BudgetEstimate(0.0, 0.0, 0.0)  # everything is requested at the start, nothing later
 
 
 @runtime_checkable
 class EstimatesBudget(Protocol):
-    """A procedure that can say what it will ask for: the time left and the percent of a run come from it."""
+    """A procedure that can estimate its total epochs, for the time left and the percentage of a run."""
 
     def outlook(self) -> BudgetEstimate:
-        """Return the epochs that its trials will have been granted in the end."""
+        """Return the epochs that its trials will have been granted at the end."""
         ...
 
 
 def outlook_of(procedures: object) -> BudgetEstimate | None:
-    """Return what procedures, or a single one, ask for together; None where one of them cannot say.
+    """Return the sum of the estimates of one procedure or several; None if one of them has no estimate.
 
     >>> from hoptree.search.successive_halving import SuccessiveHalving
     >>> outlook_of([SuccessiveHalving(9, max_epochs=9)])
-    Outlook(least=21.0, expected=21.0, most=21.0)
+    BudgetEstimate(least=21.0, expected=21.0, most=21.0)
     """
     several = procedures if isinstance(procedures, list | tuple) else [procedures]
     found = [each.outlook() for each in several if isinstance(each, EstimatesBudget)]

@@ -12,7 +12,7 @@ from hoptree.search.rungs import rung_epochs
 
 
 def plain_settings(record: msgspec.Struct) -> None:
-    """Turn NumPy's numbers among the settings into Python's own, so that the record's text is the same."""
+    """Convert NumPy numbers in the settings to Python numbers, so that the text of the settings stays the same."""
     for name in record.__struct_fields__:
         value = getattr(record, name)
         own = type(value)(map(plain, value)) if type(value) in (list, tuple) else plain(value)
@@ -21,7 +21,7 @@ def plain_settings(record: msgspec.Struct) -> None:
 
 
 def whole(field: str, value: object, least: int, why: str = "") -> None:
-    """Refuse what is not a whole number of at least ``least``.
+    """Raise an error if a value is not a whole number of at least ``least``.
 
     >>> whole("factor", 1, 2, "a rung keeps one in so many")
     Traceback (most recent call last):
@@ -32,19 +32,19 @@ def whole(field: str, value: object, least: int, why: str = "") -> None:
 
 
 def between(field: str, value: object, low: float, high: float, why: str = "") -> None:
-    """Refuse what is not a number from ``low`` to ``high``."""
+    """Raise an error if a value is not a number from ``low`` to ``high``."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise WorkloadError(f"{field}: {value!r}; expected a number from {low} to {high}{why and f': {why}'}")
 
 
-def truth(field: str, value: object, why: str) -> None:
-    """Refuse what is neither True nor False."""
+def boolean(field: str, value: object, why: str) -> None:
+    """Raise an error if a value is not a boolean."""
     if not isinstance(value, bool):
         raise WorkloadError(f"{field}: {value!r}; expected True or False: {why}")
 
 
 def factors(field: str, values: object) -> None:
-    """Refuse what is no list of numbers to multiply by."""
+    """Raise an error if a value is not a list of positive numbers."""
     if not isinstance(values, list | tuple) or not values or not all(map(_is_positive, values)):
         raise WorkloadError(f"{field}: {values!r}; expected numbers above 0, for example (0.8, 1.2)")
 
@@ -54,14 +54,14 @@ def _is_positive(value: object) -> bool:
 
 
 def reports(every: object) -> None:
-    """Refuse what cannot be the number of epochs between reports."""
-    whole("every", every, 0, "the epochs between reports, or 0 for none but those that decide")
+    """Raise an error if a value cannot be the number of epochs between reports."""
+    whole("every", every, 0, "the epochs between reports, or 0 for only the reports that decide")
 
 
 def halving(min_epochs: int, max_epochs: int, factor: int) -> None:
-    """Refuse rungs that cannot be: smaller than an epoch, the wrong way round, or without a cut."""
+    """Raise an error if the rungs are impossible: below one epoch, in the wrong order, or without elimination."""
     whole("max_epochs", max_epochs, 1)
-    whole("min_epochs", min_epochs, 1, "a rung is one epoch or more")
+    whole("min_epochs", min_epochs, 1, "a rung is at least one epoch")
     if min_epochs > max_epochs:
         raise WorkloadError(
             f"min_epochs: {min_epochs} with max_epochs {max_epochs}; expected min_epochs up to max_epochs: the "
@@ -71,10 +71,10 @@ def halving(min_epochs: int, max_epochs: int, factor: int) -> None:
 
 
 def enough(trials: int, min_epochs: int, max_epochs: int, factor: int) -> None:
-    """Refuse so few trials that none would be left at the last rung."""
+    """Raise an error if there are too few trials for one to reach the last rung."""
     least = factor ** (len(rung_epochs(min_epochs, max_epochs, factor)) - 1)
     if trials < least:
         raise WorkloadError(
-            f"trials: {trials}; expected at least {least}, so that one is left at {max_epochs} epochs; take more "
+            f"trials: {trials}; expected at least {least}, so that one trial reaches {max_epochs} epochs; use more "
             "trials, a higher min_epochs or a lower factor"
         )

@@ -1,4 +1,4 @@
-"""Constraints: functions that refuse a config."""
+"""Constraints: functions that reject configs."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class Constrained(Mapping[str, Any]):
 def where(space: Mapping[str, Any], *conditions: Condition) -> Constrained:
     """Return the space without the configs for which a condition is False.
 
-    A condition is a function of the config as the trainer sees it: flat, with ``optimizer.name`` for a name in a
-    part. A part that is an option of a choice can have conditions of its own, which see the part's names only.
+    A condition is a function of the config as the trainer sees it: flat, with the key ``optimizer.name`` for
+    ``name`` in the part ``optimizer``. A part that is an option of a choice can have its own conditions on its own
+    names.
 
     >>> space = where({"width": 8, "depth": 4}, lambda config: config["width"] * config["depth"] < 512)
     >>> dict(space)
@@ -55,39 +56,39 @@ def where(space: Mapping[str, Any], *conditions: Condition) -> Constrained:
 
 
 def check(path: str, conditions: tuple[Condition, ...], config: Config) -> None:
-    """Raise ConfigRefusedError if a condition refuses the config, SpaceError if it cannot tell."""
+    """Raise ConfigRefusedError if a condition rejects the config, SpaceError if a condition fails."""
     for condition in conditions:
         named = f"{path or 'space'}: the condition {title(condition)}"
         try:
-            verdict = plain(condition(dict(config)))
+            accepted = plain(condition(dict(config)))
         except Exception as error:
             raise SpaceError(
                 f"{named} raised {type(error).__name__}: {error} for {config}; expected True or False; the names "
-                "of a part are there only when it is chosen, use config.get(name)"
+                "of a part exist only when it is chosen, use config.get(name)"
             ) from error
-        if not isinstance(verdict, bool):
-            raise SpaceError(f"{named} returned {verdict!r} for {config}; expected True or False")
-        if not verdict:
+        if not isinstance(accepted, bool):
+            raise SpaceError(f"{named} returned {accepted!r} for {config}; expected True or False")
+        if not accepted:
             raise ConfigRefusedError(f"{named} is False for {config}")
 
 
 def name_of(condition: Condition) -> str:
-    """Return what a condition is called in the code."""
+    """Return the name of a condition in the code."""
     name: str = getattr(condition, "__qualname__", type(condition).__qualname__)
     return name
 
 
 def title(condition: Condition) -> str:
-    """Return what to call a condition in a message: its name and, as most lambdas are called the same, its line."""
+    """Return the label of a condition in a message: its name and its line, because lambdas share a name."""
     code = getattr(condition, "__code__", None)
     return name_of(condition) if code is None else f"{name_of(condition)} of line {code.co_firstlineno}"
 
 
 def fingerprint(condition: Condition) -> str:
-    """Return a hash of what a condition does, with the Python version that it is good for.
+    """Return a hash of a condition's code, prefixed with the Python version that it is valid for.
 
-    It covers instructions, constants, names, defaults and captured values, not the functions that are called.
-    What is no Python function has none: a change to it goes unnoticed.
+    It covers instructions, constants, names, defaults and captured values, but not the functions that the condition
+    calls. A callable without Python code has an empty hash: changes to it go undetected.
     """
     code = getattr(condition, "__code__", None)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -103,18 +104,18 @@ def _code(code: CodeType) -> Encodable:
 
 
 def _each(values: Iterable[object]) -> list[Encodable]:
-    return [*map(_lasting, values)]
+    return [*map(_stable, values)]
 
 
 def _captured(cell: Any) -> Encodable:
     try:
-        return _lasting(cell.cell_contents)
+        return _stable(cell.cell_contents)
     except ValueError:  # not bound yet
         return ("empty",)
 
 
-def _lasting(value: object) -> Encodable:
-    """Return what of a value is the same in every process, behind what it is: of an object only the type."""
+def _stable(value: object) -> Encodable:
+    """Return the part of a value that is the same in every process, with a tag; for an object, only its type."""
     value = plain(value)
     match value:
         case float() if value != value:

@@ -1,4 +1,4 @@
-"""A space as plain data, so that a study that goes on can tell what has changed in it."""
+"""Describe a space as plain data, so that a resumed study can tell what has changed in it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hoptree.search.values import Integer, Uniform, text
 
 
 def describe(space: Space) -> dict[str, Any]:
-    """Return a space as data for JSON: lists of paths and what stands there, in the order in which it was written.
+    """Return a space as data for JSON: lists of paths with the text of each node, in the order of definition.
 
-    Conditions are described by a hash of their code, see ``constraints.fingerprint``.
+    Each condition is described by a hash of its code, see ``constraints.fingerprint``.
 
     >>> from hoptree.search.values import choice, log
     >>> describe({"lr": log(1e-4, 0.1), "optimizer": choice("sgd", {"name": "adam"})})["names"][:2]
@@ -32,7 +32,7 @@ def describe(space: Space) -> dict[str, Any]:
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Return what differs between two descriptions, one line each, beginning with the path; nothing if none does.
+    """Return the differences between two descriptions, one line each, starting with the path.
 
     >>> changes({"names": [["lr", "0.1"]], "where": []}, {"names": [["lr", "0.2"]], "where": []})
     ['lr: was 0.1, is 0.2']
@@ -40,27 +40,27 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     old, new = dict(before["names"]), dict(after["names"])
     lines = [f"{path}: was {old[path]}, is {new[path]}" for path in new if path in old and old[path] != new[path]]
     lines += [f"{path}: is new" for path in new if path not in old]
-    lines += [f"{path}: is gone" for path in old if path not in new]
+    lines += [f"{path}: was removed" for path in old if path not in new]
     if not lines and list(old) != list(new):
-        lines.append(f"{next(iter(new))}: the order of names is another")
+        lines.append(f"{next(iter(new))}: the order of names has changed")
     lines += condition_changes(before["where"], after["where"])
     return lines
 
 
 def condition_changes(before: list[list[str]], after: list[list[str]]) -> list[str]:
-    """Return what differs between the conditions of two descriptions, one line each."""
+    """Return the differences between the conditions of two descriptions, one line each."""
     if len(before) != len(after):
         return [f"where: was {len(before)} conditions, is {len(after)}"]
     lines = []
     for (old_path, old_name, old), (path, name, new) in zip(before, after, strict=True):
-        same_python = old.partition(":")[0] == new.partition(":")[0]  # the same code has other bytes in another one
+        same_python = old.partition(":")[0] == new.partition(":")[0]  # bytecode differs between Python versions
         if (old_path, old_name) != (path, name) or (same_python and old != new):
-            lines.append(f"{path or 'where'}: the condition {name} does something else than {old_name} did")
+            lines.append(f"{path or 'where'}: the code of the condition {name} differs from that of {old_name}")
     return lines
 
 
 def node_text(node: Node) -> str:
-    """Return what stands at a node, without what is below it."""
+    """Return the text of a node, without its children."""
     match node:
         case Given(_, value):
             return text(value)

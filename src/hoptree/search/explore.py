@@ -1,4 +1,4 @@
-"""Exploring: a config near another one, within its space."""
+"""Explore: draw a config near another one, within its space."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from hoptree.search.parse_space import Space, read
 from hoptree.search.streams import share
 from hoptree.search.tree import Decisions, Parameter, Pick, build, decide, parameters
 
-_TRIES = 100  # a space that refuses so many neighbours keeps the config
+_TRIES = 100  # after so many rejected neighbours the config is kept
 
 
 @final
 class Explorer:
-    """Changes configs: each parameter is drawn anew, or moves a little and stays within its range.
+    """Perturbs configs: each parameter is either resampled, or moved a little within its range.
 
-    It works on what was decided, not on the values: so it also reaches the arguments of schedules and the parts
-    of a conditional space, and what the space refuses is tried again. Every parameter has a stream of its own.
+    It works on decisions and not on values, so it also reaches arguments of schedules and parts of a conditional
+    space. It retries configs that the space rejects. Every parameter has its own random stream.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class Explorer:
         self._fixed = {path for path in paths if change is not None and not any(_within(path, n) for n in change)}
 
     def changed(self, config: Config, number: int, attempt: int = 0) -> Config:
-        """Return a config near another one; it follows from the seed, the number and the attempt."""
+        """Return a config near another one; it depends only on the seed, the number and the attempt."""
         before = decisions_of(self._root, config)
         if before is None:
             raise WorkloadError(
-                f"sampler: it gave {config}, which is not in the space; expected configs that the space can make"
+                f"sampler: it returned {config}, which is not in the space; expected configs of the space"
             )
         for again in range(_TRIES):
             choose = partial(self._choose, before, (number, attempt, again))
@@ -61,11 +61,11 @@ class Explorer:
                 continue
         return config
 
-    def _choose(self, before: Decisions, place: tuple[int, ...], parameter: Parameter) -> float:
+    def _choose(self, before: Decisions, draw_key: tuple[int, ...], parameter: Parameter) -> float:
         old = before.get(parameter.path)
         if old is not None and parameter.path in self._fixed:
             return old
-        draw = partial(share, self._seed, "explore", parameter.path, *place)
+        draw = partial(share, self._seed, "explore", parameter.path, *draw_key)
         if old is None or draw("whether") < self._resample:
             return parameter.at(draw("where"))
         return self._moved(parameter, old, draw("how"))
@@ -82,7 +82,7 @@ class Explorer:
 
 
 def _stepped(parameter: Stepped | Whole, old: int, number: float) -> int:
-    """Return the index nearest to a number, another one than before if the number is another."""
+    """Return the index nearest to a number; if the number has changed, an index other than the old one."""
     index = round((number - parameter.low) / parameter.step)
     if index == old and number != parameter.value(old):
         index += 1 if number > parameter.value(old) else -1
@@ -90,7 +90,7 @@ def _stepped(parameter: Stepped | Whole, old: int, number: float) -> int:
 
 
 def _plain(path: str) -> str:
-    """Return a path as names in a config are written: without the numbers of options.
+    """Return a path as configs spell names: without the option indices.
 
     >>> _plain("optimizer[0].momentum")
     'optimizer.momentum'

@@ -1,4 +1,4 @@
-"""A search that knows all its configs beforehand."""
+"""A search whose configs are all known at the start."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Fixed:
 
     @classmethod
     def grown(cls, lists: Sequence[tuple[Sequence[Config], int]], every: int = 0) -> Fixed:
-        """Return the search over lists that grew one from the other, each with its epochs.
+        """Return the search over lists of configs, each with its epochs, where each list extends the one before.
 
-        What an earlier list has keeps its place, and is extended where a later one grants more.
+        Configs of an earlier list keep their trial numbers, and are extended if a later list grants more epochs.
         """
         search = cls((), 0)
         known: set[object] = set()
@@ -32,15 +32,15 @@ class Fixed:
                 search._decisions += [Extend(trial, epochs) for trial in range(len(known))]
             until = epochs
             for config in configs:
-                if (mark := identity(config)) not in known:
-                    known.add(mark)
+                if (key := identity(config)) not in known:
+                    known.add(key)
                     search._decisions.append(Train(config, epochs, every))
         return search
 
     def start(self) -> Sequence[Decision]:
-        """Return all decisions there will be."""
+        """Return all decisions of this search."""
         return self._decisions
 
-    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
-        """Change nothing: no report matters to a fixed list."""
+    def tell(self, update: Report | EndTrial) -> Sequence[Decision]:
+        """Return no decisions: reports do not matter to a fixed list."""
         return ()

@@ -1,4 +1,4 @@
-"""Grid search: every combination, trained for the same number of epochs."""
+"""Grid search: train every combination for the same number of epochs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGEST = 1_000_000
 
 @final
 class Grid(msgspec.Struct, frozen=True):
-    """Train every combination of the space's values for ``epochs``, with a report ``every`` so many."""
+    """Train every combination of the space's values for ``epochs`` epochs, with a report every ``every`` epochs."""
 
     epochs: int
     every: int = 1
@@ -33,7 +33,7 @@ class Grid(msgspec.Struct, frozen=True):
         checks.reports(self.every)
 
     def outlook(self) -> BudgetEstimate:
-        """Return the epochs that it grants in all."""
+        """Return zero: all epochs are requested at the start."""
         return AT_ONCE
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
@@ -41,14 +41,14 @@ class Grid(msgspec.Struct, frozen=True):
         return Fixed(self._configs(space), self.epochs, self.every)
 
     def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
-        """Return the search over a space with further values, or for more epochs."""
+        """Return the search over a space with additional values, or for more epochs."""
         only_grown(self, earlier[-1].procedure, "epochs")
         configs = self._configs(space)
         lists = [(before._configs(was), before.epochs) for before, was in earlier]
-        marks = {identity(config) for config in configs}
+        keys = {identity(config) for config in configs}
         for config in lists[-1][0]:
-            if identity(config) not in marks:
-                raise NoExtensionError(f"the config {config} was in the grid, and is not")
+            if identity(config) not in keys:
+                raise NoExtensionError(f"the config {config} was in the grid and is not in it any more")
         return Fixed.grown([*lists, (configs, self.epochs)], self.every)
 
     def _configs(self, space: Space) -> list[Config]:
@@ -58,6 +58,6 @@ class Grid(msgspec.Struct, frozen=True):
             largest = max(parameters(root), key=lambda parameter: parameter.count or 0)
             raise SpaceError(
                 f"{largest.path}: {largest.count:,} values in a grid of {total:,} configs; expected a grid of "
-                f"up to {_LARGEST:,}; use fewer values, a larger step, or another search"
+                f"at most {_LARGEST:,}; use fewer values, a larger step, or another search"
             )
         return list(grid(space))

@@ -15,8 +15,8 @@ from hoptree.search.rungs import Bracket, bracket
 
 
 @final
-class _Race:
-    """One bracket under way: its rungs, the one it is at, and the losses of those who have got there."""
+class _BracketRun:
+    """A running bracket: its rungs, the index of the current rung, and the losses reported at that rung."""
 
     __slots__ = ("at", "losses", "members", "rungs")
 
@@ -29,11 +29,11 @@ class _Race:
 
 @final
 class Halving:
-    """Runs brackets, together or in turn; a rung closes when the last of its trials has ended.
+    """Runs brackets in parallel or one after the other; a rung closes when the last of its trials has ended.
 
-    What follows from a rung depends on its losses only, not on the order in which they came: the best go on,
-    ties by lower trial number, and the others are stopped, which lets their states go. Trials that failed or
-    reported NaN are last and never go on. The sampler learns a rung's losses when it closes, by trial number.
+    The result of a rung depends only on its losses, not on their order in time: the best trials continue, ties by
+    lower trial number, and the others are stopped, which frees their states. Trials that failed or reported NaN
+    rank last and never continue. The sampler is told a rung's losses when the rung closes, by trial number.
     """
 
     def __init__(
@@ -52,36 +52,36 @@ class Halving:
         self._every = every
         self._together = together
         self._jobs = Jobs(goal)
-        self._races: list[_Race] = []  # by trial
+        self._runs: list[_BracketRun] = []  # by trial
 
     def start(self) -> Sequence[Decision]:
-        """Start the first bracket, or all of them."""
+        """Start the first bracket, or all of them if they run together."""
         decisions = self._open()
         while self._together and self._brackets:
             decisions += self._open()
         return decisions
 
-    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
-        """Take a loss in; the last one of a rung closes it."""
-        ended = self._jobs.tell(news)
+    def tell(self, update: Report | EndTrial) -> Sequence[Decision]:
+        """Process a report; the last loss of a rung closes the rung."""
+        ended = self._jobs.tell(update)
         return () if ended is None else self._ended(ended)
 
     def _ended(self, ended: EndedJob) -> list[Decision]:
-        race = self._races[ended.trial]
-        race.losses[ended.trial] = ended.loss
-        return [] if len(race.losses) < len(race.members) else self._close(race)
+        run = self._runs[ended.trial]
+        run.losses[ended.trial] = ended.loss
+        return [] if len(run.losses) < len(run.members) else self._close(run)
 
     def _open(self) -> list[Decision]:
-        """Start the next bracket; a sampler with fewer configs than planned makes it a smaller one."""
+        """Start the next bracket, with fewer trials than planned if the sampler has fewer configs."""
         while self._brackets:
             planned = self._brackets.popleft()
             configs = self._ask(planned[0].trials)
             if configs:
                 rungs = bracket(len(configs), [rung.epochs for rung in planned], self._factor)
-                first = len(self._races)
-                race = _Race(rungs, list(range(first, first + len(configs))))
-                self._races += [race] * len(configs)
-                return [self._train(race, trial, c) for trial, c in zip(race.members, configs, strict=True)]
+                first = len(self._runs)
+                run = _BracketRun(rungs, list(range(first, first + len(configs))))
+                self._runs += [run] * len(configs)
+                return [self._train(run, trial, c) for trial, c in zip(run.members, configs, strict=True)]
         return []
 
     def _ask(self, count: int) -> list[Config]:
@@ -90,26 +90,26 @@ class Halving:
             configs.append(config)
         return configs
 
-    def _train(self, race: _Race, trial: int, config: Config) -> Decision:
-        self._jobs.grant(trial, race.rungs[0].epochs)
-        return Train(config, race.rungs[0].epochs, self._every)
+    def _train(self, run: _BracketRun, trial: int, config: Config) -> Decision:
+        self._jobs.grant(trial, run.rungs[0].epochs)
+        return Train(config, run.rungs[0].epochs, self._every)
 
-    def _close(self, race: _Race) -> list[Decision]:
-        """Let the best of a rung go on; after the last rung, start the next bracket that waits."""
-        for trial in race.members:
-            self._sampler.tell(trial, race.rungs[race.at].epochs, race.losses[trial])
-        race.at += 1
-        if race.at == len(race.rungs):
+    def _close(self, run: _BracketRun) -> list[Decision]:
+        """Extend the best trials of a rung; after the last rung, start the next waiting bracket."""
+        for trial in run.members:
+            self._sampler.tell(trial, run.rungs[run.at].epochs, run.losses[trial])
+        run.at += 1
+        if run.at == len(run.rungs):
             return self._open()
         gone = self._jobs.gone
-        standing = [trial for trial in race.members if trial not in gone]
-        ranked = sorted((race.losses[trial], trial) for trial in standing if race.losses[trial] < math.inf)
-        rung = race.rungs[race.at]
-        race.members = sorted(trial for _, trial in ranked[: rung.trials])
-        race.losses = {}
-        for trial in race.members:
+        remaining = [trial for trial in run.members if trial not in gone]
+        ranked = sorted((run.losses[trial], trial) for trial in remaining if run.losses[trial] < math.inf)
+        rung = run.rungs[run.at]
+        run.members = sorted(trial for _, trial in ranked[: rung.trials])
+        run.losses = {}
+        for trial in run.members:
             self._jobs.grant(trial, rung.epochs)
-        going_on = set(race.members)
-        decisions: list[Decision] = [Extend(trial, rung.epochs) for trial in race.members]
-        decisions += [Stop(trial) for trial in standing if trial not in going_on]
-        return decisions if race.members else decisions + self._open()
+        promoted = set(run.members)
+        decisions: list[Decision] = [Extend(trial, rung.epochs) for trial in run.members]
+        decisions += [Stop(trial) for trial in remaining if trial not in promoted]
+        return decisions if run.members else decisions + self._open()

@@ -21,9 +21,10 @@ from hoptree.search.widening import EarlierSearch, drawn_one_by_one, only_more
 class Hyperband(msgspec.Struct, frozen=True):
     """Hedge between many short trials and few long ones, by the formulas of Hyperband's algorithm 1.
 
-    Bracket s, from the largest s with ``max_epochs / factor**s >= min_epochs`` down to 0, begins with
+    Bracket s, from the largest s with ``max_epochs / factor**s >= min_epochs`` down to 0, starts with
     ``ceil((s_max + 1) / (s + 1) * factor**s)`` trials for ``max_epochs / factor**s`` epochs, rounded down.
-    Brackets run together, or in turn when the ``sampler`` learns from losses: ``Optuna("tpe")`` makes it BOHB.
+    Brackets run in parallel, or one after the other if the ``sampler`` learns from losses: ``Optuna("tpe")`` makes
+    this BOHB.
 
     >>> [[tuple(rung) for rung in rungs] for rungs in Hyperband(max_epochs=9).brackets]
     [[(9, 1), (3, 3), (1, 9)], [(5, 3), (1, 9)], [(3, 9)]]
@@ -44,25 +45,25 @@ class Hyperband(msgspec.Struct, frozen=True):
 
     @property
     def brackets(self) -> tuple[Bracket, ...]:
-        """The rungs of every bracket of a round, known before anything runs."""
+        """The rungs of every bracket of a round."""
         most, factor = 0, self.factor
         while self.min_epochs * factor ** (most + 1) <= self.max_epochs:
             most += 1
         brackets = []
         for s in range(most, -1, -1):
-            trials = -(-(most + 1) * factor**s // (s + 1))  # rounded up, in whole numbers
+            trials = -(-(most + 1) * factor**s // (s + 1))  # integer division, rounded up
             brackets.append(bracket(trials, [self.max_epochs // factor**i for i in range(s, -1, -1)], factor))
         return tuple(brackets)
 
     def outlook(self) -> BudgetEstimate:
-        """Return the epochs that it grants in all."""
+        """Return the total epochs, which are known exactly."""
         return exactly(self.rounds * sum(map(epochs_of, self.brackets)))
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""
         brackets = self.brackets * self.rounds
         sampler = make_sampler(self.sampler, space, seed, sum(rungs[0].trials for rungs in brackets))
-        together = isinstance(self.sampler, str)  # one that learns is asked as late as can be
+        together = isinstance(self.sampler, str)  # ask a sampler that learns as late as possible
         return Halving(brackets, self.factor, sampler, goal, every=self.every, together=together)
 
     def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:

@@ -10,7 +10,7 @@ from hoptree.search.protocol import Goal
 
 
 class EndedJob(NamedTuple):
-    """A job that ended: the epoch it was to reach, and the loss there; infinite for NaN and for failures."""
+    """A job that ended: its target epoch, and the loss there; infinite for NaN and for failures."""
 
     trial: int
     epoch: int
@@ -19,11 +19,11 @@ class EndedJob(NamedTuple):
 
 @final
 class Jobs:
-    """The jobs under way, one for a trial: it is to reach an epoch, and ends there or fails before.
+    """The running jobs, at most one per trial: a job ends at its target epoch, or fails before it.
 
-    Searches act when a job ends, not at its last report: the end comes right after that report, and only then
-    can the trial be extended. ``gone`` are trials that failed or were stopped, by whomever, at any time: their
-    states are let go, so nothing can be granted to them again.
+    Searches act when a job ends, not at its last report: the end follows right after that report, and the trial can
+    be extended only then. ``gone`` holds the trials that failed or were stopped, by anyone and at any time: their
+    states are freed, so they cannot be extended.
     """
 
     def __init__(self, goal: Goal) -> None:
@@ -36,12 +36,12 @@ class Jobs:
         return len(self._until)
 
     def grant(self, trial: int, until: int) -> None:
-        """Note that a trial is to reach an epoch."""
+        """Set the target epoch of a trial."""
         self._until[trial] = until
 
-    def tell(self, news: Report | EndTrial) -> EndedJob | None:
-        """Take news in, and return the job that ended with it, if one did."""
-        match news:
+    def tell(self, update: Report | EndTrial) -> EndedJob | None:
+        """Process a report or the end of a trial, and return the job that ended with it, if any."""
+        match update:
             case Report(trial, epoch, metrics):
                 if self._until.get(trial) == epoch:
                     self._losses[trial] = self._goal.loss(metrics)
@@ -54,4 +54,4 @@ class Jobs:
                 until = self._until.pop(trial, None)
                 return None if until is None else EndedJob(trial, until, loss)
             case _:
-                assert_never(news)
+                assert_never(update)

@@ -1,4 +1,4 @@
-"""Decisions of a config: the way through the space's tree that makes it, found again."""
+"""Find the decisions that lead to a given config of a space."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hoptree.search.tree import Decisions, Given, MadeConfig, Node, Pick, Severa
 
 
 def decisions_of(root: SpacePart, config: Config) -> Decisions | None:
-    """Return what was decided to make a config; None if the space does not make it.
+    """Return the decisions that build a config; None if the config is not in the space.
 
-    Where several options make the same value, it is the first.
+    If several options build the same value, use the first.
     """
     return _match(root, config)
 
@@ -60,7 +60,7 @@ def _range(node: Range, value: Any) -> Decisions | None:
 
 
 def _part(node: SpacePart, config: Any) -> Decisions | None:
-    """Match the names of a part; those of a part within it come after a dot, and none may be left over."""
+    """Match a part against a config; names of nested parts follow a dot, and every name must be used."""
     if not isinstance(config, Mapping):
         return None
     used: set[str] = set()

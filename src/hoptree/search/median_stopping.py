@@ -1,4 +1,4 @@
-"""Median stopping: a trial that is worse than most others were at its age is given up."""
+"""Median stopping: stop a trial that is worse than the median of the others at the same epoch."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from hoptree.search.widening import EarlierSearch, drawn_one_by_one, only_more
 
 @final
 class MedianStopping(msgspec.Struct, frozen=True):
-    """Train ``trials`` for ``epochs``, and stop those that are worse than the median.
+    """Train ``trials`` trials for ``epochs`` epochs, and stop those that are worse than the median.
 
-    At every report from the epoch ``grace`` on, a trial is stopped if its best loss so far is worse than the
-    median of the others' losses at that epoch; with ``average``, of their average losses up to then, the rule of
-    Vizier, which stops later. The others are all trials that got there, also those that were stopped since; at
-    least ``startup`` of them must have. A NaN counts as infinite, and equal is not worse.
+    At every report from the epoch ``grace`` on, a trial is stopped if its best loss so far is worse than the median
+    of the other trials' losses at that epoch; with ``average``, the median of their average losses up to it, which
+    is Vizier's rule and stops later. The other trials are all that reached the epoch, including trials stopped
+    since; at least ``startup`` of them are needed. NaN counts as infinite, and a trial equal to the median goes on.
 
-    ``concurrent`` trials are under way at a time: take at least as many as there are workers. Decisions follow
-    the order of the reports.
+    ``concurrent`` trials run at a time: use at least the number of workers. Decisions depend on the order of the
+    reports.
     """
 
     trials: int
@@ -48,15 +48,15 @@ class MedianStopping(msgspec.Struct, frozen=True):
         checks.whole("trials", self.trials, 1)
         checks.whole("epochs", self.epochs, 1)
         checks.whole("grace", self.grace, 0, "the epochs that every trial is granted")
-        checks.whole("every", self.every, 1, "without reports on the way nothing can be stopped")
+        checks.whole("every", self.every, 1, "trials can be stopped only at reports")
         checks.whole("startup", self.startup, 1)
-        checks.truth("average", self.average, "whether others count with their average loss")
+        checks.boolean("average", self.average, "whether other trials count with their average loss")
         checks.whole("concurrent", self.concurrent, 1)
         if self.grace > self.epochs:
             raise WorkloadError(f"grace: {self.grace} of {self.epochs} epochs; expected at most {self.epochs}")
 
     def outlook(self) -> BudgetEstimate:
-        """Return the epochs that it grants in all, though few trials reach their last."""
+        """Return the epochs that it grants, though few trials are trained to their last epoch."""
         granted = float(self.trials * self.epochs)
         return BudgetEstimate(float(self.trials * self.grace), granted, granted)
 
@@ -73,7 +73,7 @@ class MedianStopping(msgspec.Struct, frozen=True):
 
 @final
 class _Curve:
-    """What a trial has reported so far."""
+    """The losses that a trial has reported so far."""
 
     __slots__ = ("best", "count", "last", "stopped", "total")
 
@@ -85,13 +85,13 @@ class _Curve:
         self.stopped = False
 
     def add(self, epoch: int, loss: float, average: bool) -> float:
-        """Take a loss in; return what others are compared with at this epoch because of it."""
+        """Add a loss; return the value that this trial contributes to the median at this epoch."""
         self.best = min(self.best, loss)
         self.total += loss
         self.count += 1
         self.last = (epoch, loss)
         bar = self.total / self.count if average else loss
-        return math.inf if math.isnan(bar) else bar  # inf - inf is no number
+        return math.inf if math.isnan(bar) else bar  # inf - inf is NaN
 
 
 @final
@@ -101,35 +101,35 @@ class _Search:
         self._sampler = sampler
         self._goal = goal
         self._jobs = Jobs(goal)
-        self._supply = TrialSource(sampler, self._jobs, settings.trials, settings.epochs, settings.every)
+        self._source = TrialSource(sampler, self._jobs, settings.trials, settings.epochs, settings.every)
         self._curves: dict[int, _Curve] = {}  # of the trials under way
         self._bars: dict[int, list[float]] = {}  # by epoch, sorted
 
     def start(self) -> Sequence[Decision]:
-        """Start as many trials as may be under way."""
+        """Start as many trials as may run at a time."""
         return self._fill()
 
-    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
-        """Judge a trial at its report; fill the room that an ended one leaves."""
-        ended = self._jobs.tell(news)
-        if isinstance(news, Report):
-            return self._judge(news)
+    def tell(self, update: Report | EndTrial) -> Sequence[Decision]:
+        """Compare a trial at its report; fill the slot that an ended trial frees."""
+        ended = self._jobs.tell(update)
+        if isinstance(update, Report):
+            return self._compare(update)
         if ended is None:
             return ()
-        curve = self._curves.pop(news.trial)
-        epoch, loss = (ended.epoch, math.inf) if news.ending == "failed" else curve.last
+        curve = self._curves.pop(update.trial)
+        epoch, loss = (ended.epoch, math.inf) if update.ending == "failed" else curve.last
         self._sampler.tell(ended.trial, epoch, loss)
         return self._fill()
 
-    def _judge(self, report: Report) -> list[Decision]:
+    def _compare(self, report: Report) -> list[Decision]:
         settings, epoch = self._settings, report.epoch
         curve = self._curves.get(report.trial)
-        if curve is None or curve.stopped:  # reports that are known already come all at once
+        if curve is None or curve.stopped:  # reports from the cache arrive all at once
             return []
         bar = curve.add(epoch, self._goal.loss(report.metrics), settings.average)
         others = self._bars.setdefault(epoch, [])
-        judged = settings.grace <= epoch < settings.epochs and len(others) >= settings.startup
-        worse = judged and curve.best > _median(others)
+        is_compared = settings.grace <= epoch < settings.epochs and len(others) >= settings.startup
+        worse = is_compared and curve.best > _median(others)
         insort(others, bar)
         if not worse:
             return []
@@ -138,14 +138,14 @@ class _Search:
 
     def _fill(self) -> list[Decision]:
         decisions: list[Decision] = []
-        while len(self._jobs) < self._settings.concurrent and (decision := self._supply.train()) is not None:
-            self._curves[self._supply.started - 1] = _Curve()
+        while len(self._jobs) < self._settings.concurrent and (decision := self._source.train()) is not None:
+            self._curves[self._source.started - 1] = _Curve()
             decisions.append(decision)
         return decisions
 
 
 def _median(ordered: list[float]) -> float:
-    """Return the middle of a sorted list, or the mean of its two middles."""
+    """Return the median of a sorted list."""
     half = len(ordered) // 2
     if len(ordered) % 2 or ordered[half - 1] == ordered[half]:
         return ordered[half]

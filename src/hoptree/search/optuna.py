@@ -1,4 +1,4 @@
-"""Optuna's samplers: by themselves a procedure, and a source of configs for the others."""
+"""Optuna's samplers: a procedure of their own, and a source of configs for other procedures."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from hoptree.search.widening import EarlierSearch, only_more
 class Optuna(msgspec.Struct, frozen=True):
     """Train ``trials`` configs that Optuna's sampler ``method`` proposes, for ``epochs`` each.
 
-    Configs are asked for in batches of ``batch``; a batch is told when all of it has ended, by trial number, so
-    that the same study proposes the same configs on any number of workers. Take a batch of at least as many as
-    there are workers; a smaller one learns more from fewer trials. ``options`` go to Optuna's sampler.
+    Configs are requested in batches of ``batch``. The sampler is told the losses when the whole batch has ended, by
+    trial number, so the same study proposes the same configs on any number of workers. Use a batch of at least the
+    number of workers; a smaller one learns more from fewer trials. ``options`` are passed to Optuna's sampler.
 
-    A batch waits for its slowest trial. With ``asynchronous`` there are always ``batch`` trials under way: as one
-    ends, the sampler learns its loss and proposes the next. What it proposes then depends on the order in which
-    trials end, which the journal keeps: a study that goes on proposes what it would have, but another run of the
-    same study may propose other configs.
+    A batch waits for its slowest trial. With ``asynchronous``, ``batch`` trials are always running: when one ends,
+    the sampler is told its loss and proposes the next. The proposals then depend on the order in which trials end.
+    The journal records that order, so a resumed study proposes the same configs, but another run of the same study
+    may propose others.
 
-    As a sampler for another procedure, ``trials`` and ``epochs`` are left out:
+    As the sampler of another procedure, leave out ``trials`` and ``epochs``:
     ``Hyperband(max_epochs=27, sampler=Optuna("tpe"))`` is BOHB.
     """
 
@@ -57,18 +57,18 @@ class Optuna(msgspec.Struct, frozen=True):
             checks.whole("epochs", self.epochs, 1)
         checks.reports(self.every)
         checks.whole("batch", self.batch, 1)
-        checks.truth("asynchronous", self.asynchronous, "whether a config is proposed as each trial ends")
+        checks.boolean("asynchronous", self.asynchronous, "whether to propose a config as each trial ends")
 
     def outlook(self) -> BudgetEstimate:
-        """Return the epochs that it grants in all."""
+        """Return the total epochs, which are known exactly."""
         return exactly((self.trials or 0) * (self.epochs or 0))
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""
         if self.trials is None or self.epochs is None:
             raise WorkloadError(
-                f"trials={self.trials}, epochs={self.epochs}; expected both where Optuna is the search, for "
-                'example Optuna("tpe", trials=32, epochs=10); without them it can be the sampler of another one'
+                f"trials={self.trials}, epochs={self.epochs}; expected both if Optuna is the search, for example "
+                'Optuna("tpe", trials=32, epochs=10); without them it can only be the sampler of another search'
             )
         sampler = OptunaSampler(space, seed, self.method, self.options)
         return _Batches(self, self.trials, self.epochs, sampler, goal)
@@ -81,7 +81,7 @@ class Optuna(msgspec.Struct, frozen=True):
 
 @final
 class _Batches:
-    """Asks for a batch when the one before it has ended; asynchronous: for one trial as each ends."""
+    """Requests a batch when the previous one has ended, or, if asynchronous, a trial whenever one ends."""
 
     def __init__(self, settings: Optuna, trials: int, epochs: int, sampler: Sampler, goal: Goal) -> None:
         self._batch = settings.batch
@@ -89,16 +89,16 @@ class _Batches:
         self._epochs = epochs
         self._sampler = sampler
         self._jobs = Jobs(goal)
-        self._supply = TrialSource(sampler, self._jobs, trials, epochs, settings.every)
+        self._source = TrialSource(sampler, self._jobs, trials, epochs, settings.every)
         self._losses: dict[int, float] = {}
 
     def start(self) -> Sequence[Decision]:
         """Return the first batch."""
         return self._next()
 
-    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
-        """Take a loss in; the last one of a batch, or each, makes the next."""
-        ended = self._jobs.tell(news)
+    def tell(self, update: Report | EndTrial) -> Sequence[Decision]:
+        """Process a report; the end of a batch, or of each trial if asynchronous, requests the next trials."""
+        ended = self._jobs.tell(update)
         if ended is None:
             return ()
         self._losses[ended.trial] = ended.loss
@@ -111,6 +111,6 @@ class _Batches:
 
     def _next(self) -> list[Decision]:
         decisions: list[Decision] = []
-        while len(self._jobs) < self._batch and (decision := self._supply.train()) is not None:
+        while len(self._jobs) < self._batch and (decision := self._source.train()) is not None:
             decisions.append(decision)
         return decisions

@@ -1,8 +1,8 @@
-"""Parameters and decisions in Optuna's terms.
+"""Conversions between our parameters and Optuna's distributions.
 
-Options are told by their index, so that they can be anything. Numbers with a step are told by their index too, as
-whole numbers: Optuna's own steps are computed in binary. It has steps or logarithms, not both: where there are
-both, it is asked for any number, and the nearest is taken.
+Optuna gets options as indices, so that an option can be anything. It gets numbers with a step as integer indices
+too, because its own steps are computed in binary. It supports a step or a log scale, but not both: for both, we ask
+for any number of the range and take the nearest value.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 
-def asked(trial: Trial, parameter: Parameter) -> float:
-    """Return what Optuna decides for a parameter; one that leaves nothing open is not put to it."""
+def suggest(trial: Trial, parameter: Parameter) -> float:
+    """Return Optuna's decision for a parameter; a parameter with a single value is not passed to Optuna."""
     path, count = parameter.path, parameter.count
     if count == 1:
         return 0
@@ -38,7 +38,7 @@ def asked(trial: Trial, parameter: Parameter) -> float:
             assert_never(parameter)
 
 
-def terms(parameters: Mapping[str, Parameter], decisions: Decisions) -> dict[str, Any]:
+def optuna_arguments(parameters: Mapping[str, Parameter], decisions: Decisions) -> dict[str, Any]:
     """Return decisions as the arguments ``params`` and ``distributions`` of an Optuna trial."""
     distributions: dict[str, BaseDistribution] = {}
     params: dict[str, float] = {}
@@ -46,11 +46,11 @@ def terms(parameters: Mapping[str, Parameter], decisions: Decisions) -> dict[str
         parameter = parameters[path]
         if parameter.count != 1:
             distributions[path] = distribution_of(parameter)
-            params[path] = _told(parameter, decision)
+            params[path] = _external(parameter, decision)
     return {"params": params, "distributions": distributions}
 
 
-def _told(parameter: Parameter, decision: float) -> float:
+def _external(parameter: Parameter, decision: float) -> float:
     match parameter:
         case Whole(step=1) | Whole(log=True) | Stepped(log=True):
             return parameter.value(decision)
@@ -63,7 +63,7 @@ def _last(parameter: Whole | Stepped) -> float:
 
 
 def distribution_of(parameter: Parameter) -> BaseDistribution:
-    """Return what ``asked`` lets Optuna choose from."""
+    """Return the distribution that ``suggest`` lets Optuna sample from."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     match parameter:

@@ -1,4 +1,4 @@
-"""Optuna's samplers by name: what they need, how they are made, and how they are kept quiet."""
+"""Optuna's samplers by name: their requirements, how to create them, and how to silence their log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Method(NamedTuple):
-    """A sampler of Optuna's."""
+    """One of Optuna's samplers."""
 
     kind: str
     needs: tuple[str, ...]
-    startup: int  # how many are drawn at random before it begins, as in Optuna
+    startup: int  # number of random configs before the sampler starts, as in Optuna
     defaults: Mapping[str, Any]
 
 
@@ -34,7 +34,7 @@ METHODS = {
 
 
 def check(method: str, options: Mapping[str, Any]) -> None:
-    """Refuse what is no method, what it does not take, and what it needs and is not installed."""
+    """Raise an error for an unknown method, an option that it does not take, or a missing package."""
     if not isinstance(method, str) or method not in METHODS:
         raise WorkloadError(f"method: {method!r}; expected one of {', '.join(METHODS)}")
     if method == "random" and options:
@@ -52,7 +52,7 @@ def check(method: str, options: Mapping[str, Any]) -> None:
 
 
 def make(method: str, options: Mapping[str, Any], seed: int) -> BaseSampler:
-    """Return a new sampler of Optuna's; options go before our defaults."""
+    """Return a new Optuna sampler; options override our defaults."""
     from optuna import samplers
 
     kind, _, startup, defaults = METHODS[method]
@@ -61,12 +61,12 @@ def make(method: str, options: Mapping[str, Any], seed: int) -> BaseSampler:
         with quiet():
             return cast("BaseSampler", getattr(samplers, kind)(**given))
     except (TypeError, ValueError) as error:
-        raise WorkloadError(f"Optuna({method!r}): its sampler refused {dict(options)}: {error}") from None
+        raise WorkloadError(f"Optuna({method!r}): the sampler rejected {dict(options)}: {error}") from None
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Optuna's log to itself, and its warnings of experimental features, which are our choice."""
+    """Silence Optuna's log, and its warnings about experimental features that we chose to use."""
     import optuna
 
     before = optuna.logging.get_verbosity()

@@ -1,8 +1,8 @@
-"""An Optuna storage whose past can be changed: losses become comparable only later, and proposals are taken back.
+"""An Optuna storage whose finished trials can be changed, for losses that become comparable later.
 
-Optuna's own storage in memory refuses to change a trial that has ended. A new one for every config that is asked
-for would do, but filling it takes longer than the proposal. This one keeps the trials itself, as they are; all else
-is Optuna's. The number of a trial is its id, and there is one study.
+Optuna's in-memory storage rejects changes to a finished trial, and filling a new storage for every config takes
+longer than the proposal. This class keeps the list of trials itself and inherits everything else. The number of a
+trial is its id, and there is one study.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 @final
 class EditableStorage(InMemoryStorage):
-    """The trials so far: trial n can be put in another's place, and the last ones be forgotten."""
+    """The trials so far: any trial can be replaced, and the last ones can be removed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,47 +26,47 @@ class EditableStorage(InMemoryStorage):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of trials."""
         return len(self._trials)
 
     def put(self, trial: FrozenTrial) -> None:
         """Replace the trial of the same number, or add it at the end."""
         self._trials[trial.number : trial.number + 1] = [trial]
 
-    def forget(self, first: int) -> None:
-        """Drop the trials from a number on."""
+    def remove_from(self, first: int) -> None:
+        """Remove the trials from a number on."""
         del self._trials[first:]
 
-    # --- what Optuna asks for ---------------------------------------------------------------------------
+    # --- Optuna's storage interface ---------------------------------------------------------------------
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         """Add a running trial, and return its id."""
         number = len(self._trials)
-        assert template_trial is None, "trials that are known are put"
+        assert template_trial is None, "add existing trials with put"
         self.put(frozen(number, TrialState.RUNNING))
         return number
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
-        """Return a trial as it is now."""
+        """Return the current version of a trial."""
         return self._trials[trial_id]
 
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        """Return the trials in some states, in order."""
+        """Return the trials in the given states, in order."""
         found = [trial for trial in self._trials if states is None or trial.state in states]
         return copy.deepcopy(found) if deepcopy else found
 
     def get_trial_id_from_study_id_trial_number(self, study_id: int, trial_number: int) -> int:
-        """Return the number itself."""
+        """Return the number, which is the id."""
         return trial_number
 
     def get_trial_number_from_id(self, trial_id: int) -> int:
-        """Return the id itself."""
+        """Return the id, which is the number."""
         return trial_id
 
     def get_trial_param(self, trial_id: int, param_name: str) -> float:
-        """Return a parameter as Optuna keeps it."""
+        """Return a parameter in Optuna's internal representation."""
         trial = self._trials[trial_id]
         return trial.distributions[param_name].to_internal_repr(trial.params[param_name])
 
@@ -80,7 +80,7 @@ class EditableStorage(InMemoryStorage):
     def set_trial_param(
         self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
     ) -> None:
-        """Note a parameter."""
+        """Set a parameter."""
         trial = self._trials[trial_id]
         value = distribution.to_external_repr(param_value_internal)
         self._change(
@@ -92,25 +92,25 @@ class EditableStorage(InMemoryStorage):
     def set_trial_state_values(
         self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
     ) -> bool:
-        """Note how a trial stands."""
+        """Set the state and the values of a trial."""
         self._change(trial_id, state=state, **({} if values is None else {"values": list(values)}))
         return True
 
     def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
-        """Note a loss on the way."""
+        """Set the loss at a step."""
         before = self._trials[trial_id].intermediate_values
         self._change(trial_id, intermediate_values={**before, step: intermediate_value})
 
     def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """Note what somebody wants to remember."""
+        """Set a user attribute."""
         self._change(trial_id, user_attrs={**self._trials[trial_id].user_attrs, key: value})
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """Note what a sampler wants to remember."""
+        """Set a system attribute: samplers keep their state there."""
         self._change(trial_id, system_attrs={**self._trials[trial_id].system_attrs, key: value})
 
     def _change(self, trial_id: int, **fields: Any) -> None:
-        """Put a changed copy in a trial's place: who holds the old one is not disturbed."""
+        """Replace a trial by a changed copy, so that references to the old one stay valid."""
         trial = copy.copy(self._trials[trial_id])
         for name, value in fields.items():
             setattr(trial, name, value)
@@ -124,10 +124,10 @@ def frozen(
     *,
     params: Mapping[str, Any] | None = None,
     distributions: Mapping[str, BaseDistribution] | None = None,
-    notes: Mapping[str, Any] | None = None,
+    system_attributes: Mapping[str, Any] | None = None,
     losses: Mapping[int, float] | None = None,
 ) -> FrozenTrial:
-    """Return a trial for ``put``; nobody asks when it was."""
+    """Return a trial for ``put``, without timestamps."""
     return FrozenTrial(
         number=number,
         trial_id=number,
@@ -138,6 +138,6 @@ def frozen(
         params=dict(params or {}),
         distributions=dict(distributions or {}),
         user_attrs={},
-        system_attrs=dict(notes or {}),
+        system_attrs=dict(system_attributes or {}),
         intermediate_values=dict(losses or {}),
     )

@@ -1,7 +1,7 @@
-"""Parameters: what a space leaves open, one by one, after it was read.
+"""Parameters: the open choices of a parsed space.
 
-A parameter turns a number between 0 and 1 into what a sampler decides: the index of one of ``count`` values, or
-the value itself where there is no end of them. ``value`` turns the decision into the value.
+A parameter turns a number between 0 and 1 into a decision: the index of one of ``count`` values, or the value
+itself if the parameter is continuous. ``value`` turns the decision into the value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BITS = 2**53
 
 @final
 class Continuous(msgspec.Struct, frozen=True):
-    """A number between two bounds; it has no count."""
+    """A number between two bounds."""
 
     path: str
     low: float
@@ -27,11 +27,11 @@ class Continuous(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int | None:
-        """Return None, or 1 if the bounds leave nothing open."""
+        """Return None, or 1 if the bounds are equal."""
         return 1 if self.low == self.high else None
 
     def at(self, share: float) -> float:
-        """Return the number at a share of the range.
+        """Return the number at a fraction of the range.
 
         Logarithms are rounded to 12 digits: the last digits of exp differ between C libraries.
 
@@ -46,7 +46,7 @@ class Continuous(msgspec.Struct, frozen=True):
         return min(max(number, self.low), self.high)
 
     def value(self, decision: float) -> float:
-        """Return the number itself; the only one there is if the bounds are equal."""
+        """Return the number itself, or the single possible one if the bounds are equal."""
         return self.low if self.count else decision
 
 
@@ -62,16 +62,16 @@ class Stepped(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Return how many fit below the upper bound."""
+        """Return the number of values up to the upper bound."""
         span = _EXACT.subtract(_decimal(self.high), _decimal(self.low))
         return int(_EXACT.divide_int(span, _decimal(self.step))) + 1
 
     def at(self, share: float) -> int:
-        """Return the index at a share of the range."""
+        """Return the index at a fraction of the range."""
         return _log_index(self, share) if self.log else index_at(share, self.count)
 
     def value(self, decision: float) -> float:
-        """Return the number with an index."""
+        """Return the number at an index."""
         return float(_EXACT.fma(Decimal(int(decision)), _decimal(self.step), _decimal(self.low)))
 
 
@@ -87,15 +87,15 @@ class Whole(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of values."""
         return (self.high - self.low) // self.step + 1
 
     def at(self, share: float) -> int:
-        """Return the index at a share of the range; every number has the part of it that rounds to it."""
+        """Return the index at a fraction of the range; each value owns the part of the range that rounds to it."""
         return _log_index(self, share) if self.log else index_at(share, self.count)
 
     def value(self, decision: float) -> int:
-        """Return the number with an index."""
+        """Return the number at an index."""
         return self.low + int(decision) * self.step
 
 
@@ -103,7 +103,7 @@ Range: TypeAlias = Continuous | Stepped | Whole
 
 
 def index_at(share: float, count: int) -> int:
-    """Return which of ``count`` equal parts of the range from 0 to 1 a number is in, exactly.
+    """Return in which of ``count`` equal parts of the range from 0 to 1 a number lies, computed exactly.
 
     >>> index_at(0.5, 2), index_at(0.5, 3)
     (1, 1)
@@ -112,14 +112,14 @@ def index_at(share: float, count: int) -> int:
 
 
 def nearest(parameter: Stepped | Whole, number: float) -> int:
-    """Return the index of what is nearest to a number."""
+    """Return the index of the value nearest to a number."""
     return min(max(round((number - parameter.low) / parameter.step), 0), parameter.count - 1)
 
 
 def _log_index(parameter: Stepped | Whole, share: float) -> int:
-    """Return the index at a share of the logarithms: each has the part of the range that is nearest to it."""
+    """Return the index at a fraction of the log range; each value owns the part of the range nearest to it."""
     half = parameter.step / 2
-    low = math.log(max(parameter.low - half, parameter.low / 2))  # below the first, a log range has no end
+    low = math.log(max(parameter.low - half, parameter.low / 2))  # a log range has no end below the first value
     high = math.log(parameter.value(parameter.count - 1) + half)
     return nearest(parameter, math.exp(low + share * (high - low)))
 

@@ -1,7 +1,8 @@
-"""Reading a space: from what the user wrote to the tree of its parameters, or a refusal that names the offender.
+"""Parse a space: turn the user's dictionary into the tree of its parameters, or raise an error with the path.
 
-A *path* says where something stands: ``optimizer[0].momentum`` is the momentum in the first option of the choice
-``optimizer``, ``lr.at[1]`` the second milestone of the schedule ``lr``. It is the name of a parameter's stream.
+A *path* is the position of a node: ``optimizer[0].momentum`` is the momentum in the first option of the choice
+``optimizer``, ``lr.at[1]`` the second milestone of the schedule ``lr``. It also names the random stream of a
+parameter.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from hoptree.search.values import Choice, Integer, Searched, Uniform, text
 
 Space: TypeAlias = Mapping[str, Any]
 
-_LARGEST = 1e300  # what the numbers of a schedule may be
+_LARGEST = 1e300  # the largest number that a schedule accepts
 _FINEST = 2**53
 
 
 def read(space: Space) -> SpacePart:
-    """Return the tree of a space; raise SpaceError, beginning with the path, for what cannot be searched."""
+    """Return the tree of a space; raise SpaceError, starting with the path, if it cannot be searched."""
     if not isinstance(space, Mapping):
         raise SpaceError(f"space: {space!r}; expected a dictionary, for example {{'lr': choice(0.1, 0.01)}}")
     if not space:
@@ -34,26 +35,26 @@ def read(space: Space) -> SpacePart:
     root = _part("", space)
     for path, count in Counter(node.path for node in nodes(root)).items():
         if count > 1:
-            raise SpaceError(f"{path}: {count} things would be called so; rename one of them")
+            raise SpaceError(f"{path}: {count} parameters would have this name; rename one of them")
     if _may_be_empty(root):
         raise SpaceError(
-            "space: a config without any name could be chosen; expected at least one that is always there"
+            "space: it could produce a config without any name; expected at least one name that is always there"
         )
     return root
 
 
 def _part(path: str, space: Space) -> SpacePart:
     entries = []
-    taken: set[str] = set()
+    used: set[str] = set()
     for name, value in space.items():
         if not isinstance(name, str) or not name:
             raise SpaceError(f"{path or 'space'}: the name {name!r}; expected a non-empty string")
         entry = _read(f"{path}.{name}" if path else name, value)
         names = _names(name, entry)
-        if taken & names:
-            twice = min(taken & names)
-            raise SpaceError(f"{path or 'space'}: the name {twice!r} would be there twice; rename one of them")
-        taken |= names
+        if used & names:
+            repeated = min(used & names)
+            raise SpaceError(f"{path or 'space'}: the name {repeated!r} would appear twice; rename one of them")
+        used |= names
         entries.append((name, entry))
     conditions = space.conditions if isinstance(space, Constrained) else ()
     for condition in conditions:
@@ -63,7 +64,7 @@ def _part(path: str, space: Space) -> SpacePart:
 
 
 def _read(path: str, value: Any, argument: bool = False) -> Node:
-    """Return the node of a value; lists are for arguments of schedules only, dictionaries never for them."""
+    """Return the node of a value; lists are valid only as arguments of schedules, dictionaries only elsewhere."""
     value = plain(value)
     match value:
         case Uniform():
@@ -85,12 +86,12 @@ def _read(path: str, value: Any, argument: bool = False) -> Node:
     try:
         as_schedule(value)
     except ScheduleError as error:
-        raise SpaceError(f"{path}: {error}{_advice(path, value)}") from None
+        raise SpaceError(f"{path}: {error}{_hint(path, value)}") from None
     return Given(path, value)
 
 
-def _advice(path: str, value: Any) -> str:
-    """Return how to mend what is neither constant nor schedule: most often several values are meant."""
+def _hint(path: str, value: Any) -> str:
+    """Return how to fix a value that is neither a constant nor a schedule: most often several values are meant."""
     if isinstance(value, bool | int | float | str):
         return ""
     if path.endswith("]") and isinstance(value, list | tuple | range):  # as in Ray Tune's choice([1, 2])
@@ -137,20 +138,20 @@ def _stepped(path: str, value: Uniform | Integer, span: float, step: float) -> N
     if step > span > 0:
         raise SpaceError(f"{path}: {value}: the step is larger than the range of {span!r}; expected a smaller one")
     if span / step > _FINEST:
-        raise SpaceError(f"{path}: {value}: more steps than can be told apart; expected a larger step")
+        raise SpaceError(f"{path}: {value}: the step is too small for floating point; expected a larger step")
 
 
 def _number(path: str, value: Uniform, number: Any) -> float:
     number = plain(number)
     if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= _LARGEST:
-        raise SpaceError(f"{path}: {value} has {number!r} in it; expected finite numbers")
-    return float(number) + 0.0  # -0.0 and 0.0 are one value
+        raise SpaceError(f"{path}: {value} contains {number!r}; expected finite numbers")
+    return float(number) + 0.0  # turns -0.0 into 0.0
 
 
 def _whole(path: str, value: Integer, number: Any) -> int:
     number = plain(number)
     if isinstance(number, bool) or not isinstance(number, int) or abs(number) > _FINEST:
-        raise SpaceError(f"{path}: {value} has {number!r} in it; expected whole numbers, such as integer(1, 8)")
+        raise SpaceError(f"{path}: {value} contains {number!r}; expected whole numbers, such as integer(1, 8)")
     return number
 
 

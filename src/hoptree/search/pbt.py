@@ -1,4 +1,4 @@
-"""Population based training: the worst members go on from the states of the best, with changed configs."""
+"""Population based training: replace the worst members by copies of the best with changed configs."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from hoptree.search.streams import share
 from hoptree.search.tree import identity
 from hoptree.search.widening import EarlierSearch, only_more
 
-_TRIES = 20  # a space that has no more neighbours gives the same one again
+_TRIES = 20  # if there are so few neighbours, accept a config that was taken before
 
 
 @final
 class PBT(msgspec.Struct, frozen=True):
-    """Train a ``population`` for ``epochs``; every ``interval`` the worst ``quantile`` learns from the best.
+    """Train a ``population`` for ``epochs``; every ``interval`` epochs replace the worst ``quantile``.
 
-    A member of the worst quantile is replaced: a new trial branches from the state of a random member of the
-    best quantile, with a changed config from there on. Each hyper-parameter is drawn anew with the probability
-    ``resample``, else a number is multiplied by one of the ``factors``, within its range, and a choice moves to
-    a neighbour. Members that failed or reported NaN are replaced too. All members wait for each other.
+    A member of the worst quantile is replaced: a new trial branches from the state of a random member of the best
+    quantile, and continues with a changed config. Each hyper-parameter is resampled with the probability
+    ``resample``; otherwise a number is multiplied by one of the ``factors``, within its range, and a choice moves
+    to a neighbour. Members that failed or reported NaN are replaced too. All members wait for each other at every
+    interval.
 
-    ``change`` names what may change. By default that is all that is searched: leave out what the model is built
-    from, such as a width, since a state keeps its shape.
+    ``change`` names the hyper-parameters that may change, by default all that are searched. Leave out those that
+    determine the model's shape, such as a width, because a state keeps its shape.
     """
 
     population: int
@@ -52,7 +53,7 @@ class PBT(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         checks.plain_settings(self)
-        checks.whole("population", self.population, 2, "a single member has nobody to learn from")
+        checks.whole("population", self.population, 2, "a single member has no other member to copy")
         checks.whole("epochs", self.epochs, 1)
         checks.whole("interval", self.interval, 1, "members are compared after whole epochs")
         if self.interval > self.epochs:
@@ -65,7 +66,7 @@ class PBT(msgspec.Struct, frozen=True):
         checks.reports(self.every)
 
     def outlook(self) -> BudgetEstimate:
-        """Return the epochs that it grants in all."""
+        """Return the total epochs, which are known exactly."""
         return exactly(self.population * self.epochs)
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
@@ -76,26 +77,26 @@ class PBT(msgspec.Struct, frozen=True):
         members = [config for config in found if config is not None]
         if len(members) < 2:
             raise WorkloadError(
-                f"population: {self.population}, of which the space has {len(members)}; expected a space of at "
-                "least 2 configs: a single member has nobody to learn from"
+                f"population: {self.population}, but the space has {len(members)} configs; expected a space of at "
+                "least 2 configs: a single member has no other member to copy"
             )
         return _Search(self, sampler, explorer, members, goal, seed)
 
     def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
-        """Return the search for more epochs, that is, further generations."""
+        """Return the search for more epochs, that is, more generations."""
         only_more(self, earlier, space, "epochs")
         before = earlier[-1].procedure
         if before.epochs % self.interval and before.epochs != self.epochs:
             raise NoExtensionError(
-                f"epochs: the last generation ended after {before.epochs} epochs; only one that ends with an "
-                f"interval of {self.interval} can go on"
+                f"epochs: the last generation ended after {before.epochs} epochs; a search can be extended only if "
+                f"its last generation ended with a full interval of {self.interval}"
             )
         return self.search(space, goal, seed)
 
 
 @final
 class _Search:
-    """What follows from a generation depends on its losses only; members are numbered by their trials."""
+    """The population over its generations. A new generation depends only on the losses of the one before."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class _Search:
         self._epoch = settings.interval
         self._configs = dict(enumerate(members))
         self._losses: dict[int, float] = {}
-        self._first = self._count = len(members)  # trials of the first generation, and of all
+        self._first = self._count = len(members)  # number of trials in the first generation, and in total
 
     def start(self) -> Sequence[Decision]:
         """Start the population."""
@@ -122,16 +123,16 @@ class _Search:
             self._jobs.grant(trial, self._epoch)
         return [Train(config, self._epoch, self._settings.every) for config in self._configs.values()]
 
-    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
-        """Take a loss in; the last one of a generation makes the next."""
-        ended = self._jobs.tell(news)
+    def tell(self, update: Report | EndTrial) -> Sequence[Decision]:
+        """Process a report; the last loss of a generation starts the next one."""
+        ended = self._jobs.tell(update)
         if ended is None:
             return ()
         self._losses[ended.trial] = ended.loss
         return () if len(self._jobs) else self._next()
 
     def _next(self) -> list[Decision]:
-        """Let the population go on: branches first, while the states they start from are pinned."""
+        """Start the next generation: branch first, while the states to branch from are still pinned."""
         at, losses, gone = self._epoch, self._losses, self._jobs.gone
         for trial in sorted(losses):
             if trial < self._first:
@@ -139,7 +140,7 @@ class _Search:
         self._losses = {}
         if at == self._settings.epochs:
             return []
-        best, replaced = self._compared(losses)
+        best, replaced = self._rank(losses)
         self._epoch = min(at + self._settings.interval, self._settings.epochs)
         taken: set[object] = {(trial, identity(self._configs[trial])) for trial in best}
         decisions = [self._branch(best, at, taken) for _ in replaced] if best else []
@@ -148,19 +149,19 @@ class _Search:
         decisions += [self._extend(trial) for trial in sorted(losses.keys() - replaced)]
         return decisions + [Stop(trial) for trial in replaced if trial not in gone]
 
-    def _compared(self, losses: dict[int, float]) -> tuple[list[int], list[int]]:
-        """Return the best, and who is to be replaced: all that failed, and the worst up to the quantile."""
+    def _rank(self, losses: dict[int, float]) -> tuple[list[int], list[int]]:
+        """Return the best, and the trials to replace: all that failed, and the worst up to the quantile."""
         gone = self._jobs.gone
-        sound = [(loss, trial) for trial, loss in losses.items() if loss < math.inf and trial not in gone]
-        ranked = [trial for _, trial in sorted(sound)]
-        lost = losses.keys() - set(ranked)
+        finite = [(loss, trial) for trial, loss in losses.items() if loss < math.inf and trial not in gone]
+        ranked = [trial for _, trial in sorted(finite)]
+        failed = losses.keys() - set(ranked)
         count = max(1, int(len(losses) * self._settings.quantile))
         best = ranked[:count]
-        more = min(len(ranked) - len(best), max(0, count - len(lost)))
-        return best, sorted([*lost, *ranked[len(ranked) - more :]])
+        more = min(len(ranked) - len(best), max(0, count - len(failed)))
+        return best, sorted([*failed, *ranked[len(ranked) - more :]])
 
     def _branch(self, best: list[int], at: int, taken: set[object]) -> Decision:
-        """Branch from one of the best; the same config from the same state again would be the same trial."""
+        """Branch from one of the best; retry, since the same config from the same state would be the same trial."""
         trial = self._count
         for attempt in range(_TRIES):
             source = best[index_at(share(self._seed, "source", trial, attempt), len(best))]

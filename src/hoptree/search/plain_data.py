@@ -1,14 +1,14 @@
-"""Procedures and spaces as plain data, and back: a later program can rebuild what an earlier one searched.
+"""Convert procedures and spaces to plain data and back, so that a later program can rebuild an earlier search.
 
-Data are numbers, strings, booleans, None, lists and dictionaries, as JSON has them; nothing depends on a ``repr``
-that may change. A dictionary has one entry, its tag, and what belongs to it:
+Data are numbers, strings, booleans, None, lists and dictionaries, as in JSON; nothing depends on a ``repr`` that
+may change. A dictionary has a single entry: a tag and its content.
 
     >>> from hoptree.search.values import choice, log
     >>> space_data({"lr": log(1e-4, 0.1), "width": choice(8, 16)})
     {'part': [['lr', {'log': [0.0001, 0.1, None]}], ['width', {'choice': [8, 16]}]]}
 
-Functions have no data. A condition of a space is taken from the present space, where it has the same path; a
-setting that is a function, or an object of the user's own, is described by its text and can only be the same one.
+Functions have no data. A condition is taken from the current space if it has the same path; a setting that is a
+function, or an object of the user's own class, is described by its text and must stay the same.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from hoptree.search.values import Choice, Integer, Searched, Uniform
 
 
 class RebuildError(Exception):
-    """The data is of something that cannot be rebuilt from what is there; the message says of what."""
+    """The data cannot be rebuilt with the current classes and functions; the message names the setting."""
 
 
 # --- procedures -------------------------------------------------------------------------------------------
 
 
 def setting_data(value: Any) -> Any:
-    """Return a setting as data: a record by its fields, what has none by its text.
+    """Return a setting as data: a record by its fields, anything else by its text.
 
     >>> from hoptree.search.random import Random
     >>> setting_data(Random(4, epochs=2))
@@ -57,9 +57,9 @@ def setting_data(value: Any) -> Any:
 
 
 def rebuild_setting(data: Any, present: Any) -> Any:
-    """Return the setting that data describes, with the classes and functions of the present one.
+    """Return the setting that data describes, with the classes and functions of the current one.
 
-    A field that the data lacks was added later, and has its default.
+    A field that the data lacks was added later, and gets its default.
     """
     if setting_data(present) == data:
         return present
@@ -71,7 +71,7 @@ def rebuild_setting(data: Any, present: Any) -> Any:
         case {"names": dict(named)}:
             others = present if isinstance(present, dict) else {}
             return {name: rebuild_setting(item, others.get(name)) for name, item in named.items()}
-        case {"text": str(text)} if text == lasting_text(present):  # it was of another class, and said the same
+        case {"text": str(text)} if text == lasting_text(present):  # another class with the same text
             return present
         case {"record": [kind, dict(settings)]} if _fields(present) is not None:
             if kind != type(present).__name__:
@@ -81,7 +81,7 @@ def rebuild_setting(data: Any, present: Any) -> Any:
 
 
 def data_text(data: Any) -> str:
-    """Return data as a user would have written it."""
+    """Return data in the notation of the user's code."""
     match data:
         case {"text": str(text)}:
             return text
@@ -99,19 +99,19 @@ def _rebuild_record(settings: dict[str, Any], present: Any) -> Any:
     found: dict[str, Any] = {}
     for name, data in settings.items():
         if name not in names:
-            raise RebuildError(f"{name}: was {data_text(data)}, is gone")
+            raise RebuildError(f"{name}: was {data_text(data)}, and does not exist any more")
         try:
             found[name] = rebuild_setting(data, getattr(present, name))
         except RebuildError as error:
             raise RebuildError(f"{name}: {error}") from None
     try:
         return type(present)(**found)
-    except Exception as error:  # of a class of the user's own, which may have changed
-        raise RebuildError(f"{type(present).__name__} takes the settings from before no longer: {error}") from None
+    except Exception as error:  # the user's own class may have changed
+        raise RebuildError(f"{type(present).__name__} no longer accepts its earlier settings: {error}") from None
 
 
 def _fields(value: Any) -> tuple[str, ...] | None:
-    """Return the names of a record's settings; None for what is no record."""
+    """Return the field names of a record; None if the value is not a record."""
     if isinstance(value, type):
         return None
     if isinstance(value, msgspec.Struct):
@@ -125,7 +125,7 @@ def _fields(value: Any) -> tuple[str, ...] | None:
 
 
 def space_data(value: Any) -> Any:
-    """Return a space, or a value in it, as data; conditions are left out."""
+    """Return a space, or a value in it, as data without conditions."""
     value = plain(value)
     match value:
         case Uniform(low, high, step, log):
@@ -146,7 +146,7 @@ def space_data(value: Any) -> Any:
 
 
 def rebuild_space(data: Any, present: Space) -> Space:
-    """Return the space that data describes, with the conditions of the present one where they have the same path.
+    """Return the space that data describes, with the current conditions at the same paths.
 
     >>> rebuild_space(space_data({"lr": Uniform(0.0, 1.0)}), {"lr": 0.1})
     {'lr': Uniform(low=0.0, high=1.0, step=None, log=False)}
@@ -183,11 +183,11 @@ def _rebuild(path: str, data: Any, conditions: Mapping[str, tuple[Condition, ...
             return Constrained(part, conditions[path]) if conditions.get(path) else part
         case None | bool() | int() | float() | str():
             return data
-    raise RebuildError(f"{path or 'space'}: {data!r} is no value of a space")
+    raise RebuildError(f"{path or 'space'}: {data!r} is not a value of a space")
 
 
 def _argument(data: Any) -> Any:
-    """Return an argument of a schedule: a scalar, another schedule, or several of them."""
+    """Return an argument of a schedule: a scalar, another schedule, or a list of them."""
     match data:
         case {"schedule": [kind, arguments]}:
             return Schedule(kind, tuple(map(_argument, arguments)))

@@ -1,8 +1,8 @@
-"""Points: where in a space a config is drawn, as a number from 0 to 1 for every parameter.
+"""Points: the position of a config in its space, as a number from 0 to 1 for every parameter.
 
-Three ways to spread them. In all of them a parameter's numbers follow from the seed and its own path, so that
-parameters are independent, and one more changes no other. (A Sobol sequence also depends on the order of the
-parameters: add new ones at the end.)
+There are three ways to spread the points. In each, the numbers of a parameter depend only on the seed and its own
+path, so parameters are independent and adding one changes no other. (A Sobol sequence also depends on the order of
+the parameters: add new ones at the end.)
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _SOBOL_BITS = 30
 
 
 class Points(Protocol):
-    """The points of the configs; a config whose point is refused is given further attempts."""
+    """The points of the configs; a config whose point the space rejects gets further attempts."""
 
     def of(self, config: int, attempt: int) -> Choose:
-        """Return what decides for a config at an attempt."""
+        """Return the function that chooses the decisions of a config at an attempt."""
         ...
 
 
 @final
 class RandomPoints:
-    """Independent and uniform."""
+    """Independent, uniformly distributed points."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def of(self, config: int, attempt: int) -> Choose:
-        """Return a point that depends on the arguments alone."""
+        """Return a point that depends only on the arguments."""
         return at(lambda parameter: share(self._seed, parameter.path, config, attempt))
 
 
@@ -47,15 +47,15 @@ class RandomPoints:
 class LatinPoints:
     """A Latin hypercube: for every parameter, each of ``count`` equal cells of its range has one config.
 
-    It is made by hand and not by scipy, which draws all parameters from one generator. A point that is refused is
-    replaced by a random one.
+    It does not use scipy's, which draws all parameters from one generator. A rejected point is replaced by a random
+    one.
     """
 
     def __init__(self, seed: int, count: int | None) -> None:
         if count is None:
             raise WorkloadError(
-                "sampler: 'latin-hypercube' without a count; expected the number of configs, as a hypercube is "
-                "made for one; use 'sobol' or 'random' where it is not known"
+                "sampler: 'latin-hypercube' without a count; expected the number of configs, because a hypercube "
+                "is built for a fixed number; use 'sobol' or 'random' if it is not known"
             )
         self._seed = seed
         self._count = count
@@ -63,7 +63,7 @@ class LatinPoints:
         self._random = RandomPoints(seed)
 
     def of(self, config: int, attempt: int) -> Choose:
-        """Return the config's cells at first, and anything after that."""
+        """Return the config's cells at the first attempt, and a random point after that."""
         if attempt:
             return self._random.of(config, attempt)
         return at(partial(self._coordinate, config))
@@ -77,10 +77,10 @@ class LatinPoints:
 
 @final
 class SobolPoints:
-    """A Sobol sequence (scipy's, unscrambled) under a digital shift: every bit flipped or not, by parameter.
+    """A Sobol sequence (scipy's, unscrambled) with a digital shift: each parameter flips its own set of bits.
 
-    The shift keeps the evenness and comes from the parameter's own stream; scipy's scrambling would change with
-    every parameter that is added. A point that is refused is passed over.
+    The shift keeps the even distribution and comes from the parameter's own stream, while scipy's scrambling would
+    change with every added parameter. A rejected point is skipped.
     """
 
     def __init__(self, root: SpacePart, seed: int) -> None:
@@ -90,10 +90,10 @@ class SobolPoints:
             )
         from scipy.stats import qmc
 
-        self._places = {parameter.path: place for place, parameter in enumerate(parameters(root))}
-        self._shifts = {path: int(share(seed, path, "shift") * 2**_SOBOL_BITS) for path in self._places}
+        self._indices = {parameter.path: index for index, parameter in enumerate(parameters(root))}
+        self._shifts = {path: int(share(seed, path, "shift") * 2**_SOBOL_BITS) for path in self._indices}
         self._draw: Callable[[int], np.ndarray] = qmc.Sobol(
-            max(1, len(self._places)), scramble=False, bits=_SOBOL_BITS
+            max(1, len(self._indices)), scramble=False, bits=_SOBOL_BITS
         ).random
         self._block = self._draw(64)
         self._before = 0
@@ -103,11 +103,11 @@ class SobolPoints:
         """Return the next point of the sequence."""
         if self._next - self._before == len(self._block):
             self._before = self._next
-            self._block = self._draw(self._next)  # as many as before: scipy wants powers of 2
+            self._block = self._draw(self._next)  # double the sequence: scipy requires powers of 2
         point = self._block[self._next - self._before]
         self._next += 1
         return at(partial(self._coordinate, point))
 
     def _coordinate(self, point: np.ndarray, parameter: Parameter) -> float:
-        cell = int(point[self._places[parameter.path]] * 2**_SOBOL_BITS)
+        cell = int(point[self._indices[parameter.path]] * 2**_SOBOL_BITS)
         return float((cell ^ self._shifts[parameter.path]) / 2**_SOBOL_BITS)

@@ -1,4 +1,4 @@
-"""The waist between searches and the engine: decisions out, reports in."""
+"""The protocol between searches and the engine: decisions out, reports in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Train(msgspec.Struct, frozen=True):
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """Start a trial that follows ``source`` up to the epoch ``at`` and another config from there."""
+    """Start a trial that shares ``source`` up to the epoch ``at`` and continues with another config."""
 
     source: int
     at: int
@@ -36,14 +36,14 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 class Extend(msgspec.Struct, frozen=True):
-    """Grant a trial more epochs."""
+    """Set a higher target epoch for a trial."""
 
     trial: int
     until: int
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """Give up on a trial."""
+    """Stop a trial and free its state."""
 
     trial: int
 
@@ -52,13 +52,13 @@ Decision: TypeAlias = Train | Branch | Extend | Stop
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """The metric that decides, and its direction, which is never guessed."""
+    """The metric to optimize, and its direction, which is never guessed."""
 
     metric: str
     maximize: bool
 
     def loss(self, metrics: Metrics) -> float:
-        """Return how bad metrics are: lower is better, and infinite for what is missing or no finite number.
+        """Return the loss of metrics: lower is better, and infinite if the metric is missing or not finite.
 
         >>> Goal("accuracy", maximize=True).loss({"accuracy": 0.9})
         -0.9
@@ -68,34 +68,34 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Search(Protocol):
-    """Proposes trials and grants them budget."""
+    """Requests trials and grants them epochs."""
 
     def start(self) -> Sequence[Decision]:
         """Return the first decisions."""
         ...
 
-    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
-        """Take a report or the end of a trial in, and return what follows from it."""
+    def tell(self, update: Report | EndTrial) -> Sequence[Decision]:
+        """Process a report or the end of a trial, and return the resulting decisions."""
         ...
 
 
 class Sampler(Protocol):
-    """A source of configs: the n-th that it gives is its config n, counted from 0."""
+    """A source of configs: the n-th config that it returns is its config n, counted from 0."""
 
     def ask(self) -> Config | None:
-        """Return the next config; None when there is none left."""
+        """Return the next config; None if there are no more."""
         ...
 
     def tell(self, config: int, epoch: int, loss: float) -> None:
-        """Learn how bad a config was after an epoch: lower is better, infinite for one that failed."""
+        """Report the loss of a config after an epoch: lower is better, infinite if it failed."""
         ...
 
 
 class Procedure(Protocol):
-    """A search as a user writes it down: its settings, before it knows what it searches.
+    """A search as the user writes it: its settings, without space, goal and seed.
 
-    It may have more methods: ``outlook()`` says how many epochs it will grant (``outlook.py``), and ``widen`` makes
-    the search that goes on from earlier versions of it (``widening.py``).
+    Two more methods are optional: ``outlook()`` estimates the total epochs (``budget_estimate.py``), and ``widen``
+    returns the search that extends earlier versions of this procedure (``widening.py``).
     """
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
@@ -104,17 +104,17 @@ class Procedure(Protocol):
 
 
 def begin(procedure: Any, space: Space, goal: Goal, seed: int) -> Search:
-    """Return the search of a procedure, or say what is wrong with either."""
+    """Return the search of a procedure; raise an error if either lacks a method."""
     if isinstance(procedure, type) or not callable(getattr(procedure, "search", None)):
         raise WorkloadError(
-            f"search: {procedure!r}; expected a procedure such as Grid(epochs=10), something with "
+            f"search: {procedure!r}; expected a procedure such as Grid(epochs=10), an object with "
             "search(space, goal, seed), or a list of them"
         )
     search = cast("Search", procedure.search(space, goal, seed))
     for method in ("start", "tell"):
         if not callable(getattr(search, method, None)):
             raise WorkloadError(
-                f"search: {procedure!r} made {search!r}, which has no {method}(); expected something with start() "
-                "and tell(news)"
+                f"search: {procedure!r} returned {search!r}, which has no {method}(); expected an object with "
+                "start() and tell(update)"
             )
     return search

@@ -1,4 +1,4 @@
-"""Random search: configs drawn from the space, all trained for the same number of epochs."""
+"""Random search: draw configs from the space, and train all for the same number of epochs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hoptree.search.widening import EarlierSearch, drawn_one_by_one, only_more
 
 @final
 class Random(msgspec.Struct, frozen=True):
-    """Train ``trials`` configs for ``epochs``, with a report ``every`` so many.
+    """Train ``trials`` configs for ``epochs`` epochs, with a report every ``every`` epochs.
 
-    All are drawn at the start: no loss changes what is trained. For a sampler that learns, see ``Optuna``.
+    All configs are drawn at the start, independent of losses. For a sampler that learns, see ``Optuna``.
     """
 
     trials: int
@@ -36,7 +36,7 @@ class Random(msgspec.Struct, frozen=True):
         checks.reports(self.every)
 
     def outlook(self) -> BudgetEstimate:
-        """Return the epochs that it grants in all."""
+        """Return zero: all epochs are requested at the start."""
         return AT_ONCE
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
@@ -52,5 +52,5 @@ class Random(msgspec.Struct, frozen=True):
 
     def _configs(self, space: Space, seed: int) -> list[Config]:
         sampler = make_sampler(self.sampler, space, seed, self.trials)
-        asked = (sampler.ask() for _ in range(self.trials))
-        return [config for config in asked if config is not None]
+        drawn = (sampler.ask() for _ in range(self.trials))
+        return [config for config in drawn if config is not None]

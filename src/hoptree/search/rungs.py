@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Rung(NamedTuple):
-    """So many trials are trained up to so many epochs."""
+    """The number of trials that are trained up to an epoch."""
 
     trials: int
     epochs: int
@@ -18,8 +18,8 @@ Bracket: TypeAlias = tuple[Rung, ...]
 def rung_epochs(min_epochs: int, max_epochs: int, factor: int) -> list[int]:
     """Return min_epochs times the powers of factor below max_epochs, and max_epochs.
 
-    These are the paper's rungs where max_epochs is such a power itself. Where it is not, the best go on to
-    max_epochs after the last power, as in Ray Tune and Optuna.
+    These are the paper's rungs if max_epochs is such a power itself. If it is not, the best trials continue from
+    the last power to max_epochs, as in Ray Tune and Optuna.
 
     >>> rung_epochs(1, 9, 3), rung_epochs(15, 120, 4)
     ([1, 3, 9], [15, 60, 120])
@@ -32,7 +32,7 @@ def rung_epochs(min_epochs: int, max_epochs: int, factor: int) -> list[int]:
 
 
 def bracket(trials: int, epochs: list[int], factor: int) -> Bracket:
-    """Return how many trials reach each rung: one in ``factor`` goes on, rounded down, and at least one.
+    """Return how many trials reach each rung: one in ``factor`` continues, rounded down, and at least one.
 
     >>> bracket(10, [1, 3, 9], 3)
     (Rung(trials=10, epochs=1), Rung(trials=3, epochs=3), Rung(trials=1, epochs=9))
@@ -41,7 +41,7 @@ def bracket(trials: int, epochs: list[int], factor: int) -> Bracket:
 
 
 def epochs_of(rungs: Bracket) -> int:
-    """Return the epochs that a bracket trains: a rung goes on from the states of the one below it.
+    """Return the epochs that a bracket trains: a rung continues from the states of the rung below.
 
     >>> epochs_of(bracket(9, [1, 3, 9], 3))
     21

@@ -1,8 +1,8 @@
-"""The schedules of the core, with arguments that may be searched.
+"""Schedules whose arguments may be searched.
 
-The functions have the names and signatures of those in ``core/schedules.py``, which know nothing of searches.
-Without a searched value they do the same. With one they keep name and arguments, and the schedule is made, and
-its numbers are checked, for every config that is drawn:
+The functions have the names and signatures of those in ``core/schedules.py``, which does not know about searches.
+Without a searched value they do the same. With one they record name and arguments; the schedule is built, and its
+numbers are checked, for every config that is drawn:
 
     >>> multistep(0.1, at=[4], gamma=0.5)(5)
     0.05
@@ -37,11 +37,11 @@ CONSTRUCTORS: dict[str, Callable[..., Schedule]] = {
         schedules.piecewise,
     )
 }
-"""How the schedules that users write are made, by name."""
+"""The constructors of schedules, by name."""
 
 
 def _searchable(make: Callable[P, Schedule]) -> Callable[P, Schedule]:
-    """Return the constructor taking searched values too; what it returns then is typed as what it becomes."""
+    """Return the constructor extended to searched values; the result is typed as the schedule it will become."""
     call = signature(make)
 
     @wraps(make)
@@ -51,7 +51,7 @@ def _searchable(make: Callable[P, Schedule]) -> Callable[P, Schedule]:
         given = call.bind(*args, **kwargs).arguments.items()
         return cast("Schedule", Searched(make.__name__, tuple(given)))
 
-    searchable.__module__ = __name__  # so that a pickle finds this one
+    searchable.__module__ = __name__  # so that pickle finds this function
     return searchable
 
 

@@ -1,4 +1,4 @@
-"""Spaces: names to values that a search chooses from. The one door to everything about them."""
+"""Spaces: names and the values that a search chooses from. The public API of everything about spaces."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = [
 
 
 def grid(space: Space) -> Iterator[Config]:
-    """Yield every combination of a space once, the last name changing fastest.
+    """Yield every combination of a space once; the last name changes fastest.
 
-    Everything that has an end counts: choices, whole numbers, numbers with a step, also those below an option and
-    among the arguments of a schedule. What the space refuses is left out.
+    Every finite set of values counts: choices, whole numbers, and numbers with a step, also inside options and
+    among the arguments of a schedule. Configs that the space rejects are left out.
 
     >>> [c["lr"] for c in grid({"lr": choice(0.1, 0.2), "width": 8})]
     [0.1, 0.2]
@@ -40,13 +40,13 @@ def grid(space: Space) -> Iterator[Config]:
 
 
 def countable(space: Space) -> SpacePart:
-    """Return the tree of a space if a grid can be made of it."""
+    """Return the tree of a space; raise SpaceError if it has infinitely many configs."""
     root = read(space)
     for parameter in parameters(root):
         if parameter.count is None:
             raise SpaceError(
                 f"{parameter.path}: a grid needs values that can be listed; use choice(...), integer(...), "
-                "uniform(low, high, step=...), or another search than a grid"
+                "uniform(low, high, step=...), or a search other than a grid"
             )
     return root
 

@@ -1,4 +1,4 @@
-"""The text of a procedure: how a study that goes on knows that its search is still the same one."""
+"""Text that identifies a procedure: a resumed study uses it to check that its search is still the same."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+")
 
 
 def lasting_text(value: Any) -> str:
-    """Return a text that is the same in every process: settings as they are written, functions by their names.
+    """Return a text that is the same in every process: settings in full, functions by name.
 
-    It is ``repr`` where that holds no memory address; what has one and is neither function nor class is refused.
+    It is ``repr`` if that contains no memory address; an object whose ``repr`` does is an error, unless it is a
+    function or a class.
 
     >>> lasting_text([len, partial(max, 3)])
     '[len, partial(max, 3)]'
@@ -39,8 +40,8 @@ def lasting_text(value: Any) -> str:
         case _ if _is_function(value):
             return str(value.__qualname__)
     raise WorkloadError(
-        f"search: {value!r} is known by its place in memory only, so a study that goes on could not tell that it "
-        "is still the same; give its class a __repr__ with its settings, for example by making it a dataclass"
+        f"search: {value!r} has no repr but its memory address, so a resumed study could not tell that it is still "
+        "the same; give its class a __repr__ with its settings, for example by making it a dataclass"
     )
 
 
@@ -49,6 +50,6 @@ def _is_builtin(value: Any) -> bool:
 
 
 def _is_function(value: Any) -> bool:
-    """Return whether it is a function, not one that is bound to something with settings of its own."""
+    """Return whether a value is a function, and not a method bound to an instance."""
     owner = getattr(value, "__self__", None)
     return callable(value) and hasattr(value, "__qualname__") and (owner is None or isinstance(owner, type))

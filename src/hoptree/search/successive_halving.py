@@ -1,4 +1,4 @@
-"""Successive halving: many trials for a few epochs, the best of them for more, and so on."""
+"""Successive halving: train many trials for a few epochs, the best of them for more, and so on."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from hoptree.search.widening import EarlierSearch, higher_rungs, only_more
 class SuccessiveHalving(msgspec.Struct, frozen=True):
     """Train ``trials`` for ``min_epochs``, the best one in ``factor`` of them ``factor`` times as long, and so on.
 
-    The last rung is at ``max_epochs``. A rung waits for all its trials, and what follows depends on their
-    losses only. Those that go on do so from their states; the others are stopped.
+    The last rung is at ``max_epochs``. A rung waits for all its trials, and the result depends only on their
+    losses. Promoted trials continue from their states; the others are stopped.
 
     >>> SuccessiveHalving(27, max_epochs=9).rungs
     (Rung(trials=27, epochs=1), Rung(trials=9, epochs=3), Rung(trials=3, epochs=9))
@@ -44,11 +44,11 @@ class SuccessiveHalving(msgspec.Struct, frozen=True):
 
     @property
     def rungs(self) -> Bracket:
-        """How many trials reach each rung, known before anything runs."""
+        """The number of trials that reach each rung."""
         return bracket(self.trials, rung_epochs(self.min_epochs, self.max_epochs, self.factor), self.factor)
 
     def outlook(self) -> BudgetEstimate:
-        """Return the epochs that it grants in all."""
+        """Return the total epochs, which are known exactly."""
         return exactly(epochs_of(self.rungs))
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
@@ -57,7 +57,7 @@ class SuccessiveHalving(msgspec.Struct, frozen=True):
         return Halving([self.rungs], self.factor, sampler, goal, every=self.every)
 
     def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
-        """Return the search with further rungs above the last."""
+        """Return the search with additional rungs above the last."""
         only_more(self, earlier, space, "max_epochs")
         higher_rungs(self, earlier[-1].procedure)
         return self.search(space, goal, seed)

@@ -1,7 +1,8 @@
-"""The tree of a space: constants, parameters, schedules to be made and parts, after reading.
+"""The tree of a parsed space: constants, parameters, schedules with searched arguments, and parts.
 
-Every sampler works on it in two steps. ``decide`` walks the tree and asks for every parameter that is there: what
-is below an option only if that option was chosen. ``build`` makes the config of the decisions, or refuses it.
+Every sampler works on it in two steps. ``decide`` walks the tree and asks for a decision for every active
+parameter: those below an option only if that option was chosen. ``build`` turns the decisions into a config, or
+raises an error if the space rejects it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hoptree.search.schedules import CONSTRUCTORS
 
 @final
 class Given(msgspec.Struct, frozen=True):
-    """A constant or a schedule: nothing is left open."""
+    """A constant or a schedule without searched values."""
 
     path: str
     value: Value
@@ -29,18 +30,18 @@ class Given(msgspec.Struct, frozen=True):
 
 @final
 class Pick(msgspec.Struct, frozen=True):
-    """A parameter: one of several nodes; what is decided is its index."""
+    """A choice between several nodes; the decision is an index."""
 
     path: str
     options: tuple[Node, ...]
 
     @property
     def count(self) -> int:
-        """Return how many options there are."""
+        """Return the number of options."""
         return len(self.options)
 
     def at(self, share: float) -> int:
-        """Return the index at a share of the range."""
+        """Return the index at a fraction of the range."""
         return index_at(share, self.count)
 
 
@@ -54,7 +55,7 @@ class Several(msgspec.Struct, frozen=True):
 
 @final
 class MadeConfig(msgspec.Struct, frozen=True):
-    """A schedule that is made when its arguments are decided."""
+    """A schedule with searched arguments, built when they are decided."""
 
     path: str
     kind: str
@@ -63,7 +64,7 @@ class MadeConfig(msgspec.Struct, frozen=True):
 
 @final
 class SpacePart(msgspec.Struct, frozen=True):
-    """A dictionary: names, and conditions on what they become together."""
+    """A dictionary of named nodes, with conditions on their values."""
 
     path: str
     entries: tuple[tuple[str, Node], ...]
@@ -73,11 +74,11 @@ class SpacePart(msgspec.Struct, frozen=True):
 Node: TypeAlias = Given | Range | Pick | Several | MadeConfig | SpacePart
 Parameter: TypeAlias = Range | Pick
 Choose: TypeAlias = Callable[[Parameter], float]
-Decisions: TypeAlias = dict[str, float]  # by the parameter's path: an index or, where there is no end, the value
+Decisions: TypeAlias = dict[str, float]  # by path of the parameter: an index or, if it is continuous, the value
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """Return all nodes right below one."""
+    """Return the direct children of a node."""
     match node:
         case Pick():
             return node.options
@@ -92,19 +93,19 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def nodes(node: Node) -> Iterator[Node]:
-    """Yield a node and all below it, in the order in which they were written."""
+    """Yield a node and its descendants, in the order of definition."""
     yield node
     for child in children(node):
         yield from nodes(child)
 
 
 def parameters(node: Node) -> list[Parameter]:
-    """Return everything that is left open, whether or not its part is chosen."""
+    """Return all parameters below a node, whether or not their option is chosen."""
     return [found for found in nodes(node) if isinstance(found, Parameter)]
 
 
 def size(node: Node) -> int | None:
-    """Return in how many ways a node can be decided; None if there is no end of them."""
+    """Return the number of ways to decide a node; None if it is infinite."""
     if isinstance(node, Range):
         return node.count
     below = [size(child) for child in children(node)]
@@ -117,7 +118,7 @@ def size(node: Node) -> int | None:
 
 
 def decide(node: Node, choose: Choose) -> Decisions:
-    """Return what is chosen for every parameter that is there, in order."""
+    """Return a decision for every active parameter, in order."""
     decisions: Decisions = {}
     _decide(node, choose, decisions)
     return decisions
@@ -134,7 +135,7 @@ def _decide(node: Node, choose: Choose, decisions: Decisions) -> None:
 
 
 def build(root: SpacePart, decisions: Decisions) -> Config:
-    """Return the config of the decisions; raise ConfigRefusedError if a schedule or a condition refuses it."""
+    """Return the config of the decisions; raise ConfigRefusedError if a schedule or a condition rejects it."""
     config: Config = _build(root, decisions)
     return config
 
@@ -162,7 +163,7 @@ def _build(node: Node, decisions: Decisions) -> Any:
 
 
 def _flat(part: SpacePart, decisions: Decisions) -> Config:
-    """Return the values of a part; a part within it adds its own names after a dot."""
+    """Return the values of a part; nested parts add their names after a dot."""
     config: Config = {}
     for name, entry in part.entries:
         value = _build(entry, decisions)
@@ -175,5 +176,5 @@ def _flat(part: SpacePart, decisions: Decisions) -> Config:
 
 
 def identity(config: Config) -> tuple[tuple[str, str], ...]:
-    """Return what is equal for equal configs: 0.1 and constant(0.1) are one value, 1, 1.0 and True are three."""
+    """Return a key that is equal for equal configs: 0.1 and constant(0.1) are equal, 1, 1.0 and True are not."""
     return tuple((name, repr(as_schedule(config[name]))) for name in sorted(config))

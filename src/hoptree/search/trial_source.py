@@ -1,4 +1,4 @@
-"""A supply of new trials: numbered as they start, until there are enough or the sampler has no more."""
+"""A source of new trials: numbers them as they start, until there are enough or the sampler has no more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hoptree.search.protocol import Sampler, Train
 
 @final
 class TrialSource:
-    """Starts trials with the sampler's configs: its config n is the search's trial n."""
+    """Starts trials with the sampler's configs: config n is trial n of the search."""
 
     def __init__(self, sampler: Sampler, jobs: Jobs, trials: int, until: int, every: int) -> None:
         self._sampler = sampler
@@ -19,15 +19,15 @@ class TrialSource:
         self._until = until
         self._every = every
         self.started = 0
-        self.short = False  # whether the sampler had fewer
+        self.short = False  # whether the sampler had too few configs
 
     def train(self) -> Train | None:
-        """Start the next trial; None if there is none."""
+        """Start the next trial; return None if there is none."""
         if self.started >= self._trials:
             return None
         config = self._sampler.ask()
         if config is None:
-            self._trials = self.started  # it is not asked again
+            self._trials = self.started  # do not ask again
             self.short = True
             return None
         self._jobs.grant(self.started, self._until)

@@ -1,4 +1,4 @@
-"""A tuner: one search taking part in an engine, its decisions turned into events and its trials numbered."""
+"""A tuner connects one search to an engine: it turns decisions into events and numbers the trials."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hoptree.search.trial_numbers import TrialNumbers
 
 @final
 class Tuner:
-    """Asks the engine for what a search decides; the search sees its own trial numbers, from 0.
+    """Requests from the engine what a search decides; the search sees its own trial numbers, from 0.
 
-    ``place`` is the search's place among those of its study; ``numbers`` gives trials their numbers in the engine.
+    ``place`` is the index of the search in its study; ``numbers`` assigns the engine numbers of trials.
     """
 
     def __init__(
@@ -43,20 +43,20 @@ class Tuner:
         self._barrier = barrier
 
     def start(self) -> list[Event]:
-        """Return what the search asks for first."""
+        """Return the events of the first decisions."""
         return list(self._events(self._search.start(), "start()"))
 
-    def tell(self, news: Report | EndTrial) -> list[Event]:
-        """Pass news on and return what the search asks for then."""
-        asked = self.numbers.asker(news.trial)
-        assert asked is not None, f"no search has asked for trial {news.trial}"
-        number = asked[1][1]
-        if isinstance(news, Report):
-            own: Report | EndTrial = Report(number, news.epoch, news.metrics)
+    def tell(self, update: Report | EndTrial) -> list[Event]:
+        """Pass a report or the end of a trial on, and return the events of the resulting decisions."""
+        requester = self.numbers.asker(update.trial)
+        assert requester is not None, f"no search requested trial {update.trial}"
+        number = requester[1][1]
+        if isinstance(update, Report):
+            own: Report | EndTrial = Report(number, update.epoch, update.metrics)
         else:
-            own = EndTrial(number, news.ending, news.reason)
+            own = EndTrial(number, update.ending, update.reason)
         decisions = self._search.tell(own)
-        return [] if decisions is None else list(self._events(decisions, "tell(news)"))
+        return [] if decisions is None else list(self._events(decisions, "tell(update)"))
 
     def _events(self, decisions: Sequence[Decision], method: str) -> Iterator[Event]:
         if not isinstance(decisions, Iterable):
@@ -79,10 +79,10 @@ class Tuner:
                     )
                 case Branch(source, at, config, until, every):
                     items = self._items(config, decision)
-                    begun = self._known(decision, "source", source), self._whole(decision, "at", at, 1)
+                    branch_point = self._known(decision, "source", source), self._whole(decision, "at", at, 1)
                     epochs = self._whole(decision, "until", until, 1), self._whole(decision, "every", every, 0)
                     asker = self._next()
-                    yield TrialBranched(self._number(asker), *begun, items, *epochs, asked_by=asker)
+                    yield TrialBranched(self._number(asker), *branch_point, items, *epochs, asked_by=asker)
                 case Extend(trial, until):
                     number = self._known(decision, "trial", trial)
                     yield TrialExtended(number, self._whole(decision, "until", until, 1))
@@ -91,7 +91,7 @@ class Tuner:
                 case _:
                     raise self._wrong(decision, f"{method} returned it; expected Train, Extend, Branch or Stop")
 
-    # --- a search may be the user's own: what it cannot mean is said in its own words ---------------------
+    # --- checks of decisions: the search may be the user's own ------------------------------------------
 
     def _items(self, config: Config, decision: Decision) -> ConfigItems:
         try:
@@ -106,11 +106,11 @@ class Tuner:
         return number
 
     def _known(self, decision: Decision, field: str, trial: Any) -> int:
-        """Return the number in the engine of one of the search's own trials."""
+        """Return the engine number of one of the search's own trials."""
         number = self._whole(decision, field, trial, 0)
         if number >= self._count:
-            asked = f"a trial from 0 to {self._count - 1}" if self._count else "Train first: there is no trial yet"
-            raise self._wrong(decision, f"{field}: {number}; expected {asked}")
+            valid = f"a trial from 0 to {self._count - 1}" if self._count else "Train first: there is no trial yet"
+            raise self._wrong(decision, f"{field}: {number}; expected {valid}")
         return self._number((self.place[1], number))
 
     def _wrong(self, given: object, problem: str) -> WorkloadError:
@@ -126,18 +126,18 @@ class Tuner:
 
 @final
 class Tuners:
-    """Several tuners in one engine, which share the numbers of its trials."""
+    """Several tuners in one engine that share its trial numbers."""
 
     def __init__(self, tuners: Sequence[Tuner], numbers: TrialNumbers) -> None:
         self._tuners = {tuner.place: tuner for tuner in tuners}
         self.numbers = numbers
 
     def start(self) -> list[Event]:
-        """Return what all of them ask for first."""
+        """Return the events of the first decisions of all."""
         return [event for tuner in self._tuners.values() for event in tuner.start()]
 
-    def tell(self, news: Report | EndTrial) -> list[Event]:
-        """Pass news on to whose trial it is; trials that no search asked for are nobody's."""
-        study, (place, _) = self.numbers.asker(news.trial) or ("", (USER, 0))
+    def tell(self, update: Report | EndTrial) -> list[Event]:
+        """Pass a report or the end of a trial to the tuner that requested it; ignore trials of no search."""
+        study, (place, _) = self.numbers.asker(update.trial) or ("", (USER, 0))
         tuner = self._tuners.get((study, place))
-        return [] if tuner is None else tuner.tell(news)
+        return [] if tuner is None else tuner.tell(update)

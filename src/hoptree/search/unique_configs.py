@@ -1,4 +1,4 @@
-"""Fresh configs: what a space accepts and what was not given before."""
+"""Unique configs: draw configs that the space accepts and that were not drawn before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoptree.search.streams import share
 from hoptree.search.tree import Choose, Decisions, Parameter, SpacePart, build, decide, identity, size
 
 LISTED = 2**16
-"""Spaces of up to so many combinations are listed when random draws find nothing new."""
+"""Enumerate spaces of up to so many combinations when random draws find nothing new."""
 
 _TRIES = 10_000
 _TRIES_IF_LISTED = 100
@@ -28,11 +28,11 @@ class DrawnConfig(NamedTuple):
 
 @final
 class UniqueConfigs:
-    """Gives configs of a space, none of them twice.
+    """Draws configs of a space without repetition.
 
-    A draw that is refused, or equal to an earlier config, is repeated. A space of up to 65,536 combinations is
-    listed after 100 vain tries, and what is left of it is given in random order to its end; a larger one counts
-    as exhausted after 10,000. A space that accepts nothing is refused here, before anything runs.
+    A draw that is rejected, or equal to an earlier config, is repeated. A space of up to 65,536 combinations is
+    enumerated after 100 failed tries, and its remaining configs are returned in random order; a larger one counts
+    as exhausted after 10,000 tries. The constructor raises SpaceError for a space that accepts no config.
     """
 
     def __init__(self, root: SpacePart, seed: int) -> None:
@@ -46,19 +46,19 @@ class UniqueConfigs:
         self._probe()
 
     def accept(self, decisions: Decisions) -> DrawnConfig | None:
-        """Return the config of the decisions and remember it; None if it is refused or was given before."""
+        """Return the config of the decisions and remember it; None if it is rejected or a repetition."""
         try:
             config = build(self.root, decisions)
         except ConfigRefusedError:
             return None
-        mark = identity(config)
-        if mark in self._seen:
+        key = identity(config)
+        if key in self._seen:
             return None
-        self._seen.add(mark)
+        self._seen.add(key)
         return DrawnConfig(config, decisions)
 
     def draw(self, points: Callable[[int], Choose]) -> DrawnConfig | None:
-        """Return the first fresh config among the points by number of attempt; None if nothing is left."""
+        """Return the first new config among the points of attempts 0, 1, …; None if there is none left."""
         if self._total is not None and len(self._seen) >= self._total:
             return None
         if self._rest is None:
@@ -74,15 +74,15 @@ class UniqueConfigs:
         return None
 
     def _list(self) -> list[Decisions]:
-        ways = list(combinations(self.root))
-        order = sorted(range(len(ways)), key=lambda way: share(self._seed, "rest", way))
-        return [ways[way] for way in order]
+        all_decisions = list(combinations(self.root))
+        order = sorted(range(len(all_decisions)), key=lambda number: share(self._seed, "rest", number))
+        return [all_decisions[number] for number in order]
 
     def _probe(self) -> None:
-        ways = combinations(self.root) if self._listed else self._samples()
+        all_decisions = combinations(self.root) if self._listed else self._samples()
         refusal = ""
         tried = 0
-        for tried, decisions in enumerate(ways, start=1):  # noqa: B007 counted for the message
+        for tried, decisions in enumerate(all_decisions, start=1):  # noqa: B007 counted for the message
             try:
                 build(self.root, decisions)
                 return
@@ -92,43 +92,43 @@ class UniqueConfigs:
 
     def _samples(self) -> Iterator[Decisions]:
         for attempt in range(_TRIES):
-            yield decide(self.root, at(partial(self._anywhere, attempt)))
+            yield decide(self.root, at(partial(self._random_coordinate, attempt)))
 
-    def _anywhere(self, attempt: int, parameter: Parameter) -> float:
+    def _random_coordinate(self, attempt: int, parameter: Parameter) -> float:
         return share(self._seed, "probe", parameter.path, attempt)
 
 
 def all_refused(tried: int, refusal: str) -> SpaceError:
-    """Return the error of a space in which nothing was accepted, with the last refusal as an example."""
+    """Return the error of a space without a valid config, with the last rejection as an example."""
     return SpaceError(
-        f"space: all {tried:,} configs that were tried are refused, the last because {refusal}; expected that some "
-        "are accepted"
+        f"space: it rejects all {tried:,} configs that were tried, the last because {refusal}; expected a space "
+        "that accepts some"
     )
 
 
 def at(coordinate: Callable[[Parameter], float]) -> Choose:
-    """Return what decides by a number from 0 to 1 for every parameter."""
+    """Return the function that decides each parameter by its number from 0 to 1."""
     return lambda parameter: parameter.at(coordinate(parameter))
 
 
 def combinations(root: SpacePart) -> Iterator[Decisions]:
-    """Yield every way to decide, the last parameter changing fastest; every count must be finite."""
-    way: list[int] = []
+    """Yield all combinations of decisions; the last parameter changes fastest, and every count must be finite."""
+    indices: list[int] = []
     counts: list[int] = []
 
     def choose(parameter: Parameter) -> float:
-        assert parameter.count is not None, f"{parameter.path} has no end of values"
-        place = len(counts)
+        assert parameter.count is not None, f"{parameter.path} has infinitely many values"
+        position = len(counts)
         counts.append(parameter.count)
-        if place == len(way):
-            way.append(0)
-        return way[place]
+        if position == len(indices):
+            indices.append(0)
+        return indices[position]
 
     for _ in count():
         counts.clear()
         yield decide(root, choose)
-        while way and way[-1] + 1 == counts[len(way) - 1]:
-            way.pop()
-        if not way:
+        while indices and indices[-1] + 1 == counts[len(indices) - 1]:
+            indices.pop()
+        if not indices:
             return
-        way[-1] += 1
+        indices[-1] += 1

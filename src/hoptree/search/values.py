@@ -1,8 +1,8 @@
-"""Searched values, as users write them down: what a search may choose from.
+"""Searched values, as users write them: the values that a search may choose from.
 
-They only record what was written. A space is checked as a whole when a search is made of it, because only then
-the name is known that a complaint should begin with. All of them are typed as ``Any``, so that a type checker
-accepts them wherever the chosen value would stand: in a space, in a choice, among the arguments of a schedule.
+They only record their arguments. A space is checked as a whole when a search is created from it, because only then
+the name is known with which an error message starts. The functions return ``Any``, so that type checkers accept the
+result wherever the chosen value could stand: in a space, in a choice, among the arguments of a schedule.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hoptree.core.schedules import Schedule
 
 @final
 class Uniform(msgspec.Struct, frozen=True):
-    """A number between two bounds, its logarithm uniform if ``log``, on a grid if there is a ``step``."""
+    """A number between two bounds, log-uniform if ``log``, on a grid if there is a ``step``."""
 
     low: float
     high: float
@@ -55,7 +55,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 @final
 class Searched(msgspec.Struct, frozen=True):
-    """A schedule with searched values among its arguments: its kind, and the arguments by name."""
+    """A schedule with searched values among its arguments."""
 
     kind: str
     arguments: tuple[tuple[str, Any], ...]
@@ -68,7 +68,7 @@ SearchedValue: TypeAlias = Uniform | Integer | Choice | Searched
 
 
 def uniform(low: float, high: float, step: float | None = None) -> Any:
-    """Return a number from ``low`` to ``high``; with a ``step``, one of those that are whole steps above ``low``.
+    """Return a number from ``low`` to ``high``; with a ``step``, a whole number of steps above ``low``.
 
     >>> str(uniform(0.0, 0.5, step=0.1))
     'uniform(0.0, 0.5, step=0.1)'
@@ -79,7 +79,7 @@ def uniform(low: float, high: float, step: float | None = None) -> Any:
 def log(low: float, high: float, step: float | None = None) -> Any:
     """Return a number from ``low`` to ``high``, as likely between 0.001 and 0.01 as between 0.01 and 0.1.
 
-    With a ``step`` it is the nearest of those that are whole steps above ``low``.
+    With a ``step``, the nearest number that is whole steps above ``low``.
     """
     return Uniform(low, high, step, log=True)
 
@@ -87,7 +87,7 @@ def log(low: float, high: float, step: float | None = None) -> Any:
 def integer(low: int, high: int, step: int = 1, log: bool = False) -> Any:
     """Return a whole number from ``low`` to ``high``, both included; with ``log``, small ones are likelier.
 
-    With a ``step`` it is one of those that are whole steps above ``low``.
+    With a ``step``, the number is whole steps above ``low``.
     """
     return Integer(low, high, step, log)
 
@@ -95,9 +95,9 @@ def integer(low: int, high: int, step: int = 1, log: bool = False) -> Any:
 def choice(*options: Any) -> Any:
     """Return one of the options, all equally likely.
 
-    An option is a constant, a schedule, a searched value, or a dictionary: a part of the config that is there
-    only when it is chosen. In ``{"optimizer": choice({"name": "sgd", "momentum": uniform(0, 1)}, {"name":
-    "adam"})}`` the config has ``optimizer.name``, and ``optimizer.momentum`` only with the first option.
+    An option is a constant, a schedule, a searched value, or a dictionary: a part of the config that exists only
+    when it is chosen. With ``{"optimizer": choice({"name": "sgd", "momentum": uniform(0, 1)}, {"name": "adam"})}``
+    a config has ``optimizer.name``, and ``optimizer.momentum`` only with the first option.
 
     >>> choice(32, 128).options
     (32, 128)
@@ -106,7 +106,7 @@ def choice(*options: Any) -> Any:
 
 
 def is_searched(value: Any) -> bool:
-    """Return whether something is still to be chosen in a value, or in a list of values.
+    """Return whether a value, or an item of a list, is still to be chosen.
 
     >>> is_searched([4, integer(5, 9)]), is_searched([4, 5])
     (True, False)
@@ -117,7 +117,7 @@ def is_searched(value: Any) -> bool:
 
 
 def text(value: Any) -> str:
-    """Return a value as it would be written: types can be told apart, and equal text is an equal value."""
+    """Return a value in the notation of code: text distinguishes types, and equal text means an equal value."""
     if isinstance(value, Schedule | SearchedValue):
         return str(value)
     if isinstance(value, Mapping):

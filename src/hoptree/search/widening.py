@@ -1,13 +1,14 @@
-"""Widening: a search that goes on under its name with more than it was begun with.
+"""Widening: continue a study with a search that asks for more than before.
 
-The catalog keeps every version of a study's search as plain data, oldest first. A procedure that can go on from
-earlier versions of itself says so by a method ``widen``:
+The catalog keeps every version of a study's search as plain data, oldest first. A procedure that can extend earlier
+versions of itself has a method ``widen``:
 
-    def widen(self, earlier: Sequence[Earlier], space, goal, seed) -> Search
+    def widen(self, earlier: Sequence[EarlierSearch], space, goal, seed) -> Search
 
-``earlier`` are the versions before this one, each with its space. The search that it returns asks for all that they
-asked for, with the same trial numbers and in the same order, and for what is new; told the news of a journal, it
-asks for what is missing there. If this one is no extension, it raises ``NoExtensionError`` with what differs.
+``earlier`` are the previous versions, each with its space. The returned search requests everything that they
+requested, with the same trial numbers and in the same order, and then what is new; when it is told the reports of
+the journal, it requests what is missing there. If this version is not an extension, ``widen`` raises
+``NoExtensionError`` with the difference.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ FORMAT = 1
 
 
 class SearchVersion(msgspec.Struct, frozen=True):
-    """What a study searched and how, as data: its procedures, its space, and the conditions by their hashes."""
+    """A study's search as data: its procedures, its space, and the hashes of its conditions."""
 
     procedures: list[Any]
     space: Any
@@ -44,12 +45,12 @@ class SearchVersion(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, procedures: Sequence[Procedure], space: Space) -> SearchVersion:
-        """Return the data of what is searched now."""
+        """Return the data of the current search."""
         return cls([setting_data(each) for each in procedures], space_data(space), describe(space)["where"])
 
 
 class EarlierSearch(NamedTuple):
-    """A procedure as it was in an earlier version of the study, and the space that it searched."""
+    """A procedure of an earlier version of the study, and the space that it searched."""
 
     procedure: Any
     space: Space
@@ -58,24 +59,24 @@ class EarlierSearch(NamedTuple):
 def searches(
     procedures: Sequence[Procedure], space: Space, goal: Goal, seed: int, versions: Sequence[SearchVersion] = ()
 ) -> list[Search]:
-    """Return the searches of a study that was begun, and went on, with some versions; the last may be this one."""
+    """Return the searches of a study, given its earlier versions; the last version may be the current one."""
     earlier = [_rebuilt(version, procedures, space) for version in versions]
     found: list[Search] = []
-    for place, procedure in enumerate(procedures):
-        before = [own for version in earlier if not _is_same(own := version[place], procedure, space)]
+    for index, procedure in enumerate(procedures):
+        before = [own for version in earlier if not _is_same(own := version[index], procedure, space)]
         if not before:
             found.append(begin(procedure, space, goal, seed))
         elif callable(widen := getattr(procedure, "widen", None)):
             found.append(widen(before, space, goal, seed))
         else:
-            raise NoExtensionError(_differs(before[-1].procedure, procedure) or "the space is another")
+            raise NoExtensionError(_differs(before[-1].procedure, procedure) or "the space has changed")
     return found
 
 
 def is_wider(
     procedures: Sequence[Procedure], space: Space, goal: Goal, seed: int, versions: Sequence[SearchVersion]
 ) -> bool:
-    """Return whether a search is wider than the last of its versions, or the same; refuse another one."""
+    """Return whether a search extends its last version; False if they are equal, an error if it does not."""
     last = _rebuilt(versions[-1], procedures, space)
     if all(_is_same(own, procedure, space) for own, procedure in zip(last, procedures, strict=True)):
         return False
@@ -84,14 +85,14 @@ def is_wider(
 
 
 def only_more(procedure: Any, earlier: Sequence[EarlierSearch], space: Space, *fields: str) -> None:
-    """Refuse a procedure that differs from its last version in more than some fields, which may have grown."""
+    """Raise an error if the space or any setting has changed, except that the given fields may have grown."""
     if space_data(earlier[-1].space) != space_data(space):
-        raise NoExtensionError("the space is another, and only a Grid can take further values")
+        raise NoExtensionError("the space has changed, and only a Grid can take additional values")
     only_grown(procedure, earlier[-1].procedure, *fields)
 
 
 def only_grown(procedure: Any, before: Any, *fields: str) -> None:
-    """Refuse settings that differ from those before, but for some fields, which may have grown."""
+    """Raise an error if any setting has changed, except that the given fields may have grown."""
     for name, was, now in _changed(before, procedure):
         if name not in fields:
             raise NoExtensionError(f"{name}: was {data_text(was)}, is {data_text(now)}")
@@ -100,24 +101,24 @@ def only_grown(procedure: Any, before: Any, *fields: str) -> None:
 
 
 def drawn_one_by_one(procedure: Any, before: Any, field: str) -> None:
-    """Refuse more configs of a sampler that places all of them together."""
+    """Raise an error if a sampler that places all configs together would have to draw more."""
     if procedure.sampler == "latin-hypercube" and getattr(procedure, field) != getattr(before, field):
-        raise NoExtensionError(f"{field}: a Latin hypercube is made for one number of configs")
+        raise NoExtensionError(f"{field}: a Latin hypercube is built for a fixed number of configs")
 
 
 def higher_rungs(procedure: Any, before: Any) -> None:
-    """Refuse rungs of which the earlier ones are not the first."""
+    """Raise an error if the new rungs do not start with the earlier ones."""
     old, new = (rung_epochs(each.min_epochs, each.max_epochs, each.factor) for each in (before, procedure))
     if new[: len(old)] != old:
         raise NoExtensionError(f"max_epochs: rungs were at {old}, are at {new}; the first ones must be the same")
 
 
 def _rebuilt(version: SearchVersion, procedures: Sequence[Procedure], space: Space) -> list[EarlierSearch]:
-    """Return the procedures of a version with their space, as far as they can be rebuilt from the present ones."""
+    """Return the procedures of a version with their space, rebuilt with the current classes and functions."""
     if version.format != FORMAT:
         raise NoExtensionError(f"the store describes it in format {version.format}; this Hoptree reads {FORMAT}")
     if len(version.procedures) != len(procedures):
-        raise NoExtensionError(f"there were {len(version.procedures)} procedures, and are {len(procedures)}")
+        raise NoExtensionError(f"the number of procedures was {len(version.procedures)}, is {len(procedures)}")
     try:
         was = rebuild_space(version.space, space)
         changed = condition_changes(version.where, describe(was)["where"])
@@ -140,7 +141,7 @@ def _differs(before: Any, now: Any) -> str:
 
 
 def _changed(before: Any, present: Any) -> list[tuple[str, Any, Any]]:
-    """Return the settings that differ, each as it was and as it is."""
+    """Return the settings that differ, each with its old and new value."""
     old, new = setting_data(before), setting_data(present)
     match old, new:
         case {"record": [_, dict(was)]}, {"record": [_, dict(are)]}:

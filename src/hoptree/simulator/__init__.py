@@ -1,4 +1,4 @@
-"""The simulated world: workloads, clusters, costs, faults and a clock that costs nothing."""
+"""Simulation: workloads, clusters, costs, faults and a virtual clock."""
 
 from hoptree.simulator.cluster import Cluster, WorkerSpec
 from hoptree.simulator.faults import Crash, Fault, FlakyUnits, StateLoss

@@ -1,4 +1,4 @@
-"""A simulated cluster: workers, what they hold, how fast they are and how they are connected."""
+"""A simulated cluster: its workers, their partitions, their speed and the network between them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hoptree.simulator.faults import Crash, Fault
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker; ``partitions`` empty means: placed by the cluster's replicas."""
+    """One worker; with empty ``partitions`` the cluster places them by its replicas."""
 
     name: str
     speed: float = 1.0
@@ -26,10 +26,10 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a workload runs.
+    """The cluster that a workload runs on.
 
-    ``noise`` is the relative spread of unit times (log-normal), ``stragglers`` the share of units that take
-    ``straggling`` times as long, ``bandwidth`` bytes per second of a hop (0: hops take no time),
+    ``noise`` is the relative spread of unit times (log-normal), ``stragglers`` the fraction of units that take
+    ``straggling`` times as long, ``bandwidth`` the bytes per second of a hop (0: hops take no time),
     ``provisioning`` the delay of every worker before it joins.
     """
 
@@ -53,9 +53,9 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
             raise WorkloadError("workers: an empty list; expected at least one worker")
         else:
             names = [worker.name for worker in self.workers]
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                raise WorkloadError(f"workers: two are named {twice!r}; expected different names")
+            repeated = next((name for name in names if names.count(name) > 1), None)
+            if repeated is not None:
+                raise WorkloadError(f"workers: two are named {repeated!r}; expected different names")
         count = self.workers if isinstance(self.workers, int) else len(self.workers)
         if not isinstance(self.replicas, int) or not 1 <= self.replicas <= count:
             raise WorkloadError(f"replicas: {self.replicas} on {count} workers; expected 1 to {count}")
@@ -69,9 +69,9 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
             raise WorkloadError(f"straggling: {self.straggling}; expected a factor of 1 or more")
 
     def placed(self, partitions: int) -> list[WorkerSpec]:
-        """Return the workers with the partitions that each holds; refuse what could never be trained.
+        """Return the workers with their partitions; raise an error if a partition could never be trained.
 
-        Partitions are dealt out in turn, and each goes to the next ``replicas - 1`` workers too.
+        Partitions are assigned in turn, and each is also placed on the next ``replicas - 1`` workers.
         """
         specs = (
             [WorkerSpec(name=f"w{index}") for index in range(self.workers)]
@@ -81,14 +81,14 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         count = len(specs)
         placed: list[WorkerSpec] = []
         for index, spec in enumerate(specs):
-            held = spec.partitions or tuple(
+            own_partitions = spec.partitions or tuple(
                 partition
                 for partition in range(partitions)
                 if any((partition + copy) % count == index for copy in range(self.replicas))
             )
             if count > partitions and not spec.partitions:
-                held = tuple(sorted({(index + copy) % partitions for copy in range(self.replicas)}))
-            placed.append(WorkerSpec(name=spec.name, speed=spec.speed, partitions=held, joins=spec.joins))
+                own_partitions = tuple(sorted({(index + copy) % partitions for copy in range(self.replicas)}))
+            placed.append(WorkerSpec(name=spec.name, speed=spec.speed, partitions=own_partitions, joins=spec.joins))
         self._check(placed, partitions)
         return placed
 
@@ -105,4 +105,4 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
                 raise WorkloadError(f"faults: {fault.worker!r} crashes, but no worker has that name")
         for partition in range(partitions):
             if not any(partition in spec.partitions for spec in placed):
-                raise WorkloadError(f"partitions: nobody holds partition {partition}; place it on a worker")
+                raise WorkloadError(f"partitions: no worker holds partition {partition}; place it on a worker")

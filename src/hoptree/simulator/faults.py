@@ -1,4 +1,4 @@
-"""Fault scripts: what goes wrong in a simulated run, and when."""
+"""Fault scripts: the failures of a simulated run, and when they happen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoptree.core.errors import WorkloadError
 class Crash(msgspec.Struct, frozen=True, tag="crash"):
     """A worker is lost at a time, and comes back later if ``back`` is given.
 
-    With ``volatile`` the states that it made last are lost with it.
+    With ``volatile`` the states that it created last are lost with it.
     """
 
     worker: str
@@ -41,7 +41,7 @@ class FlakyUnits(msgspec.Struct, frozen=True, tag="flaky-units"):
 
 
 class StateLoss(msgspec.Struct, frozen=True, tag="state-loss"):
-    """Each stored state is lost with a probability, the moment after it was made."""
+    """Each stored state is lost with a probability, right after it was created."""
 
     probability: float
 

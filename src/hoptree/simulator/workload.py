@@ -1,4 +1,4 @@
-"""A simulated workload: the configs, how long they are trained, and what a unit of each costs."""
+"""A simulated workload: the configs, their epochs, and the cost of their units."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hoptree.core.schedules import Config, Value
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be trained.
+    """The configs to train and their cost.
 
-    ``configs`` is a list, or a number of configs that have nothing in common. ``seconds`` is the time of one
-    unit on a worker of speed 1: one number, or one for each of the numbered configs. ``factors`` says how much
-    longer a unit takes for certain values: ``{"batch_size": {"32": 2.0}}``.
+    ``configs`` is a list, or a number of configs that share nothing. ``seconds`` is the time of one unit on a
+    worker of speed 1: one number, or one for each of the numbered configs. ``factors`` are multipliers for certain
+    values: ``{"batch_size": {"32": 2.0}}``.
     """
 
     configs: int | list[dict[str, Value]] = 8
@@ -71,7 +71,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return self.configs if isinstance(self.configs, int) else len(self.configs)
 
     def landscape(self) -> Landscape:
-        """Return what training costs by this workload, and a loss that falls towards each lineage's own level."""
+        """Return the costs of this workload, and a loss that decreases towards a level of each lineage."""
         return Landscape(self._seconds_of, _loss)
 
     def _seconds_of(self, values: Values) -> float:
@@ -88,16 +88,16 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return seconds
 
     def config_list(self) -> list[Config]:
-        """Return the configs, made up if only their number was given."""
+        """Return the configs; generate them if only their number was given."""
         if isinstance(self.configs, int):
             return [{"config": index} for index in range(self.configs)]
         return list(self.configs)
 
 
 class Landscape(msgspec.Struct, frozen=True):
-    """What simulated training costs and finds: functions of a unit's values and the epochs trained.
+    """The costs and the metrics of simulated training: functions of a unit's values and the trained epochs.
 
-    ``evaluation`` is what it takes to compute metrics; None: the same for all values.
+    ``evaluation`` is the time to compute metrics; None if it is the same for all values.
     """
 
     seconds: Callable[[Values], float]

@@ -1,4 +1,4 @@
-"""Trainers: everything framework-specific. A framework is imported when its trainer is asked for, not before."""
+"""Trainers: all framework-specific code. A framework is imported only when its trainer is first used."""
 
 from __future__ import annotations
 

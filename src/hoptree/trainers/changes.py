@@ -1,4 +1,4 @@
-"""Values that change while a model trains, tried before anything is trained."""
+"""Check, before training, that schedules change only values that a built model can follow."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hoptree.core.schedules import Config, Scalar, as_schedule
 from hoptree.trainers.base import Trainer
 from hoptree.trainers.errors import TrainerError
 
-_CHANGES = 4  # of one config that are tried
+_CHANGES = 4  # number of changes per config that are checked
 
 
 def changing(configs: Sequence[Config]) -> list[Config]:
-    """Return one config of each kind in which other names change, out of many.
+    """Return one config for each set of names whose values change.
 
     >>> from hoptree.core.schedules import multistep
     >>> steps = multistep(8, at=[4], gamma=2)
@@ -30,9 +30,9 @@ def changing(configs: Sequence[Config]) -> list[Config]:
 
 
 def refused_change(trainer: Trainer, configs: Sequence[Config]) -> str:
-    """Return why a value cannot change as one of the configs says; empty if all can.
+    """Return why a value cannot change as one of the configs requires; empty if all can.
 
-    A config for which no model can be built has another mistake, which is told elsewhere.
+    Skip a config for which no model can be built: that error is reported elsewhere.
     """
     for config in configs:
         try:
@@ -43,12 +43,12 @@ def refused_change(trainer: Trainer, configs: Sequence[Config]) -> str:
             try:
                 trainer.check_values(model, values)
             except TrainerError as error:
-                return f"{', '.join(names)}: changes at epoch {epoch:g}, which is refused:\n{error}"
+                return f"{', '.join(names)}: cannot change at epoch {epoch:g}:\n{error}"
     return ""
 
 
 def _changes(config: Config) -> list[tuple[float, list[str], Mapping[str, Scalar]]]:
-    """Return when values change, which, and what all of them are then."""
+    """Return the epochs at which values change, with the changed names and all values at that time."""
     starts = {name: _starts(config, name) for name in config}
     found: list[tuple[float, list[str], Mapping[str, Scalar]]] = []
     for epoch in sorted({start for times in starts.values() for start in times[1:]})[:_CHANGES]:
@@ -58,7 +58,7 @@ def _changes(config: Config) -> list[tuple[float, list[str], Mapping[str, Scalar
 
 
 def _starts(config: Config, name: str) -> list[float]:
-    """Return where the pieces of a value begin; a piece that is no constant changes right after it begins."""
+    """Return the start of each piece of a value; a piece that is not constant changes right after its start."""
     times: list[float] = []
     for piece in islice(as_schedule(config[name]).pieces(), _CHANGES):
         times.append(piece.start)

@@ -1,4 +1,4 @@
-"""``Functions``: the three functions of the Cerebro paper, for loops of the user's own.
+"""``Functions``: the three functions of the Cerebro paper, for user-defined training loops.
 
 They are ``input_fn(columns) -> data``, ``model_fn(config) -> (model, optimizer)`` and
 ``train_fn(data, model, optimizer, config) -> metrics``.
@@ -23,20 +23,20 @@ from hoptree.trainers.torch_frozen import Module, Optimizer, dtype_and_device, f
 from hoptree.trainers.torch_loop import clear
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module
 from hoptree.trainers.torch_optimizers import TunedOptimizer
-from hoptree.trainers.torch_rebuilt import Rebuilt
+from hoptree.trainers.torch_rebuilt import ModelRebuilder
 from hoptree.trainers.torch_session import session
 
-_VALIDATION = -1  # stands for the number of a partition
+_VALIDATION = -1  # used as the partition number of validation data
 
 
 @final
 class Functions(Trainer):
-    """Trains with the user's own loop, which sees the values at the beginning of each unit.
+    """Trains with a user-defined loop, which gets the values at the start of each unit.
 
-    ``train_fn`` makes one pass over the data; ``hp.advance(fraction)`` goes on to the values within it. What
-    changes the module that ``model_fn`` makes cannot change later, unless ``on_values(module, hp)`` reads it. For
-    validation ``train_fn`` is called with every parameter frozen, in evaluation mode and with ``None`` as the
-    optimizer. What ``input_fn`` returns is kept in memory (``cache``) and must not be changed.
+    ``train_fn`` makes one pass over the data; ``hp.advance(fraction)`` moves on to the values within the pass.
+    Values that change the module that ``model_fn`` returns cannot change later, unless ``on_values(module, hp)``
+    reads them. For validation ``train_fn`` is called with every parameter frozen, in evaluation mode, and with
+    ``None`` as the optimizer. What ``input_fn`` returns is cached in memory (``cache``) and must not be modified.
     """
 
     def __init__(
@@ -68,17 +68,17 @@ class Functions(Trainer):
 
     @property
     def fingerprint(self) -> str:
-        """What the three functions do now (runs may differ), the threads, and torch's version."""
+        """A hash of the three functions as they are now (runs may differ), the threads, and torch's version."""
         return fingerprint({**self._code, "threads": self.threads, "torch": version("torch")})
 
     @property
     def fingerprint_parts(self) -> dict[str, str]:
-        """The code by itself, and the libraries that it uses."""
+        """The code alone, and the libraries that it uses."""
         code, libraries = code_alone(self._code)
         return {"code": code, "libraries": " ".join(libraries)}
 
     def platform(self) -> dict[str, str]:
-        """Return the machine's part, torch's build and kernels, and the kind of device."""
+        """Return the machine's platform, torch's build and kernels, and the kind of device."""
         return {**super().platform(), **torch_platform(str(dtype_and_device()[1]))}
 
     @property
@@ -96,15 +96,15 @@ class Functions(Trainer):
             hp = HyperParameters(values, "model_fn")
             module, optimizer = self._call_model_fn(hp)
             check_module(module, "model_fn")
-            again = Rebuilt(module, self._call_model_fn, values, hp.reads)
-            tuned = TunedOptimizer(again.optimizer, values, hp.reads, optimizer)
+            rebuilder = ModelRebuilder(module, self._call_model_fn, values, hp.reads)
+            tuned = TunedOptimizer(rebuilder.optimizer, values, hp.reads, optimizer)
             model = TorchModel(module, tuned, hp, hp.reads, self._on_values)
-            again.followed = model.followed
+            rebuilder.followed = model.followed
             return model
 
     def train(self, model: TorchModel, data: Columns, unit: UnitSpec) -> None:
-        """Call ``train_fn`` once; a ``loss`` among its metrics that is no finite number is ``Diverged``."""
-        prepared = self._prepared(data, unit.partition)
+        """Call ``train_fn`` once; raise ``Diverged`` if it returns a ``loss`` that is not finite."""
+        prepared = self._prepare(data, unit.partition)
         values = unit.at(0, 1)
         with self._session(unit.seed):
             model.apply(values)
@@ -112,7 +112,7 @@ class Functions(Trainer):
             clear(model)
             try:
                 metrics = self._call_train_fn(
-                    prepared, model, model.tuned.optimizer, values, _advancing(model, unit)
+                    prepared, model, model.tuned.optimizer, values, _advance_function(model, unit)
                 )
             finally:
                 clear(model)
@@ -121,7 +121,7 @@ class Functions(Trainer):
 
     def evaluate(self, model: TorchModel, data: Columns, values: Mapping[str, Scalar]) -> dict[str, float]:
         """Call ``train_fn`` with the model frozen and no optimizer, and return its metrics."""
-        prepared = self._prepared(data, _VALIDATION)
+        prepared = self._prepare(data, _VALIDATION)
         model.hp.set(values)
         with self._session(0), frozen(model.module):
             return self._call_train_fn(prepared, model, None, values)
@@ -131,24 +131,24 @@ class Functions(Trainer):
         return model.dump()
 
     def load(self, model: TorchModel, state: ModelState) -> None:
-        """Copy a state into the resident tensors."""
+        """Copy a state into the cached tensors."""
         model.load(state)
 
     def unread(self, model: TorchModel, values: Mapping[str, Scalar]) -> list[str]:
-        """Return the names that no function has asked for, and that are no options of the optimizer."""
+        """Return the names that no function has read and that are not options of the optimizer."""
         return model.unread(values)
 
     def check_values(self, model: TorchModel, values: Mapping[str, Scalar]) -> None:
-        """Set the model to the values."""
+        """Apply the values to the model."""
         with self._session(0):
             model.apply(values)
 
     def hidden_state(self, model: TorchModel) -> Mapping[str, str]:
-        """Return what is in the module and in the optimizer, by name."""
+        """Return digests of the contents of the module and the optimizer, by name."""
         return torch_contents.contents(model.module, model.tuned.optimizer)
 
     def memory(self, model: TorchModel) -> Mapping[str, int]:
-        """Return where the module's and the optimizer's tensors lie."""
+        """Return the addresses of the module's and the optimizer's tensors, by name."""
         return torch_contents.memory(model.module, model.tuned.optimizer)
 
     def export(self, model: TorchModel) -> Module:
@@ -159,11 +159,11 @@ class Functions(Trainer):
         dtype, device = dtype_and_device()
         return session(seed, threads=self.threads, dtype=dtype, device=device, fill=fill)
 
-    def _prepared(self, data: Columns, partition: int) -> Any:
-        known = self._cache.get(partition) if self._cache is not None else None
-        if known is not None and _same(known[0], data):
-            return known[1]
-        # The seed is the partition's, so that it makes no difference when, and how often, data is prepared.
+    def _prepare(self, data: Columns, partition: int) -> Any:
+        cached = self._cache.get(partition) if self._cache is not None else None
+        if cached is not None and _same(cached[0], data):
+            return cached[1]
+        # The seed depends only on the partition, so it does not matter when and how often data is prepared.
         with self._session(partition % 2**32):
             try:
                 prepared = self._input_fn(data)
@@ -204,18 +204,18 @@ class Functions(Trainer):
         return {name: as_number(name, value) for name, value in metrics.items()}
 
 
-def _advancing(model: TorchModel, unit: UnitSpec) -> Callable[[float], Mapping[str, Scalar]]:
-    """Return what goes on to the values at a fraction of a unit."""
+def _advance_function(model: TorchModel, unit: UnitSpec) -> Callable[[float], Mapping[str, Scalar]]:
+    """Return the function that moves the model to the values at a fraction of a unit."""
 
     def advance(fraction: float) -> Mapping[str, Scalar]:
-        # The end of a unit belongs to the next one, so that a schedule's step at an epoch does not come too early.
+        # The end of a unit belongs to the next one, so that a change at an epoch boundary does not come too early.
         values = unit.at(round(min(fraction, 1 - 2**-30) * 2**30), 2**30)
-        present = model.tuned.optimizer
+        before = model.tuned.optimizer
         model.apply(values)
-        if model.tuned.optimizer is not present:
+        if model.tuned.optimizer is not before:
             raise TrainerError(
-                f"optimizer: {type(present).__name__} would become {type(model.tuned.optimizer).__name__} "
-                "within a unit, where train_fn holds the one before; let it change at the beginning of an epoch"
+                f"optimizer: {type(before).__name__} would become {type(model.tuned.optimizer).__name__} "
+                "within a unit, while train_fn still holds the old one; let it change at the start of an epoch"
             )
         return values
 
@@ -223,5 +223,5 @@ def _advancing(model: TorchModel, unit: UnitSpec) -> Callable[[float], Mapping[s
 
 
 def _same(one: Columns, two: Columns) -> bool:
-    """Return whether both are the same mapped arrays, in which case nobody needs to look inside."""
+    """Return whether both hold the same array objects."""
     return one.keys() == two.keys() and all(one[name] is two[name] for name in one)

@@ -1,8 +1,8 @@
-"""The hop test: the same steps with and without a hop, and with another model in between, give the same bits.
+"""The hop test: the same steps give the same bits with and without a hop, and with another model in between.
 
-A state is all that moves from worker to worker. What a model remembers beside it (a buffer that is not persistent,
-an attribute of an optimizer, a module that two models share) would make results depend on where a trial was trained
-and on what else was, so it is found here, before anything is trained, and named.
+Only states move from worker to worker. Anything that a model remembers outside its state (a non-persistent buffer,
+an attribute of an optimizer, a module that two models share) would make results depend on where a trial was
+trained, and on what else was trained there. This test finds and names it before training.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from hoptree.trainers.errors import NotReproducibleError
 from hoptree.trainers.probe import OTHER_SEED, ProbeReference, ProbeSteps
 from hoptree.trainers.state_digests import Digests, differing, digests, metric_digests
 
-SLOW = 0.3  # seconds of a unit, from which on the steps are as few as they can be
-LARGE = 256 << 20  # bytes of a model, from which on as few models as possible are in memory
+SLOW = 0.3  # run as few steps as possible if a unit takes more seconds than this
+LARGE = 256 << 20  # keep as few models in memory as possible if a model has more bytes than this
 _NAMED = 3
 
 _CAUSES = (
-    "Usual causes: a generator without a seed (np.random.default_rng(), torch.Generator(), random.SystemRandom, "
-    "os.urandom, uuid), the clock, id() or hash(), the order of a set, threads, memory that nobody has initialised "
-    "(torch.empty), a global variable that training changes. Draw from the global generators of random, numpy or "
-    "torch, which Hoptree seeds for every unit, or give a generator a seed that follows from the values."
+    "Usual causes: an unseeded generator (np.random.default_rng(), torch.Generator(), random.SystemRandom, "
+    "os.urandom, uuid), the clock, id() or hash(), the order of a set, threads, uninitialized memory "
+    "(torch.empty), a global variable that training changes. Use the global generators of random, numpy or "
+    "torch, which Hoptree seeds for every unit, or seed your generator from the values."
 )
 _SHARED = (
-    "Make new modules and tensors inside the function that builds the model, or copy what is loaded once: "
+    "Create modules and tensors inside the function that builds the model, or copy what is loaded once: "
     "copy.deepcopy(BACKBONE)."
 )
-_CARRIED = (
-    "Keep it where a state is taken from: a parameter, a buffer (register_buffer), the optimizer's state for a "
-    "parameter, or get_extra_state and set_extra_state; or compute it anew at every step."
+_KEEP_IN_STATE = (
+    "Keep it where the state includes it: a parameter, a buffer (register_buffer), the optimizer's state for a "
+    "parameter, or get_extra_state and set_extra_state; or recompute it at every step."
 )
 
 
 @final
 class HopTest:
-    """Repeats the steps of a reference in other ways; each method refuses one kind of difference."""
+    """Repeats the steps of a reference in other ways; each method checks for one kind of difference."""
 
     def __init__(
         self, trainer: Trainer, steps: ProbeSteps, values: Mapping[str, Scalar], reference: ProbeReference
@@ -47,10 +47,10 @@ class HopTest:
         self._steps = steps
         self._values = values
         self._reference = reference
-        self._again: Any = None  # the model that repeated the first unit
+        self._repeated: Any = None  # the model that repeated the first unit
 
     def run(self, later: Mapping[str, Scalar] | None = None) -> None:
-        """Raise ``NotReproducibleError`` for what differs; ``later`` are values that training comes to."""
+        """Raise ``NotReproducibleError`` if bits differ; ``later`` are values that training reaches later."""
         if self._reference.state is None or not self._reference.second:
             self._repeat()
             return
@@ -60,63 +60,71 @@ class HopTest:
             self._repeat()
             self._with_another()
             self._hop()
-            self._set_back()
+            self._rewind()
         if later and later != self._values:
-            self._follow(later)
+            self._check_followed(later)
 
     def _repeat(self) -> None:
-        """Build and train once more: what differs is not deterministic, or depends on what was trained before."""
+        """Build and train again: a difference is nondeterminism, or depends on what was trained before."""
         reference = self._reference
-        again = self._again = self._steps.build(self._values)
-        self._same(digests(self._trainer.dump(again)), reference.built, "when a model is built twice", again)
-        self._steps.train(again, self._values, 0)
+        repeated = self._repeated = self._steps.build(self._values)
+        self._check_equal(
+            digests(self._trainer.dump(repeated)), reference.built, "when a model is built twice", repeated
+        )
+        self._steps.train(repeated, self._values, 0)
         if reference.state is not None:
-            after = digests(self._trainer.dump(again))
-            self._same(after, reference.first, "when a model is trained twice from the beginning", again)
+            after = digests(self._trainer.dump(repeated))
+            self._check_equal(after, reference.first, "when a model is trained twice from the beginning", repeated)
 
     def _with_another(self) -> None:
-        """Train a model while another one is trained, and evaluated, in the same process."""
-        again, other = self._again, self._steps.build(self._values, OTHER_SEED)
+        """Train a model while another one is trained and evaluated in the same process."""
+        repeated, other = self._repeated, self._steps.build(self._values, OTHER_SEED)
         for number in range(2):
             self._steps.train(other, self._values, number, OTHER_SEED)
-        self._steps.evaluate(again, self._values)
-        self._steps.train(again, self._values, 1)
-        found = digests(self._trainer.dump(again))
-        self._same(found, self._reference.second, "when another model is trained in between", again, other)
-        metrics = metric_digests(self._steps.evaluate(again, self._values))
-        self._same(metrics, metric_digests(self._reference.metrics), "when a model is evaluated twice", again)
+        self._steps.evaluate(repeated, self._values)
+        self._steps.train(repeated, self._values, 1)
+        found = digests(self._trainer.dump(repeated))
+        self._check_equal(
+            found, self._reference.second, "when another model is trained in between", repeated, other
+        )
+        metrics = metric_digests(self._steps.evaluate(repeated, self._values))
+        self._check_equal(
+            metrics, metric_digests(self._reference.metrics), "when a model is evaluated twice", repeated
+        )
 
     def _hop(self, with_another: bool = False) -> None:
-        """Load the state after the first unit into another model, and go on."""
+        """Load the state after the first unit into another model, and continue."""
         reference, trainer = self._reference, self._trainer
         assert reference.state is not None
         model = self._steps.build(self._values)
-        self._same(digests(trainer.dump(model)), reference.built, "when a model is built twice", model)
+        self._check_equal(digests(trainer.dump(model)), reference.built, "when a model is built twice", model)
         trainer.load(model, reference.state)
-        held = dict(trainer.hidden_state(model))
-        self._same(digests(trainer.dump(model)), reference.first, "when a state is loaded and dumped", model)
+        contents = dict(trainer.hidden_state(model))
+        self._check_equal(digests(trainer.dump(model)), reference.first, "when a state is loaded and dumped", model)
         other = None
         if with_another:
             other = self._steps.build(self._values, OTHER_SEED)
             self._steps.train(other, self._values, 0, OTHER_SEED)
         self._steps.train(model, self._values, 1)
         found = digests(trainer.dump(model))
-        self._same(found, reference.second, "when a state hops to another model", model, other, held)
+        self._check_equal(found, reference.second, "when a state hops to another model", model, other, contents)
 
-    def _set_back(self) -> None:
-        """Load an earlier state into a model that was trained further, and train on."""
+    def _rewind(self) -> None:
+        """Load an earlier state into a model that was trained further, and continue from it."""
         model, reference = self._reference.model, self._reference
         assert reference.state is not None
         self._trainer.load(model, reference.state)
-        held = dict(self._trainer.hidden_state(model))
+        contents = dict(self._trainer.hidden_state(model))
         self._steps.train(model, self._values, 1)
         found = digests(self._trainer.dump(model))
-        self._same(found, reference.second, "when a model is set back to an earlier state", held=held)
+        self._check_equal(
+            found, reference.second, "when a model is set back to an earlier state", contents=contents
+        )
 
-    def _follow(self, later: Mapping[str, Scalar]) -> None:
-        """Let values change after a model was built: it has to be as if it had been built with them.
+    def _check_followed(self, later: Mapping[str, Scalar]) -> None:
+        """Check that a model whose values change equals a model that was built with the new values.
 
-        What cannot be built, loaded or trained with them says nothing here: a trial that gets there says so.
+        Ignore values that cannot be built, loaded or trained: the trial that reaches them reports the error.
         """
         reference, trainer = self._reference, self._trainer
         assert reference.state is not None
@@ -131,55 +139,59 @@ class HopTest:
             state = trainer.dump(model)
             found.append(digests(state))
             arrays.append(state.arrays)
-        # What is not an array of both may say how the model came here: an optimizer that was switched, for example.
+        # Other names may depend on the history of the model: a switched optimizer, for example.
         differ = [name for name in differing(*found) if all(name in each for each in arrays)]
         names = [name for name in later if later[name] != self._values.get(name)]
         if differ:
             changes = ", ".join(f"{name} from {self._values.get(name)!r} to {later[name]!r}" for name in names)
             raise NotReproducibleError(
-                f"{', '.join(names)}: a value that changes after the model was built is not followed: {changes} "
-                f"gives other bits than a model that is built with it, in {_listed(differ)}. Read the value at "
-                "every step (a trainer of your own: unit.at(step, steps)), or use a constant, not a schedule"
+                f"{', '.join(names)}: the model ignores a value that changes after it was built: {changes} gives "
+                f"other bits than a model that is built with it, in {_listed(differ)}. Read the value at every "
+                "step (in your own trainer: unit.at(step, steps)), or use a constant instead of a schedule"
             )
 
-    def _same(
+    def _check_equal(
         self,
         found: Digests,
         expected: Digests,
         when: str,
         model: Any = None,
         other: Any = None,
-        held: Mapping[str, str] | None = None,
+        contents: Mapping[str, str] | None = None,
     ) -> None:
         differ = differing(expected, found)
         if not differ:
             return
         shared = self._shared(model, other)
-        hidden = [] if held is None else [n for n in differing(self._reference.held, held) if not _is_carried(n)]
+        hidden = (
+            []
+            if contents is None
+            else [n for n in differing(self._reference.contents, contents) if not _is_in_state(n)]
+        )
         if shared:
             why = f"Two models share {_listed(shared)}. {_SHARED}"
         elif hidden:
-            why = f"Not part of the state: {_listed(hidden)}. {_CARRIED}"
-        elif held is not None:
-            why = f"Something that a state does not carry makes a difference. {_CARRIED}"
+            why = f"Not part of the state: {_listed(hidden)}. {_KEEP_IN_STATE}"
+        elif contents is not None:
+            why = f"The result depends on something that is not in the state. {_KEEP_IN_STATE}"
         else:
             why = _CAUSES
         shown = ", ".join(f"{name}={value!r}" for name, value in self._values.items())
-        raise NotReproducibleError(f"{when}, other bits come out, first in {_listed(differ)} (with {shown}). {why}")
+        raise NotReproducibleError(f"bits differ {when}, first in {_listed(differ)} (with {shown}). {why}")
 
     def _shared(self, model: Any, other: Any) -> list[str]:
-        """Return the names of memory that two models have in common, and that training has changed."""
+        """Return the names of memory that two models share and that training has changed."""
         models = [each for each in (self._reference.model, model, other) if each is not None]
-        places = [self._trainer.memory(each) for each in models]
-        if len(places) < 2:
+        addresses = [self._trainer.memory(each) for each in models]
+        if len(addresses) < 2:
             return []
-        taken = {place for others in places[:-1] for place in others.values()}
-        held, now = self._reference.held, self._trainer.hidden_state(models[-1])
-        common = [name for name, place in places[-1].items() if place in taken]
-        return [name for name in common if held.get(name) != now.get(name)]
+        others_addresses = {address for others in addresses[:-1] for address in others.values()}
+        contents, now = self._reference.contents, self._trainer.hidden_state(models[-1])
+        common = [name for name, address in addresses[-1].items() if address in others_addresses]
+        return [name for name in common if contents.get(name) != now.get(name)]
 
 
-def _is_carried(name: str) -> bool:
+def _is_in_state(name: str) -> bool:
     return name.startswith("optimizer's ")
 
 

@@ -1,4 +1,4 @@
-"""What a user's functions see of a config: its values at one moment of training."""
+"""The view of a config for the user's functions: its values at one point of training."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ BATCH_SIZE = 32
 
 @final
 class HyperParameters(Mapping[str, Any]):
-    """A read-only mapping that remembers which names were asked for.
+    """A read-only mapping that remembers which names were read.
 
-    One that a model keeps has the values of the moment at every step.
+    A model that keeps it sees the current values at every step.
 
     >>> hp = HyperParameters({"lr": 0.1}, "the model function")
     >>> hp["lr"], hp.get("width", 64)
     (0.1, 64)
     """
 
-    __slots__ = ("_advance", "_asker", "_values", "reads")
+    __slots__ = ("_advance", "_reader", "_values", "reads")
 
     def __init__(
         self,
         values: Mapping[str, Scalar],
-        asker: str,
+        reader: str,
         advance: Callable[[float], Mapping[str, Scalar]] | None = None,
     ) -> None:
         self._values = dict(values)
-        self._asker = asker
+        self._reader = reader
         self._advance = advance
         self.reads: set[str] = set()
 
     def advance(self, fraction: float) -> HyperParameters:
-        """Go on to a fraction of the pass over the data, for a loop of your own; returns itself.
+        """Move on to a fraction of the pass over the data, for a user-defined loop; returns itself.
 
-        The optimizer's options and dropout follow, as they do at every step of ``ht.Torch``. When a model is
-        evaluated, nothing changes.
+        The optimizer's options and dropout follow, as they do at every step of ``ht.Torch``. During evaluation
+        nothing changes.
 
         >>> hp = HyperParameters({"lr": 0.1}, "train_fn", advance=lambda fraction: {"lr": 0.1 * fraction})
         >>> hp.advance(0.5)["lr"]
@@ -53,11 +53,11 @@ class HyperParameters(Mapping[str, Any]):
 
     @property
     def current(self) -> dict[str, Scalar]:
-        """All values of the moment; looking at them here is not asking for them."""
+        """All current values; this does not count as reading them."""
         return dict(self._values)
 
     def set(self, values: Mapping[str, Scalar]) -> None:
-        """Have other values from now on; for trainers."""
+        """Replace the values; for trainers."""
         if values != self._values:
             self._values = dict(values)
 
@@ -65,7 +65,7 @@ class HyperParameters(Mapping[str, Any]):
         self.reads.add(name)
         if name not in self._values:
             raise MissingValue(
-                f"{name}: {self._asker} asked for it, but the config has only "
+                f"{name}: {self._reader} reads it, but the config has only "
                 f"{', '.join(sorted(self._values)) or 'no values'}; add {name!r} to the space, "
                 f"or use hp.get({name!r}, default)"
             )
@@ -84,12 +84,12 @@ class HyperParameters(Mapping[str, Any]):
         return self
 
     def __deepcopy__(self, memo: object) -> HyperParameters:
-        """Return itself: a copied layer has to see the values of the moment, too."""
+        """Return itself: a copied layer must see the current values, too."""
         return self
 
 
 def batch_size(values: Mapping[str, Scalar]) -> int:
-    """Return the number of examples per batch; a schedule's fraction is rounded.
+    """Return the number of examples per batch; fractions from a schedule are rounded.
 
     >>> batch_size({}), batch_size({"batch_size": 48.4})
     (32, 48)

@@ -1,6 +1,6 @@
-"""A loss that compares every output with every target, because their shapes broadcast: (n, 1) against (n,).
+"""Detect a loss that compares every output with every target because shapes broadcast: (n, 1) against (n,).
 
-Such a loss trains without an error, and learns the mean of the targets only.
+Such a loss trains without an error, but learns only the mean of the targets.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import torch
 
 from hoptree.trainers.errors import TrainerError
 
-_SAME = 1e-5  # relative difference up to which two losses are one: sums in another order
-_OTHER = 1e-3  # … and from which on they differ
+_SAME = 1e-5  # losses with a smaller relative difference are equal: sums in another order
+_OTHER = 1e-3  # losses with a larger relative difference differ
 
 
 def check_pairing(loss: Callable[[Any, Any], Any], output: Any, target: Any) -> None:
-    """Refuse a loss that does not depend on which target belongs to which example, if only the shapes make it so.
+    """Raise an error if broadcasting makes the loss independent of which target belongs to which example.
 
-    It is tried with made-up outputs of the model's shape: with the targets moved on by one example it must change
-    if it changes once the output has the target's shape. So losses that read outputs of that shape as they are
-    meant (``cross_entropy``, rankings of pairs, a ``squeeze`` of their own) pass.
+    The loss is called with synthetic outputs of the model's shape. If rolling the targets by one example changes it
+    for outputs of the target's shape, it must also change for outputs of the model's shape. So losses that handle
+    such outputs on purpose (``cross_entropy``, pairwise rankings, an own ``squeeze``) pass.
     """
     if not isinstance(output, torch.Tensor) or not isinstance(target, torch.Tensor):
         return
@@ -38,13 +38,13 @@ def check_pairing(loss: Callable[[Any, Any], Any], output: Any, target: Any) -> 
     if _differs(loss, as_given, target, moved) < _SAME and _differs(loss, as_meant, target, moved) > _OTHER:
         raise TrainerError(
             f"loss: model output {tuple(output.shape)} and target {tuple(target.shape)} broadcast to {crossed}: "
-            "every output is compared with every target, whichever example it belongs to; give both one shape, for "
-            "example with .squeeze(1) at the end of the model, or with a target column of shape (n, 1)"
+            "every output is compared with every target, no matter which example it belongs to; give both one "
+            "shape, for example with .squeeze(1) at the end of the model, or with a target column of shape (n, 1)"
         )
 
 
 def _crossed(output: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape to which two shapes broadcast, if they have the same values but for dimensions of 1.
+    """Return the shape to which two shapes broadcast, if they differ only in dimensions of 1.
 
     >>> _crossed((8, 1), (8,)), _crossed((8, 1), (8, 1)), _crossed((8, 3), (8,))
     ((8, 8), None, None)
@@ -59,11 +59,11 @@ def _crossed(output: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...
 
 
 def _differs(loss: Callable[[Any, Any], Any], output: torch.Tensor, target: Any, moved: Any) -> float:
-    """Return by how much the loss changes with the targets, as a fraction; NaN if it cannot be computed."""
+    """Return the relative change of the loss when the targets change; NaN if it cannot be computed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch itself warns of some such shapes
+            warnings.simplefilter("ignore")  # torch itself warns about some of these shapes
             one, two = float(loss(output.clone(), target.clone())), float(loss(output.clone(), moved.clone()))
-    except Exception:  # it has no use for such shapes
+    except Exception:  # it does not accept such shapes
         return math.nan
     return abs(one - two) / max(abs(one), abs(two)) if one != two else 0.0

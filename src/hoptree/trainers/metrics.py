@@ -9,9 +9,9 @@ from hoptree.trainers.errors import TrainerError
 
 
 def accuracy(output: Any, target: Any) -> float:
-    """Return the fraction of examples whose class has the highest score (a single score: its sign decides).
+    """Return the fraction of examples whose class has the highest score (for a single score: its sign).
 
-    Scores stand in the last dimension, or in the second as ``cross_entropy`` has them.
+    Scores are in the last dimension, or in the second as for ``cross_entropy``.
 
     >>> import numpy as np
     >>> accuracy(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([1, 1]))

@@ -1,4 +1,4 @@
-"""What a model object holds, found by walking it: to say what a state does not carry, and what models share."""
+"""Walk a model object, to find what its state lacks and what models share."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from hoptree.trainers.state_digests import array_digest, text
+from hoptree.trainers.state_digests import array_digest, text_digest
 
-_MOST = 5_000  # leaves of one model that are looked at
+_MOST = 5_000  # at most so many leaves per model
 _DEEPEST = 12
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (Mapping, list, tuple, deque, set, frozenset)
@@ -20,18 +20,18 @@ _OPAQUE = (type, types.ModuleType, types.FunctionType, types.MethodType, types.B
 
 
 def leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield arrays, tensors, generators and plain values within an object, with the path that leads there."""
-    waiting: deque[tuple[str, Any, int]] = deque([(path, value, 0)])
+    """Yield the arrays, tensors, generators and plain values inside an object, with their paths."""
+    queue: deque[tuple[str, Any, int]] = deque([(path, value, 0)])
     seen: set[int] = set()
     count = 0
-    while waiting and count < _MOST:
-        where, found, depth = waiting.popleft()
-        if isinstance(found, _PLAIN) or is_array(found) or is_generator(found) or shown(found) is not None:
+    while queue and count < _MOST:
+        location, found, depth = queue.popleft()
+        if isinstance(found, _PLAIN) or is_array(found) or is_generator(found) or content_repr(found) is not None:
             count += 1
-            yield where, found
+            yield location, found
         elif id(found) not in seen and depth < _DEEPEST and not isinstance(found, _OPAQUE):
             seen.add(id(found))
-            waiting.extend((name, part, depth + 1) for name, part in _parts(where, found))
+            queue.extend((name, part, depth + 1) for name, part in _parts(location, found))
 
 
 def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -48,26 +48,26 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield f"{path}.{name}", part
 
 
-def shown(value: Any) -> str | None:
-    """Return what an object without attributes says of itself, such as an iterator; None if that says nothing.
+def content_repr(value: Any) -> str | None:
+    """Return the repr of an object without attributes, such as an iterator; None if it shows no content.
 
     >>> import itertools
-    >>> shown(itertools.count(3)), shown(object())
+    >>> content_repr(itertools.count(3)), content_repr(object())
     ('count(3)', None)
     """
     if hasattr(value, "__dict__") or isinstance(value, _CONTAINERS):
         return None
-    told = repr(value)
-    return None if " at 0x" in told else told  # that is where it lies, not what it holds
+    representation = repr(value)
+    return None if " at 0x" in representation else representation  # an address is not content
 
 
 def is_array(value: Any) -> bool:
-    """Return whether it is an array of numpy, or a tensor."""
+    """Return whether a value is a numpy array or a tensor."""
     return isinstance(value, np.ndarray) or (callable(getattr(value, "data_ptr", None)) and hasattr(value, "shape"))
 
 
 def is_generator(value: Any) -> bool:
-    """Return whether it draws random numbers, and remembers where it is."""
+    """Return whether a value is a random number generator with a state."""
     known = random.Random | np.random.Generator | np.random.RandomState
     return isinstance(value, known) or (hasattr(value, "manual_seed") and hasattr(value, "get_state"))
 
@@ -75,22 +75,22 @@ def is_generator(value: Any) -> bool:
 def digest(value: Any) -> str:
     """Return a digest of a leaf."""
     if isinstance(value, random.Random):
-        return text(repr(value.getstate()))
+        return text_digest(repr(value.getstate()))
     if isinstance(value, np.random.Generator):
-        return text(repr(value.bit_generator.state))
+        return text_digest(repr(value.bit_generator.state))
     if isinstance(value, np.random.RandomState):
-        return text(repr(value.get_state()))
+        return text_digest(repr(value.get_state()))
     if is_generator(value):  # torch's
         return array_digest(np.asarray(value.get_state()))
     if isinstance(value, np.ndarray):
         return array_digest(value)
     if is_array(value):
         return array_digest(np.asarray(value.detach().cpu()))
-    return text(f"{type(value).__name__} {value!r}")
+    return text_digest(f"{type(value).__name__} {value!r}")
 
 
 def address(value: Any) -> int | None:
-    """Return where an array's memory begins; None for what has none."""
+    """Return the address of an array's memory; None if it has none."""
     if isinstance(value, np.ndarray):
         while isinstance(value.base, np.ndarray):
             value = value.base

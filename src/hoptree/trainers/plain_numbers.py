@@ -1,4 +1,4 @@
-"""Numbers as users' metrics give them."""
+"""Conversion of users' metrics to floats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hoptree.trainers.errors import TrainerError
 
 
 def as_number(name: str, value: Any) -> float:
-    """Return a metric's value as a float; numbers of numpy and tensors with one element count.
+    """Return a metric's value as a float; numpy numbers and tensors with one element are accepted.
 
     >>> as_number("accuracy", 1)
     1.0

@@ -1,8 +1,7 @@
-"""The probe: a few steps on a fixed slice of the data, with fixed seeds, as one hash.
+"""The probe: a hash of a few training steps on a fixed slice of the data, with fixed seeds.
 
-It depends on what the user's code does, on the data and on the machine, and on nothing else: not on the study's
-seed, the lineage, the time or the number of workers. So where two probes of the same values differ, something has
-changed that nobody could see otherwise.
+It depends only on the user's code, the data and the machine: not on the study's seed, the lineage, the time or the
+number of workers. So if two probes of the same values differ, something has changed that fingerprints do not see.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from hoptree.core.lineage import history, segments
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged
-from hoptree.trainers.state_digests import Digests, combined, copied, digests, metric_digests
+from hoptree.trainers.state_digests import Digests, combined, copy_state, digests, metric_digests
 
 SEED = 0
 OTHER_SEED = 1
-_EXAMPLES = 64  # of a unit, and to evaluate
-_FEW = 8  # … of a model or of examples that are large: enough for batch normalisation
+_EXAMPLES = 64  # per unit, and for evaluation
+_FEW = 8  # if the model or the examples are large: enough for batch normalization
 _BATCHES = 3
 _LARGE_STATE = 16 << 20  # bytes of an untrained model
 _LARGE_SLICE = 8 << 20  # bytes of examples
-_BATCH = 32  # examples, where the values do not say
+_BATCH = 32  # examples, if the values do not say
 
 
 @final
 class ProbeSteps:
     """The units that a rehearsal trains: each a pass over a few batches, the same in every process.
 
-    How many examples they have follows from the values and from sizes, never from the clock: else a probe would be
-    another one on a slow day.
+    Their number of examples depends on the values and on sizes, never on the clock: otherwise the probe would
+    change with the speed of the machine.
     """
 
     def __init__(self, trainer: Trainer, train: Columns, valid: Columns | None) -> None:
@@ -46,7 +45,7 @@ class ProbeSteps:
         return self._trainer.build(dict(values), seed)
 
     def fit(self, state: ModelState) -> None:
-        """Take fewer examples if the model or the examples are large."""
+        """Use fewer examples if the model or the examples are large."""
         row = sum(column[:1].nbytes for column in self._train.values())
         if sum(array.nbytes for array in state.arrays.values()) > _LARGE_STATE:
             self._most = _FEW
@@ -70,13 +69,13 @@ class ProbeSteps:
         return True
 
     def evaluate(self, model: Any, values: Mapping[str, Scalar]) -> dict[str, float]:
-        """Return the metrics; none without validation data."""
+        """Return the metrics; empty without validation data."""
         if self._valid is None:
             return {}
         return self._trainer.evaluate(model, _first(self._valid, self._most), dict(values))
 
     def examples(self, values: Mapping[str, Scalar]) -> int:
-        """Return how many examples a unit has: whole batches, since a last batch of one may not be trainable.
+        """Return the number of examples of a unit: whole batches, because a last batch of one may fail to train.
 
         >>> steps = ProbeSteps(None, {}, None)
         >>> [steps.examples({"batch_size": size}) for size in (1, 16, 30, 64, 500)]
@@ -91,27 +90,27 @@ class ProbeSteps:
 
 
 class ProbeReference(NamedTuple):
-    """What the steps gave the first time: what the hop test compares with, and what the probe hashes."""
+    """The results of the first run of the steps, for the hop test and the probe."""
 
     model: Any
     built: Digests
     state: ModelState | None  # after the first unit; None: its loss was not finite
     first: Digests
-    held: Mapping[str, str]  # what the model object held then
+    contents: Mapping[str, str]  # digests of the model object's contents after the first unit
     second: Digests  # after the second unit; empty: its loss was not finite
     metrics: dict[str, float]
-    seconds: float  # of the first unit, with all that is loaded when code runs for the first time
-    warm_seconds: float  # of the second one
+    seconds: float  # of the first unit, including everything that is loaded when code runs for the first time
+    warm_seconds: float  # of the second unit
     bytes: int
 
     @property
     def probe(self) -> str:
-        """The hash over states, their JSON and the metrics."""
+        """The hash of the states, their JSON and the metrics."""
         return combined(self._steps)
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """Short digests of what the probe is made of, by name, in the order of the steps."""
+        """Short digests of the parts of the probe, by name, in the order of the steps."""
         return {
             f"{name} ({step})": digest[:8] for step, part in self._steps.items() for name, digest in part.items()
         }
@@ -123,21 +122,21 @@ class ProbeReference(NamedTuple):
 
 
 def reference(trainer: Trainer, steps: ProbeSteps, values: Mapping[str, Scalar]) -> ProbeReference:
-    """Build a model, train two units and evaluate; a loss that is not finite ends the steps, and is no mistake."""
+    """Build a model, train two units and evaluate; a loss that is not finite ends the steps without an error."""
     model = steps.build(values)
     untrained = trainer.dump(model)
     built, size = digests(untrained), sum(array.nbytes for array in untrained.arrays.values())
     steps.fit(untrained)
-    trainer.load(model, copied(untrained))
+    trainer.load(model, copy_state(untrained))
     began = time.perf_counter()
-    state, held, first, second = None, {}, {}, {}
+    state, contents, first, second = None, {}, {}, {}
     finite = steps.train(model, values, 0)
     seconds = time.perf_counter() - began
     began = time.perf_counter()
     if finite:
-        state = copied(trainer.dump(model))
+        state = copy_state(trainer.dump(model))
         first = digests(state)
-        held = dict(trainer.hidden_state(model))
+        contents = dict(trainer.hidden_state(model))
         began = time.perf_counter()
         finite = steps.train(model, values, 1)
         if finite:
@@ -146,7 +145,7 @@ def reference(trainer: Trainer, steps: ProbeSteps, values: Mapping[str, Scalar])
     if not finite:
         model = steps.build(values)
     metrics = steps.evaluate(model, values)
-    return ProbeReference(model, built, state, first, held, second, metrics, seconds, warm, size)
+    return ProbeReference(model, built, state, first, contents, second, metrics, seconds, warm, size)
 
 
 def probe(trainer: Trainer, values: Mapping[str, Scalar], train: Columns, valid: Columns | None) -> str:

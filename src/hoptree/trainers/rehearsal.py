@@ -1,6 +1,6 @@
-"""A rehearsal: what can fail in the user's code fails before anything is scheduled.
+"""The rehearsal: make mistakes in the user's code fail before anything is scheduled.
 
-It is three things at once, with the same steps: a try, the hop test, and the probe.
+One sequence of steps serves three purposes: a trial run, the hop test, and the probe.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ def rehearse(
 ) -> tuple[str, ...]:
     """Build, train and evaluate on a few examples, and return the names of the metrics.
 
-    Raises what the real run would raise for these values, and ``NotReproducibleError`` for what would give other
-    bits elsewhere; a loss that is not a number is no such mistake, since it ends one trial only.
+    Raises the errors of the real run for these values, and ``NotReproducibleError`` if bits would differ elsewhere.
+    A loss that is not finite is not an error here, because it ends only one trial.
     """
     return rehearsed(trainer, values, train, valid).metrics
 
 
 class Rehearsal(NamedTuple):
-    """What a rehearsal showed; ``seconds`` is what a pass over all of the partition would take at that pace.
+    """The result of a rehearsal; ``seconds`` extrapolates to a pass over the whole partition.
 
-    ``probe`` is a hash of what came out: the same wherever the same code is given the same data and values.
+    ``probe`` is a hash of the results: the same wherever the same code gets the same data and values.
     """
 
     metrics: tuple[str, ...]
@@ -45,7 +45,7 @@ def rehearsed(
     valid: Columns | None,
     later: Mapping[str, Scalar] | None = None,
 ) -> Rehearsal:
-    """Rehearse, and return all that it showed; ``later`` are the values that a schedule comes to."""
+    """Rehearse, and return all results; ``later`` are the values that a schedule reaches later."""
     steps = ProbeSteps(trainer, train, valid)
     found = reference(trainer, steps, values)
     rows = len(next(iter(train.values())))

@@ -1,4 +1,4 @@
-"""Digests of a state by name: two states are compared, and what differs is named, without a second copy."""
+"""Digests of states by name: compare two states and name the differences, without keeping both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from hoptree.store import exact_json
 from hoptree.trainers.base import ModelState
 
-Digests: TypeAlias = dict[str, str]  # of arrays by their name, of the JSON by its path
+Digests: TypeAlias = dict[str, str]  # of arrays by name, of the JSON by path
 
 
 def digests(state: ModelState) -> Digests:
@@ -22,7 +22,7 @@ def digests(state: ModelState) -> Digests:
     ['meta.groups.0.lr', 'w']
     """
     found = {name: array_digest(array) for name, array in state.arrays.items()}
-    return found | {path: text(repr(value)) for path, value in _leaves("meta", state.meta)}
+    return found | {path: text_digest(repr(value)) for path, value in _leaves("meta", state.meta)}
 
 
 def array_digest(array: np.ndarray[Any, Any]) -> str:
@@ -35,26 +35,26 @@ def array_digest(array: np.ndarray[Any, Any]) -> str:
 
 def metric_digests(metrics: Mapping[str, float]) -> Digests:
     """Return a digest for each metric; NaN equals NaN."""
-    return {f"metric {name}": text(repr(value)) for name, value in metrics.items()}
+    return {f"metric {name}": text_digest(repr(value)) for name, value in metrics.items()}
 
 
 def differing(one: Mapping[str, str], two: Mapping[str, str]) -> list[str]:
-    """Return the names whose digests are not the same, those of arrays first, in the order of the first."""
+    """Return the names whose digests differ, in the order of the first mapping."""
     return [name for name in {**one, **two} if one.get(name) != two.get(name)]
 
 
 def combined(parts: Mapping[str, Mapping[str, str]]) -> str:
-    """Return one digest of many, as hexadecimal digits."""
-    return text(json.dumps({name: dict(part) for name, part in parts.items()}, sort_keys=True))
+    """Return one digest of many, in hexadecimal."""
+    return text_digest(json.dumps({name: dict(part) for name, part in parts.items()}, sort_keys=True))
 
 
-def text(value: str) -> str:
+def text_digest(value: str) -> str:
     """Return the digest of a text."""
     return blake2b(value.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def copied(state: ModelState) -> ModelState:
-    """Return a state as another process would get it: in other memory, read-only, its JSON read again."""
+def copy_state(state: ModelState) -> ModelState:
+    """Return a copy of a state as another process would get it: read-only, with its JSON parsed again."""
     arrays = {name: np.array(array, order="C", copy=True) for name, array in state.arrays.items()}
     for array in arrays.values():
         array.flags.writeable = False

@@ -1,4 +1,4 @@
-"""A pilot: a few batches of a config, to learn what its units take before any has been trained."""
+"""Timing runs: train a few batches of a config to estimate the time of its units before training."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from hoptree.data import Dataset
 
 _BATCHES = 3
-_LONG_ENOUGH = 0.03  # seconds: a shorter time is measured again over more batches
+_LONG_ENOUGH = 0.03  # seconds: measure a shorter time again with more batches
 
 
 class TimingRun(NamedTuple):
-    """What was measured for one config."""
+    """The measurements of one config."""
 
     unit: float  # seconds
     evaluation: float
@@ -31,9 +31,10 @@ class TimingRun(NamedTuple):
 def pilots(
     trainer: Trainer, data: Dataset, configs: Sequence[Mapping[str, Scalar]], *, seconds: float
 ) -> dict[int, TimingRun]:
-    """Try configs, by number, until some seconds have passed; those that cannot be trained are left out.
+    """Time configs, by number, until some seconds have passed; leave out those that cannot be trained.
 
-    What the first one takes is not counted: libraries load, memory and kernels warm up.
+    The time of the first one does not count towards the limit, because it includes loading libraries and warming
+    up.
     """
     found: dict[int, TimingRun] = {}
     began = math.inf
@@ -42,7 +43,7 @@ def pilots(
             break
         try:
             found[number] = pilot(trainer, data, values)
-        except (Exception, SystemExit):  # noqa: S112 what is wrong with a config is told when it is its turn
+        except (Exception, SystemExit):  # noqa: S112 errors of a config are reported when it is its turn
             continue
         began = min(began, time.perf_counter())
     return found
@@ -57,14 +58,14 @@ def pilot(trainer: Trainer, data: Dataset, values: Mapping[str, Scalar]) -> Timi
     size = values.get("batch_size")
     few = _BATCHES * (size if isinstance(size, int) and size > 0 else 64)
     with suppress(Diverged):
-        trainer.train(model, _first(columns, few), spec)  # once without the clock: memory and kernels warm up
+        trainer.train(model, _first(columns, few), spec)  # warm up memory and kernels first
     rows = _rows(columns)
     while True:
         began = time.perf_counter()
         try:
             trainer.train(model, _first(columns, few), spec)
         except Diverged:
-            model = trainer.build(values, 0)  # it took as long as it took
+            model = trainer.build(values, 0)  # the time is valid all the same
         arrays: dict[str, Any] = trainer.dump(model).arrays
         seconds = time.perf_counter() - began
         if seconds >= _LONG_ENOUGH or few >= rows:

@@ -1,7 +1,7 @@
-"""Plain attributes that training changes: counters, lists, generators, tensors that are not registered.
+"""Plain attributes that training changes: counters, lists, generators, unregistered tensors.
 
-An attribute that is as it was when the model was built is not part of a state, so that a model without such
-attributes has the state that it always had.
+An attribute that is unchanged since the model was built is not part of a state, so a model without such
+attributes has the same state as before.
 """
 
 from __future__ import annotations
@@ -25,23 +25,27 @@ _HOOKS = tuple(name for name in sorted(INTERNAL) if name.endswith("_hooks"))
 
 @cache
 def optimizer_internal() -> frozenset[str]:
-    """Return the attributes that every optimizer has of its own; the first one made loads torch's compiler."""
+    """Return the attributes that every optimizer has; creating the first optimizer loads torch's compiler."""
     made = Optimizer([nn.Parameter(torch.zeros(1))], {})
     return frozenset(vars(made)) | {"_need_device_dtype_check_for_fused", "_step_count", "_opt_called"}
 
 
-Place = tuple[int, str]  # an object's identity and the name of an attribute
+AttributeId = tuple[int, str]  # id of an object and the name of an attribute
 
 
 @final
 class Attributes:
-    """The plain attributes of a module's parts and of an optimizer, as they were when they were made."""
+    """The plain attributes of a module's parts and of an optimizer, with their initial values."""
 
     def __init__(
-        self, module: nn.Module, optimizer: Optimizer, skip: Iterable[Place] = (), held: Iterable[Place] = ()
+        self,
+        module: nn.Module,
+        optimizer: Optimizer,
+        skip: Iterable[AttributeId] = (),
+        option_attributes: Iterable[AttributeId] = (),
     ) -> None:
         self._module = module
-        self._values = frozenset(skip)  # what is set to values of the config, not by training
+        self._values = frozenset(skip)  # set from values of the config, not by training
         self._owners: dict[str, Any] = dict(module.named_modules())
         self._registered = _registered(module)
         self._by_name = dict(_named(module))
@@ -49,38 +53,40 @@ class Attributes:
         self._built = {path: self._contents(owner, INTERNAL) for path, owner in self._owners.items()}
         self._hooks = _hook_count(module)
         self._flags = [(name, parameter, parameter.requires_grad) for name, parameter in module.named_parameters()]
-        self.follow(optimizer, held)
+        self.follow(optimizer, option_attributes)
 
-    def follow(self, optimizer: Optimizer, held: Iterable[Place] = ()) -> None:
-        """Watch another optimizer from now on; torch's own keep all that they remember in their state."""
-        self._skip = self._values | frozenset(held)
+    def follow(self, optimizer: Optimizer, option_attributes: Iterable[AttributeId] = ()) -> None:
+        """Track another optimizer from now on; torch's own optimizers keep everything in their state."""
+        self._skip = self._values | frozenset(option_attributes)
         own = type(optimizer).__module__.startswith("torch.optim")
         self._optimizer = None if own else optimizer
-        self._begun = {} if own else self._contents(optimizer, optimizer_internal())
+        self._optimizer_built = {} if own else self._contents(optimizer, optimizer_internal())
 
     def changed(self) -> dict[str, Any]:
-        """Return the content of what has changed, by name; raise for what a state cannot hold."""
+        """Return the changed attributes, encoded, by name; raise an error if a state cannot hold one."""
         found: dict[str, Any] = {}
         if _hook_count(self._module) != self._hooks:
             raise TrainerError(
-                "model: a hook was added to it or removed from it while it trained, which a state cannot hold; "
-                "register hooks in the model function"
+                "model: training added or removed a hook, which a state cannot hold; register hooks in the model "
+                "function"
             )
         for path, owner in self._owners.items():
             self._compare(f"attribute.{path}:", owner, self._built[path], INTERNAL, found)
         if self._optimizer is not None:
-            self._compare("attribute/optimizer:", self._optimizer, self._begun, optimizer_internal(), found)
+            self._compare(
+                "attribute/optimizer:", self._optimizer, self._optimizer_built, optimizer_internal(), found
+            )
         flags = dict(self._flag_changes())
         if flags:
             found["requires_grad"] = ["dict", [[name, flag] for name, flag in flags.items()]]
         return found
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Set all attributes to what a state says; those that it does not name are as they were at first."""
+        """Set all attributes from a state; those that it does not name get their initial values."""
         for path, owner in self._owners.items():
             self._set(f"attribute.{path}:", owner, self._built[path], INTERNAL, state)
         if self._optimizer is not None:
-            self._set("attribute/optimizer:", self._optimizer, self._begun, optimizer_internal(), state)
+            self._set("attribute/optimizer:", self._optimizer, self._optimizer_built, optimizer_internal(), state)
         flags = dict(state["requires_grad"][1]) if "requires_grad" in state else {}
         for name, parameter, before in self._flags:
             if parameter.requires_grad != flags.get(name, before):
@@ -117,24 +123,24 @@ class Attributes:
             content = self._encode(value)
             if before is None or content != _content(before):
                 if isinstance(value, list | dict | set | deque):
-                    self._refuse_alias(prefix + name, value)
-                _refuse_opaque(content, None if before is None else _content(before), prefix, name)
+                    self._check_alias(prefix + name, value)
+                _check_storable(content, None if before is None else _content(before), prefix, name)
                 found[prefix + name] = content
-        gone = [name for name in built if name not in now]
-        for name in gone:
+        removed = [name for name in built if name not in now]
+        for name in removed:
             found[prefix + name] = ["absent"]
 
-    def _refuse_alias(self, name: str, value: Any) -> None:
-        """Raise if another attribute is the very same list or dictionary: after a hop they would be two."""
+    def _check_alias(self, name: str, value: Any) -> None:
+        """Raise an error if another attribute is the same list or dictionary: after a hop they would be two."""
         owners = [(f"attribute.{path}:", owner) for path, owner in self._owners.items()]
         owners += [("attribute/optimizer:", self._optimizer)] if self._optimizer is not None else []
         for prefix, owner in owners:
-            for other, held in vars(owner).items():
-                if held is value and prefix + other != name:
+            for other, attribute in vars(owner).items():
+                if attribute is value and prefix + other != name:
                     raise TrainerError(
-                        f"model: the attributes {name.split(':')[-1]!r} and {other!r} are one "
-                        f"{type(value).__name__} that changes while it trains; keep it in one place, or register "
-                        "it as a buffer (self.register_buffer)"
+                        f"model: the attributes {name.split(':')[-1]!r} and {other!r} are the same "
+                        f"{type(value).__name__}, which training changes; keep it in one attribute, or register it "
+                        "as a buffer (self.register_buffer)"
                     )
 
     def _set(
@@ -162,14 +168,14 @@ class Attributes:
 
 
 def outline(optimizer: Optimizer) -> dict[str, Any]:
-    """Return the plain attributes of a new optimizer, objects by their class; of torch's own: nothing."""
+    """Return the plain attributes of a new optimizer, objects by their class; empty for torch's own."""
     if type(optimizer).__module__.startswith("torch.optim"):
         return {}
     params = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     encoder = Encoder({id(parameter): str(number) for number, parameter in enumerate(params)})
-    inside = {name: value for name, value in vars(optimizer).items() if name not in optimizer_internal()}
+    attributes = {name: value for name, value in vars(optimizer).items() if name not in optimizer_internal()}
     try:
-        return {name: _classes(encoder.encode(value)) for name, value in inside.items()}
+        return {name: _classes(encoder.encode(value)) for name, value in attributes.items()}
     except TooLargeError:
         return {}
 
@@ -189,7 +195,9 @@ def _content(before: tuple[Any, Any]) -> Any:
 
 
 def _hook_count(module: nn.Module) -> int:
-    return sum(len(inside[name]) for part in module.modules() for inside in (vars(part),) for name in _HOOKS)
+    return sum(
+        len(attributes[name]) for part in module.modules() for attributes in (vars(part),) for name in _HOOKS
+    )
 
 
 def _named(module: nn.Module) -> Iterable[tuple[str, Any]]:
@@ -202,22 +210,22 @@ def _registered(module: nn.Module) -> dict[int, str]:
     return {id(value): name for name, value in _named(module)}
 
 
-def _refuse_opaque(content: Any, before: Any, prefix: str, name: str) -> None:
-    """Raise if a changed attribute holds an object that a state cannot hold."""
+def _check_storable(content: Any, before: Any, prefix: str, name: str) -> None:
+    """Raise an error if a changed attribute contains an object that a state cannot hold."""
     found = _new_opaque(content, before)
     if found is None:
         return
     if prefix.startswith("attribute/"):
         raise TrainerError(
-            f"optimizer: its attribute {name!r} changes while it trains and holds a {found}, which a state cannot; "
-            "keep it in optimizer.state or as numbers, text, tensors, or lists and dictionaries of these"
+            f"optimizer: training changes its attribute {name!r}, which contains a {found} that a state cannot "
+            "hold; keep it in optimizer.state or as numbers, text, tensors, or lists and dictionaries of these"
         )
     layer = prefix.removeprefix("attribute.").removesuffix(":")
     where = f"layer {layer!r}" if layer else "the module"
     raise TrainerError(
-        f"model: the attribute {name!r} of {where} changes while it trains, and holds a {found}, which a state "
-        "cannot; register it as a buffer (self.register_buffer), or keep it as numbers, text, tensors, or lists "
-        "and dictionaries of these"
+        f"model: training changes the attribute {name!r} of {where}, which contains a {found} that a state cannot "
+        "hold; register it as a buffer (self.register_buffer), or keep it as numbers, text, tensors, or lists and "
+        "dictionaries of these"
     )
 
 
@@ -227,8 +235,8 @@ def _new_opaque(content: Any, before: Any) -> str | None:
     if not isinstance(content, list):
         return None
     others = before if isinstance(before, list) else []
-    for place, item in enumerate(content):
-        found = _new_opaque(item, others[place] if place < len(others) else None)
+    for index, item in enumerate(content):
+        found = _new_opaque(item, others[index] if index < len(others) else None)
         if found is not None:
             return found
     return None

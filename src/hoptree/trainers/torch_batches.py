@@ -1,4 +1,4 @@
-"""Batches: examples gathered from memory-mapped columns into tensors, a batch at a time and never more."""
+"""Batches: gather examples from memory-mapped columns into tensors, one batch at a time."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Index = np.ndarray[Any, Any] | slice
 class Batches:
     """The inputs and the target of a partition, by batch.
 
-    Floating columns reach the model in the trainer's precision, whole-number targets as int64 (what torch's
-    losses ask for); other inputs keep their type.
+    Floating-point columns reach the model in the trainer's precision, integer targets as int64 (which torch's
+    losses require); other inputs keep their type.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Batches:
                 )
 
     def describe(self) -> str:
-        """Name the inputs with the shapes and types that the model gets."""
+        """Return the inputs with the shapes and types that the model gets."""
         return ", ".join(source.describe() for source in self._columns)
 
     def take(self, index: Index) -> tuple[list[torch.Tensor], torch.Tensor]:
-        """Return the inputs and the target of the examples at these places."""
+        """Return the inputs and the target of the examples at these indices."""
         inputs = [source.take(index) for source in self._columns]
         target = self._target.take(index)
         if self._device.type == "cpu":
@@ -75,10 +75,10 @@ class _Source:
             self._dtype = _KEPT.get(array.dtype.name, torch.int64)
         else:
             raise TrainerError(
-                f"column {name!r}: type {array.dtype}; expected numbers, so encode it before training"
+                f"column {name!r}: type {array.dtype}; expected numbers, so encode the column before training"
             )
         same = torch.empty(0, dtype=self._dtype).numpy().dtype == array.dtype
-        # np.take copies the whole array first unless it lies in memory in order.
+        # np.take copies the whole array first unless it is contiguous and aligned.
         self._direct = same and array.flags.c_contiguous and array.flags.aligned
 
     def describe(self) -> str:
@@ -86,7 +86,7 @@ class _Source:
         return f"{self._name}: ({shape}) {str(self._dtype).removeprefix('torch.')}"
 
     def take(self, index: Index) -> torch.Tensor:
-        # The memory is torch's own: aligned to 64 bytes, on which the bits of a matrix product may depend.
+        # Use torch's own memory: it is aligned to 64 bytes, and the bits of a matrix product may depend on that.
         array = self._array
         rows = index.stop - index.start if isinstance(index, slice) else len(index)
         batch = torch.empty((rows, *array.shape[1:]), dtype=self._dtype)
@@ -105,12 +105,12 @@ def _inputs(data: Columns, inputs: Sequence[str] | None, target: str) -> Sequenc
         return others
     if target not in data:
         raise TrainerError(
-            f"target: the data has no column {target!r}; it has {', '.join(data)}; say which one it is, for "
-            f"example target={others[-1]!r}"
+            f"target: the data has no column {target!r}; it has {', '.join(data)}; name the target, for example "
+            f"target={others[-1]!r}"
         )
     raise TrainerError(
         f"inputs: the data has the columns {', '.join(data)}, of which {target!r} is the target; "
-        'say which ones the model takes, in order, for example inputs=["x"]'
+        'name the columns that the model takes, in order, for example inputs=["x"]'
     )
 
 

@@ -1,4 +1,4 @@
-"""How torch was built, and which kernels it chooses on this processor."""
+"""How torch was built, and which kernels it selects on this processor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def torch_platform(device: str) -> dict[str, str]:
-    """Return what the bits of a unit depend on: torch's build and kernels, its settings, and the kind of device."""
+    """Return what the bits of a unit depend on: torch's build, kernels and settings, and the kind of device."""
     found = {**torch_build(), "device": _device_kind(device)}
     if not torch.backends.mkldnn.enabled:
         found["oneDNN"] = "off"

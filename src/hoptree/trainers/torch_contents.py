@@ -1,4 +1,4 @@
-"""What a torch model holds, by the names that its author knows: buffers, attributes, gradients, the optimizer."""
+"""The contents of a torch model, by the names that its author knows: buffers, attributes, gradients, optimizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from hoptree.trainers.model_contents import digest, leaves
-from hoptree.trainers.state_digests import array_digest, text
+from hoptree.trainers.state_digests import array_digest, text_digest
 from hoptree.trainers.torch_attributes import INTERNAL, optimizer_internal
 
 
@@ -21,13 +21,13 @@ def contents(module: nn.Module, optimizer: Optimizer) -> dict[str, str]:
 
 
 def memory(module: nn.Module, optimizer: Optimizer) -> dict[str, int]:
-    """Return where the memory of every tensor begins, by name; what is empty has none."""
+    """Return the address of every non-empty tensor, by name."""
     found = {}
     for name, value in _all(module, optimizer):
         if isinstance(value, torch.Tensor) and value.layout is torch.strided:
-            place = value.untyped_storage().data_ptr()
-            if place:
-                found[name] = place
+            address = value.untyped_storage().data_ptr()
+            if address:
+                found[name] = address
     return found
 
 
@@ -53,9 +53,9 @@ def _all(module: nn.Module, optimizer: Optimizer) -> Iterator[tuple[str, Any]]:
         for name, value in group.items():
             if name != "params":
                 yield from leaves(value, f"option {name} of the optimizer's group {number}")
-        for place, parameter in enumerate(group["params"]):
+        for index, parameter in enumerate(group["params"]):
             for name, value in optimizer.state.get(parameter, {}).items():
-                yield from leaves(value, f"optimizer's {name} of parameter {place} in group {number}")
+                yield from leaves(value, f"optimizer's {name} of parameter {index} in group {number}")
 
 
 def _dotted(prefix: str, name: str) -> str:
@@ -68,5 +68,5 @@ def _digest(value: Any) -> str:
         if whole.layout is not torch.strided:
             whole = whole.to_dense()
         raw = whole.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        return text(f"{value.dtype} {tuple(value.shape)} {array_digest(np.asarray(raw))}")
+        return text_digest(f"{value.dtype} {tuple(value.shape)} {array_digest(np.asarray(raw))}")
     return digest(value)

@@ -1,4 +1,4 @@
-"""Where a module keeps a rate of dropout, and which of these places follow the value ``dropout``."""
+"""Find the dropout rates of a module, and which of them follow the value ``dropout``."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ _Dropout = nn.modules.dropout._DropoutNd  # Dropout, Dropout1d … AlphaDropout
 
 @final
 class DropoutRates:
-    """The places of a module that follow the value.
+    """The attributes of a module that follow the value.
 
-    A layer that was built with the value follows it; one with a rate of its own keeps that. If the model function
-    did not ask for the value, all layers of torch follow it.
+    A layer that was built with the value follows it; one with its own rate keeps that. If the model function did
+    not read the value, all dropout layers of torch follow it.
     """
 
     def __init__(self, module: nn.Module, value: Scalar, read: bool) -> None:
-        places = list(_places(module))
-        followers = [(part, name) for part, name in places if _same(getattr(part, name), value)]
-        torchs = [(part, name) for part, name in places if type(part).__module__.startswith("torch.nn")]
-        self.places = followers if read or followers else torchs
-        self.follows = bool(self.places)
+        candidates = list(_rate_attributes(module))
+        matching = [(part, name) for part, name in candidates if _same(getattr(part, name), value)]
+        torch_layers = [(part, name) for part, name in candidates if type(part).__module__.startswith("torch.nn")]
+        self.attributes = matching if read or matching else torch_layers
+        self.follows = bool(self.attributes)
 
     def apply(self, rate: Scalar) -> None:
-        """Set the rate of all places."""
+        """Set the rate of all these attributes."""
         if rate is None:
             return
         if isinstance(rate, str | bool) or not 0 <= rate <= 1:
             raise TrainerError(f"dropout: {rate!r}; expected a probability between 0 and 1")
-        for part, name in self.places:
+        for part, name in self.attributes:
             setattr(part, name, rate)
 
 
-def _places(module: nn.Module) -> Iterator[tuple[Any, str]]:
+def _rate_attributes(module: nn.Module) -> Iterator[tuple[Any, str]]:
     for part in module.modules():
         if isinstance(part, _Dropout):
             yield part, "p"

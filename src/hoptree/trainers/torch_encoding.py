@@ -1,4 +1,4 @@
-"""Any value as lists, scalars and arrays: how attributes and optimizer slots that are no tensors enter a state."""
+"""Encode any value as lists, scalars and arrays, for attributes and optimizer slots that are not tensors."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ import torch
 
 from hoptree.trainers.base import Arrays
 from hoptree.trainers.hyper_parameters import HyperParameters
-from hoptree.trainers.model_contents import shown
+from hoptree.trainers.model_contents import content_repr
 
 _CONSTANT = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, torch.dtype,
     torch.device, torch.layout, HyperParameters, weakref.ref,
 )  # fmt: skip
-_MOST = 20_000  # values inside one attribute; of a larger one only its identity is looked at
+_MOST = 20_000  # values inside one attribute; a larger attribute is compared only by identity
 MISSING = object()
 
 
 class Bits(NamedTuple):
-    """A tensor or array by content."""
+    """A tensor or array by its content."""
 
     kind: str  # "tensor" or "array"
     dtype: str
-    content: np.ndarray[Any, Any]  # raw bytes where numpy has no such type
+    content: np.ndarray[Any, Any]  # raw bytes if numpy lacks the type
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Bits) and self._key() == other._key()
@@ -47,23 +47,23 @@ class Bits(NamedTuple):
 
 
 class Opaque(NamedTuple):
-    """An object whose inside is not known: the same only as itself, and while it says the same of itself."""
+    """An object that cannot be encoded: equal only to itself, and only while its repr is the same."""
 
     kind: str
     identity: int
-    shown: str = ""
+    content_repr: str = ""
 
 
 class TooLargeError(Exception):
-    """An attribute has too many values inside to be followed."""
+    """An attribute contains too many values to be encoded."""
 
 
 @final
 class Encoder:
-    """Turns a value into lists with tags, scalars, ``Bits`` and ``Opaque``; two equal results are equal values."""
+    """Turns a value into tagged lists, scalars, ``Bits`` and ``Opaque``; equal results mean equal values."""
 
     def __init__(self, registered: Mapping[int, str]) -> None:
-        self._registered = registered  # tensors and modules that a state holds anyway, by id
+        self._registered = registered  # tensors and modules that a state contains anyway, by id
         self._seen: dict[int, int] = {}
         self._count = 0
 
@@ -108,8 +108,8 @@ class Encoder:
         if type(value) in (list, tuple):
             return [type(value).__name__, [encode(item) for item in value]]
         if type(value) in (set, frozenset):
-            apart = Encoder(self._registered)  # a set has no order by which its items could be counted
-            return [type(value).__name__, sorted((apart.encode(item) for item in value), key=repr)]
+            separate = Encoder(self._registered)  # the items of a set have no order in which to number them
+            return [type(value).__name__, sorted((separate.encode(item) for item in value), key=repr)]
         if type(value) is deque:
             return ["deque", value.maxlen, [encode(item) for item in value]]
         if isinstance(value, dict):
@@ -121,7 +121,7 @@ class Encoder:
 
 
 def bits(tensor: torch.Tensor) -> Any:
-    """Return a tensor's content; one that cannot be read as numbers is opaque."""
+    """Return a tensor's content; a tensor that cannot be read as numbers is opaque."""
     if tensor.layout is not torch.strided or tensor.is_meta:
         return opaque(tensor)
     content = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
@@ -134,20 +134,20 @@ def bits(tensor: torch.Tensor) -> Any:
 
 
 def opaque(value: Any) -> Opaque:
-    """Return an object by its identity, and by what it says of itself: a counter has another number later."""
-    return Opaque(type(value).__name__, id(value), shown(value) or "")
+    """Return an object by its identity and its repr: a counter, for example, changes its repr."""
+    return Opaque(type(value).__name__, id(value), content_repr(value) or "")
 
 
 @final
 class Decoder:
-    """Turns what an ``Encoder`` gave into new values; only objects and generators are set in place."""
+    """Turns the result of an ``Encoder`` into new values; only objects and generators are changed in place."""
 
     def __init__(self, registered: Mapping[str, Any]) -> None:
         self._registered = registered
         self._seen: list[Any] = []
 
     def decode(self, tree: Any, present: Any = MISSING) -> Any:
-        """Return the value; ``present`` is what is there now."""
+        """Return the value; ``present`` is the current one."""
         if isinstance(tree, Bits):
             value = _tensor(tree)
             self._seen.append(value)
@@ -176,18 +176,18 @@ class Decoder:
         return self._container(tag, rest, present)
 
     def _container(self, tag: str, rest: list[Any], present: Any) -> Any:
-        place = len(self._seen)
+        index = len(self._seen)
         self._seen.append(None)
-        value = self._filled(tag, rest, present, place)
-        self._seen[place] = value
+        value = self._filled(tag, rest, present, index)
+        self._seen[index] = value
         return value
 
-    def _filled(self, tag: str, rest: list[Any], present: Any, place: int) -> Any:
+    def _filled(self, tag: str, rest: list[Any], present: Any, index: int) -> Any:
         match tag:
             case "list" | "deque":
                 target: Any = [] if tag == "list" else deque(maxlen=rest[0])
                 before = list(present) if type(present) is type(target) else []
-                self._seen[place] = target
+                self._seen[index] = target
                 target.extend(self.decode(item, _at(before, n)) for n, item in enumerate(rest[-1]))
                 return target
             case "tuple":
@@ -198,9 +198,9 @@ class Decoder:
                 return set(items) if tag == "set" else frozenset(items)
             case "dict":
                 known = present if isinstance(present, dict) else {}
-                target = copy(known)  # of the same class, such as a defaultdict
+                target = copy(known)  # keep the class, such as defaultdict
                 target.clear()
-                self._seen[place] = target
+                self._seen[index] = target
                 for key, item in rest[0]:
                     name = self.decode(key)
                     target[name] = self.decode(item, known.get(name, MISSING))
@@ -218,7 +218,7 @@ class Decoder:
                 own.setstate(self.decode(rest[0]))
                 return own
             case "object":
-                self._seen[place] = present
+                self._seen[index] = present
                 inside = vars(present)
                 items = [(name, self.decode(item, inside.get(name, MISSING))) for name, item in rest[1]]
                 inside.clear()
@@ -236,28 +236,28 @@ def _tensor(tree: Bits) -> Any:
     return tensor if tensor.dtype == dtype else tensor.view(dtype)
 
 
-def _at(values: Any, place: int) -> Any:
-    return values[place] if place < len(values) else MISSING
+def _at(values: Any, index: int) -> Any:
+    return values[index] if index < len(values) else MISSING
 
 
 def pack(name: str, content: Any, arrays: Arrays) -> Any:
-    """Return content as JSON; its tensors become arrays under names that begin with the given one."""
+    """Return content as JSON; its tensors become arrays whose names start with the given one."""
     if isinstance(content, Bits):
-        place = f"{name}#{sum(other.startswith(f'{name}#') for other in arrays)}"
-        arrays[place] = content.content
-        return ["bits", content.kind, content.dtype, place]
+        array_name = f"{name}#{sum(other.startswith(f'{name}#') for other in arrays)}"
+        arrays[array_name] = content.content
+        return ["bits", content.kind, content.dtype, array_name]
     if isinstance(content, Opaque):
         return ["opaque"]
     return [pack(name, item, arrays) for item in content] if isinstance(content, list) else content
 
 
 def unpack(content: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
-    """Return what was packed."""
+    """Return the content that was packed."""
     if not isinstance(content, list):
         return content
     match content:
-        case ["bits", kind, dtype, place]:
-            return Bits(kind, dtype, arrays[place])
+        case ["bits", kind, dtype, array_name]:
+            return Bits(kind, dtype, arrays[array_name])
         case ["opaque"]:
             return Opaque("", 0)
     return [unpack(item, arrays) for item in content]

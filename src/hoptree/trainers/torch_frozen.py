@@ -1,4 +1,4 @@
-"""Evaluation by the user's own loop: the module cannot learn, and is as before afterwards."""
+"""Evaluation by a user-defined loop: the module cannot learn, and is restored afterwards."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Module", "Optimizer", "dtype_and_device", "frozen"]
 
 @contextmanager
 def frozen(module: Module) -> Iterator[None]:
-    """Take the gradients off all parameters and put the module into evaluation mode; undo both at the end.
+    """Disable the gradients of all parameters and switch to evaluation mode; undo both at the end.
 
-    Buffers are put back too, since a loop that calls ``module.train()`` would move running averages.
+    Buffers are restored too, because a loop that calls ``module.train()`` would update running averages.
     """
     trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
     buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
@@ -36,5 +36,5 @@ def frozen(module: Module) -> Iterator[None]:
 
 
 def dtype_and_device() -> tuple[torch.dtype, torch.device]:
-    """Return what users' own loops begin with."""
+    """Return the data type and the device for user-defined loops."""
     return torch.float32, torch.device("cuda" if torch.cuda.is_available() else "cpu")

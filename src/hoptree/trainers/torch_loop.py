@@ -1,4 +1,4 @@
-"""The two loops over batches: one that trains for a unit, one that collects outputs for metrics."""
+"""The two loops over batches: one trains for a unit, one collects outputs for metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hoptree.trainers.base import UnitSpec
 from hoptree.trainers.errors import Diverged, TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters, batch_size
 from hoptree.trainers.torch_batches import Batches
-from hoptree.trainers.torch_joined import Joined
+from hoptree.trainers.torch_joined import JoinedOutputs
 from hoptree.trainers.torch_model import TorchModel
 from hoptree.trainers.torch_shared import check_leaves, only_own_parts
 
@@ -25,13 +25,13 @@ Loss = Callable[[Any, Any], Any]
 
 
 class Recipe(NamedTuple):
-    """How a batch becomes a step."""
+    """The settings that turn a batch into a step."""
 
     loss: Loss
     clip: float | None
     accumulate: int
     autocast: torch.device | None  # where to compute in bfloat16, if at all
-    transform: Callable[..., Any] | None = None  # what is done to a training batch, by the values of the moment
+    transform: Callable[..., Any] | None = None  # applied to every training batch, with the current values
 
     def precision(self) -> AbstractContextManager[Any]:
         """Return the context in which a model is called."""
@@ -41,14 +41,14 @@ class Recipe(NamedTuple):
 
 
 class TrainingStep(NamedTuple):
-    """One step of the optimizer: the values it is made with, and the examples, batch by batch."""
+    """One step of the optimizer: its values, and its examples, batch by batch."""
 
     values: Mapping[str, Scalar]
     batches: list[tuple[int, int]]
 
 
 def steps(unit: UnitSpec, examples: int, accumulate: int) -> Iterator[TrainingStep]:
-    """Yield the steps of a unit; progress within it is counted in examples, so the batch size may change."""
+    """Yield the steps of a unit; progress is counted in examples, so the batch size may change within it."""
     fixed = constant(unit.values)
     values = unit.at(0, max(examples, 1))
     start = 0
@@ -87,14 +87,14 @@ def train(model: TorchModel, batches: Batches, unit: UnitSpec, recipe: Recipe) -
 
 
 def clear(model: TorchModel) -> None:
-    """Drop all gradients, those of parameters that the optimizer does not hold as well."""
+    """Drop all gradients, including those of parameters outside the optimizer."""
     model.module.zero_grad(set_to_none=True)
     model.tuned.optimizer.zero_grad()
 
 
 @final
 class PartitionPass:
-    """One pass over the batches; it knows what it is doing, in case that the user's code raises."""
+    """One pass over the batches; it tracks what it is doing, for the message if the user's code raises."""
 
     def __init__(self, model: TorchModel, batches: Batches, order: np.ndarray[Any, Any], recipe: Recipe) -> None:
         self._model, self._module = model, model.module
@@ -102,8 +102,8 @@ class PartitionPass:
         self._doing = "batches"
         self._output: Any = None
         self._target: Any = None
-        held = {id(each) for group in model.tuned.optimizer.param_groups for each in group["params"]}
-        self._others = [each for each in self._module.parameters() if id(each) not in held]
+        optimized = {id(each) for group in model.tuned.optimizer.param_groups for each in group["params"]}
+        self._others = [each for each in self._module.parameters() if id(each) not in optimized]
 
     def take(self, step: TrainingStep, number: int) -> None:
         """Make one step."""
@@ -172,12 +172,12 @@ class PartitionPass:
         return list(changed[:-1]), changed[-1]
 
     def explain(self, error: Exception) -> str:
-        """Say what was given to the user's function that raised."""
+        """Return which of the user's functions raised, and what it was given."""
         return explain(self._doing, self._output, self._target, self._batches) + layer_of(error, self._module)
 
 
 def layer_of(error: Exception, module: nn.Module) -> str:
-    """Name the innermost part of a module in which an error was raised, if there is one with a name."""
+    """Return the innermost named part of a module in which an error was raised; empty if there is none."""
     names = {id(part): name for name, part in module.named_modules() if name}
     found, frame = "", error.__traceback__
     while frame is not None:
@@ -189,28 +189,28 @@ def layer_of(error: Exception, module: nn.Module) -> str:
         return ""
     fix = ""
     if "deterministic" in str(error):
-        fix = ", which has no deterministic implementation in torch, so that it could give other bits; use another"
+        fix = ", which has no deterministic implementation in torch, so its bits could differ; use another layer"
     return f"; the error is in its layer {found}{fix}"
 
 
 def outputs(model: TorchModel, batches: Batches, size: int, recipe: Recipe) -> tuple[Any, torch.Tensor]:
     """Return the model's outputs and the targets of all examples, in order, on the CPU."""
     count = -(-batches.length // size)
-    collected, targets = Joined(count), Joined(count)
+    collected, targets = JoinedOutputs(count), JoinedOutputs(count)
     for start in range(0, batches.length, size):
         inputs, target = batches.take(slice(start, min(start + size, batches.length)))
         try:
             with recipe.precision():
                 collected.add(model.module(*inputs))
         except Exception as error:
-            story = explain("model", None, target, batches) + layer_of(error, model.module)
-            raise user_error(error, story) from None
+            explanation = explain("model", None, target, batches) + layer_of(error, model.module)
+            raise user_error(error, explanation) from None
         targets.add(target)
     return collected.all(), targets.all()
 
 
 def explain(doing: str, output: Any, target: Any, batches: Batches) -> str:
-    """Say what was given to the user's function that raised."""
+    """Return which of the user's functions raised, and what it was given."""
     match doing:
         case "model":
             return f"model: it raised this for a batch of {batches.describe()}"
@@ -222,7 +222,7 @@ def explain(doing: str, output: Any, target: Any, batches: Batches) -> str:
         case "backward":
             return f"loss: its gradient raised this, for model output {shape(output)} and target {shape(target)}"
         case "clip":
-            return "clip: bounding the gradients raised this; sparse gradients cannot be clipped"
+            return "clip: clipping the gradients raised this; sparse gradients cannot be clipped"
         case "transform":
             return f"transform: it raised this for a batch of {batches.describe()}"
         case "optimizer":

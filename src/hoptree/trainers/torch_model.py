@@ -1,4 +1,4 @@
-"""A torch model as it stays resident in a worker: the module, its optimizer, and the values they are set to."""
+"""A torch model as a worker caches it: the module, its optimizer, and the values applied to them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.torch_attributes import Attributes
 from hoptree.trainers.torch_dropout import DropoutRates
 from hoptree.trainers.torch_optimizers import TunedOptimizer
-from hoptree.trainers.torch_shared import check_constants, check_held, register
+from hoptree.trainers.torch_shared import check_constants, check_parameters, register
 
 ValuesHook = Callable[[nn.Module, HyperParameters], Any]
 
@@ -27,10 +27,10 @@ ValuesHook = Callable[[nn.Module, HyperParameters], Any]
 class TorchModel:
     """A module with its optimizer; the user gets the module.
 
-    ``hp`` is what the model was built from; it has the values of the moment, for a module that keeps it. Of the
-    names that were read when it was built, only those may change that somebody applies: the optimizer, dropout, the
-    loop (``batch_size``) or the user's ``on_values``. ``used`` are all names whose values make a difference, as far
-    as that has shown.
+    ``hp`` is the mapping that the model was built from; it has the current values, for a module that keeps it. Of
+    the names that were read during the build, only those may change that something applies: the optimizer, dropout,
+    the loop (``batch_size``) or the user's ``on_values``. ``used`` are all names whose values are known to have an
+    effect.
     """
 
     def __init__(
@@ -48,36 +48,36 @@ class TorchModel:
         self._applied: Mapping[str, Scalar] | None = None
         values = hp.current
         reads = {*reads}
-        check_held(tuned.optimizer, module, "optimizer")
+        check_parameters(tuned.optimizer, module, "optimizer")
         self._dropout = DropoutRates(module, values.get("dropout"), "dropout" in reads)
         self._hidden = torch_state.hidden_buffers(module)
         self._watched = HyperParameters(values, "on_values")
         self._call_hook(values)
-        skip = [(id(part), name) for part, name in self._dropout.places]
-        self._attributes = Attributes(module, tuned.optimizer, skip, tuned.held)
+        skip = [(id(part), name) for part, name in self._dropout.attributes]
+        self._attributes = Attributes(module, tuned.optimizer, skip, tuned.attribute_options)
         self.followed = frozenset({*self._watched.reads, *self._dropout_names()})
         fixed = reads - self.followed - tuned.follows - {"batch_size"}
         self._built = {name: values.get(name) for name in sorted(fixed)}
         self.used = {*reads, *self.followed, *tuned.follows}
-        self.inspected = False  # whether a batch has been looked at for what is no part of the module
+        self.inspected = False  # whether a batch was checked for modules and tensors outside the module
 
     def _dropout_names(self) -> list[str]:
         return ["dropout"] if self._dropout.follows else []
 
     def apply(self, values: Mapping[str, Scalar]) -> None:
-        """Set optimizer, dropout and the user's hook to the values of the moment."""
+        """Apply the current values to the optimizer, to dropout and to the user's hook."""
         if values is self._applied:
             return
         for name, before in self._built.items():
             if values.get(name) != before:
                 raise TrainerError(
                     f"{name}: {values.get(name)!r}, but the model was built with {before!r}, and a model is built "
-                    f"once; keep {name} as it is in schedules, in clones, and out of ht.PBT(change=…), or set what "
-                    "depends on it in on_values=, a function (module, hp) that is called whenever a value changes"
+                    f"only once; keep {name} constant in schedules and clones, and out of ht.PBT(change=…), or "
+                    "apply it in on_values=, a function (module, hp) that is called whenever a value changes"
                 )
         if self.tuned.apply(values):
-            check_held(self.tuned.optimizer, self.module, "optimizer")
-            self._attributes.follow(self.tuned.optimizer, self.tuned.held)
+            check_parameters(self.tuned.optimizer, self.module, "optimizer")
+            self._attributes.follow(self.tuned.optimizer, self.tuned.attribute_options)
         self._dropout.apply(values.get("dropout"))
         self.hp.set(values)
         self._call_hook(values)
@@ -93,15 +93,16 @@ class TorchModel:
             raise user_error(error, f"on_values: it raised this for {dict(values)}") from None
 
     def unread(self, values: Mapping[str, Scalar]) -> list[str]:
-        """Return the names that make no difference."""
+        """Return the names without an effect."""
         used = self.used | self.hp.reads | self._watched.reads
         return [name for name in values if name not in used]
 
     @contextmanager
     def evaluation(self) -> Iterator[None]:
-        """Put the module into evaluation mode, and all that is not a parameter back to what it was afterwards.
+        """Switch to evaluation mode, and restore everything but the parameters afterwards.
 
-        Of parameters only an embedding's ``max_norm`` is known to change them; raise for others that have changed.
+        The only parameters known to change are embeddings with ``max_norm``, which are restored; others are an
+        error.
         """
         renormed = [part for part in self.module.modules() if getattr(part, "max_norm", None) is not None]
         kept = [(each, each.clone()) for each in self.module.buffers()]
@@ -122,8 +123,8 @@ class TorchModel:
         for (name, each), version in zip(others, versions, strict=True):
             if each._version != version:
                 raise TrainerError(
-                    f"model: {name!r} changes when the model is evaluated; expected a module that changes its "
-                    "parameters nowhere, so make what changes a buffer"
+                    f"model: evaluation changes {name!r}; expected a module that never changes its own parameters, "
+                    "so make it a buffer"
                 )
 
     def dump(self) -> ModelState:
@@ -135,17 +136,17 @@ class TorchModel:
         return msgspec.structs.replace(state, meta={**state.meta, "optimizer": self.tuned.switched})
 
     def load(self, state: ModelState) -> None:
-        """Copy a state in, in place."""
+        """Copy a state into the model, in place."""
         if self.tuned.switch_to(state.meta.get("optimizer")):
-            self._attributes.follow(self.tuned.optimizer, self.tuned.held)
+            self._attributes.follow(self.tuned.optimizer, self.tuned.attribute_options)
         attributes = torch_state.load(self.module, self.tuned.optimizer, state, self._hidden)
         self._attributes.restore(attributes)
-        self.tuned.forget()
+        self.tuned.invalidate()
         self._applied = None
 
 
 def build_module(function: Callable[[HyperParameters], Any], hp: HyperParameters, name: str) -> Any:
-    """Call the user's function; what it raises comes with the user's own traceback."""
+    """Call the user's function; an error in it keeps the user's traceback."""
     try:
         return function(hp)
     except Exception as error:
@@ -153,7 +154,7 @@ def build_module(function: Callable[[HyperParameters], Any], hp: HyperParameters
 
 
 def check_module(module: Any, name: str) -> nn.Module:
-    """Return the module if it is one that nobody else trains."""
+    """Return the module; raise an error if it is not a module or shares parts with another model."""
     if not isinstance(module, nn.Module):
         raise TrainerError(f"{name}: it returned {type(module).__name__}; expected a torch.nn.Module")
     for layer, part in module.named_modules():
@@ -161,8 +162,8 @@ def check_module(module: Any, name: str) -> nn.Module:
         if any(nn.parameter.is_lazy(tensor) for tensor in tensors):
             raise TrainerError(
                 f"{name}: it has lazy modules ({type(part).__name__} {layer!r}), whose weights would depend on the "
-                "first batch; give their sizes, or call the module once in the model function, for "
-                "example with torch.zeros(2, 8)"
+                "first batch; give their sizes, or call the module once in the model function, for example with "
+                "torch.zeros(2, 8)"
             )
     register(module, name)
     return module
@@ -170,7 +171,7 @@ def check_module(module: Any, name: str) -> nn.Module:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Put the module into evaluation mode, and every part of it back into its own mode afterwards."""
+    """Switch the module to evaluation mode, and restore the mode of every part afterwards."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:

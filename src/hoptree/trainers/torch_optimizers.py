@@ -1,4 +1,4 @@
-"""Optimizers: made by name, class or function, and kept at the values of the moment."""
+"""Optimizers: create them by name, class or function, and keep them at the current values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hoptree.core.schedules import Scalar
 from hoptree.trainers.errors import TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.torch_attributes import outline
-from hoptree.trainers.torch_session import undisturbed
+from hoptree.trainers.torch_session import preserved_generators
 
 OptimizerFunction: TypeAlias = Callable[[list[nn.Parameter], HyperParameters], Optimizer]
 OptimizerChoice: TypeAlias = str | type[Optimizer] | OptimizerFunction
@@ -28,12 +28,12 @@ OPTIMIZERS = {
     )
     if hasattr(torch.optim, name)
 }  # fmt: skip
-_FUSED = {"Adagrad", "Adam", "AdamW", "SGD"}  # one pass over memory instead of ten; no other bits between runs
+_FUSED = {"Adagrad", "Adam", "AdamW", "SGD"}  # one pass over memory instead of ten; just as reproducible
 _INTERNAL = {"self", "params", "foreach", "fused", "capturable", "differentiable"}
 
 
-def known(choice: object) -> OptimizerChoice:
-    """Return the choice if an optimizer can be made of it."""
+def check_choice(choice: object) -> OptimizerChoice:
+    """Return the choice; raise an error if it does not name an optimizer."""
     if isinstance(choice, str):
         if choice.lower() in OPTIMIZERS:
             return choice.lower()
@@ -44,122 +44,122 @@ def known(choice: object) -> OptimizerChoice:
     if isinstance(choice, Optimizer) or not callable(choice):
         raise TrainerError(
             f"optimizer: {type(choice).__name__}; expected a name such as 'adam', a class of torch.optim, "
-            "or a function (params, hp) -> Optimizer that makes a new one"
+            "or a function (params, hp) -> Optimizer that creates a new one"
         )
     return choice
 
 
 @final
 class TunedOptimizer:
-    """An optimizer whose groups follow the values.
+    """An optimizer whose parameter groups follow the values.
 
-    It is asked for again when a value that decides about it changes, so that groups may have values of their own;
-    every other option that the config names is set in all groups. If it would then be of another kind, or have
-    other parameters, the new one takes over, with an empty state.
+    When a value that its constructor reads changes, the optimizer is created again, so that groups may have their
+    own values; every other option that the config names is set in all groups. If the new optimizer has another
+    class or other parameters, it replaces the old one, with an empty state.
     """
 
     def __init__(
         self,
-        ask: Callable[[Mapping[str, Scalar]], Optimizer],
+        create: Callable[[Mapping[str, Scalar]], Optimizer],
         values: Mapping[str, Scalar],
         reads: set[str],
         optimizer: Optimizer,
-        also: frozenset[str] = frozenset(),
+        also_follows: frozenset[str] = frozenset(),
     ) -> None:
-        self._ask = ask
+        self._create = create
         self._reads = reads
-        self._also = also
+        self._also_follows = also_follows
         self._origin = dict(values)
-        self.switched: dict[str, Scalar] | None = None  # what the present one was made with, if not the first one
+        self.switched: dict[str, Scalar] | None = None  # the values of the current one, if it is not the first one
         self._applied: Mapping[str, Scalar] | None = None
-        self._take(optimizer, values)
+        self._use(optimizer, values)
 
-    def _take(self, optimizer: Optimizer, values: Mapping[str, Scalar]) -> None:
+    def _use(self, optimizer: Optimizer, values: Mapping[str, Scalar]) -> None:
         self.optimizer = optimizer
         self.needs_closure = _needs_closure(type(optimizer))
         self._options = settable(type(optimizer), optimizer.defaults)
         names = self._options - {"betas" if name in ("beta1", "beta2") else name for name in self._reads}
         self._direct = frozenset(name for name in names if all(name in group for group in optimizer.param_groups))
-        # A user's optimizer may keep an option as an attribute: it is set there, if it is found under its name.
+        # A user's optimizer may keep an option as an attribute of the same name: set it there.
         inside = vars(optimizer)
         others = [name for name in sorted(names - self._direct) if name in values]
-        self._held = [name for name in others if name in inside and inside[name] == values[name]]
-        self._fixed = {name: values[name] for name in others if name not in self._held}
+        self._attribute_options = [name for name in others if name in inside and inside[name] == values[name]]
+        self._fixed = {name: values[name] for name in others if name not in self._attribute_options}
         self._attributes = outline(optimizer)
 
     @property
     def follows(self) -> frozenset[str]:
-        """The names whose values it applies, or refuses to change."""
-        return frozenset(self._reads) | self._options | {"beta1", "beta2"} | self._also
+        """The names whose values it applies, or that must not change."""
+        return frozenset(self._reads) | self._options | {"beta1", "beta2"} | self._also_follows
 
     @property
-    def held(self) -> list[tuple[int, str]]:
-        """The attributes of the optimizer that are set to values, with the optimizer's identity."""
-        return [(id(self.optimizer), name) for name in self._held]
+    def attribute_options(self) -> list[tuple[int, str]]:
+        """The attributes of the optimizer that are set from values, with the optimizer's id."""
+        return [(id(self.optimizer), name) for name in self._attribute_options]
 
-    def forget(self) -> None:
-        """Set everything at the next occasion: the groups were changed by someone else."""
+    def invalidate(self) -> None:
+        """Apply all values the next time, because a state was loaded into the groups."""
         self._applied = None
 
     def apply(self, values: Mapping[str, Scalar]) -> bool:
-        """Set the options of all groups to the values, if a value changed; return whether another one took over."""
+        """Set the options of all groups if a value has changed; return whether the optimizer was replaced."""
         if values is self._applied or values == self._applied:
             return False
         before = self._applied
         changed = before is None or any(before.get(name) != values.get(name) for name in self._reads)
-        switched = bool(self._reads) and changed and self._ask_again(values)
+        switched = bool(self._reads) and changed and self._recreate(values)
         for name, given in self._fixed.items():
             if values.get(name) != given:
                 raise TrainerError(
-                    f"{name}: {values.get(name)!r}, but the optimizer {type(self.optimizer).__name__} was made "
-                    f"with {given!r} and has it in none of its groups, so that it cannot change; put it into the "
-                    f"optimizer's defaults, or keep {name} as it is in schedules"
+                    f"{name}: {values.get(name)!r}, but the optimizer {type(self.optimizer).__name__} was created "
+                    f"with {given!r} and has it in none of its groups, so it cannot change; put it into the "
+                    f"optimizer's defaults, or keep {name} constant in schedules"
                 )
         direct = options(self._direct, values)
         for group in self.optimizer.param_groups:
             for name, value in direct.items():
                 group[name] = _betas(value, group[name]) if name == "betas" else value
-        for name in self._held:
+        for name in self._attribute_options:
             setattr(self.optimizer, name, values.get(name, self._origin.get(name)))
         self._applied = values
         return switched
 
-    def _ask_again(self, values: Mapping[str, Scalar]) -> bool:
-        with undisturbed():
-            asked = self._ask(values)
-        if not _alike(asked, self.optimizer):
-            self._take(asked, values)
+    def _recreate(self, values: Mapping[str, Scalar]) -> bool:
+        with preserved_generators():
+            created = self._create(values)
+        if not _same_kind(created, self.optimizer):
+            self._use(created, values)
             self.switched = dict(values)
             return True
-        if (found := outline(asked)) != self._attributes:
+        if (found := outline(created)) != self._attributes:
             names = sorted(
                 name for name in found.keys() | self._attributes if found.get(name) != self._attributes.get(name)
             )
             raise TrainerError(
-                f"optimizer: the attribute {names[0]!r} of {type(asked).__name__} would be another one with "
-                f"{dict(values)}, but an optimizer is made once; keep such an option in its groups (its defaults), "
-                "or what it depends on as it is in schedules"
+                f"optimizer: the attribute {names[0]!r} of {type(created).__name__} would differ with "
+                f"{dict(values)}, but an optimizer is created only once; keep such an option in its groups (its "
+                "defaults), or keep the values that it depends on constant in schedules"
             )
-        for group, fresh in zip(self.optimizer.param_groups, group_options(asked), strict=True):
-            group.update(fresh)
+        for group, new in zip(self.optimizer.param_groups, group_options(created), strict=True):
+            group.update(new)
         return False
 
     def switch_to(self, made: Mapping[str, Scalar] | None) -> bool:
-        """Have the optimizer that was made with these values (None: the first one); return whether it changed."""
+        """Switch to the optimizer of these values (None: the first one); return whether it changed."""
         if made == self.switched:
             return False
         values = self._origin if made is None else made
-        with undisturbed():
-            self._take(self._ask(values), values)
+        with preserved_generators():
+            self._use(self._create(values), values)
         self.switched = None if made is None else dict(made)
         self._applied = None
         return True
 
 
 def make(choice: OptimizerChoice, module: nn.Module, values: Mapping[str, Scalar]) -> TunedOptimizer:
-    """Make the optimizer of a module for the values at the beginning of training.
+    """Create the optimizer of a module for the values at the start of training.
 
-    A value named ``optimizer`` takes the place of a choice by name; to a function it is a value like any other.
+    A value named ``optimizer`` overrides a choice by name; for a function it is a value like any other.
     """
     params = list(module.parameters())
     if not params:
@@ -167,7 +167,7 @@ def make(choice: OptimizerChoice, module: nn.Module, values: Mapping[str, Scalar
     if isinstance(choice, str) and "optimizer" in values:
 
         def by_value(now: Mapping[str, Scalar]) -> Optimizer:
-            name = OPTIMIZERS[str(known(_name(now.get("optimizer", choice))))]
+            name = OPTIMIZERS[str(check_choice(_name(now.get("optimizer", choice))))]
             return _by_class(getattr(torch.optim, name), module, params, now)
 
         every = frozenset().union(*(settable(getattr(torch.optim, name)) for name in OPTIMIZERS.values()))
@@ -179,7 +179,12 @@ def make(choice: OptimizerChoice, module: nn.Module, values: Mapping[str, Scalar
             return _by_class(kind, module, params, now)
 
         return TunedOptimizer(by_class, values, set(), by_class(values))
+    return _from_function(choice, params, values)
 
+
+def _from_function(
+    choice: OptimizerFunction, params: list[nn.Parameter], values: Mapping[str, Scalar]
+) -> TunedOptimizer:
     def call(hp: HyperParameters) -> Optimizer:
         try:
             optimizer = choice(params, hp)
@@ -213,13 +218,13 @@ def _name(value: Scalar) -> str:
 
 
 def _needs_closure(kind: type[Optimizer]) -> bool:
-    """Return whether its step cannot be called without a function that computes the loss again."""
+    """Return whether ``step`` requires a function that computes the loss again."""
     closure = inspect.signature(kind.step).parameters.get("closure")
     return closure is not None and closure.default is closure.empty
 
 
-def _alike(one: Optimizer, two: Optimizer) -> bool:
-    """Return whether two optimizers are of one kind and have the same parameters in the same groups."""
+def _same_kind(one: Optimizer, two: Optimizer) -> bool:
+    """Return whether two optimizers have the same class, and the same parameters in the same groups."""
     groups = [
         [[id(each) for each in group["params"]] for group in optimizer.param_groups] for optimizer in (one, two)
     ]
@@ -227,7 +232,7 @@ def _alike(one: Optimizer, two: Optimizer) -> bool:
 
 
 def group_options(optimizer: Optimizer) -> GroupOptions:
-    """Return what can be set in every group, without the parameters and what the optimizer keeps there itself."""
+    """Return the settable options of every group, without the parameters and the optimizer's own entries."""
     names = settable(type(optimizer), optimizer.defaults)
     return [{name: value for name, value in group.items() if name in names} for group in optimizer.param_groups]
 
@@ -241,7 +246,7 @@ def settable(kind: type[Optimizer], defaults: Mapping[str, Any] | None = None) -
 
 
 def options(names: frozenset[str], values: Mapping[str, Scalar]) -> dict[str, Any]:
-    """Return the options that the config names; ``beta1`` and ``beta2`` make a pair with None for the other.
+    """Return the options that the config names; ``beta1`` and ``beta2`` form a pair with None for a missing one.
 
     >>> options(frozenset({"lr", "betas"}), {"lr": 0.1, "beta1": 0.8, "width": 64})
     {'lr': 0.1, 'betas': (0.8, None)}
@@ -260,7 +265,7 @@ def _by_class(
         given["betas"] = _betas(given["betas"], inspect.signature(kind).parameters["betas"].default)
     if kind.__name__ in _FUSED and kind.__module__.startswith("torch.optim."):
         sparse = any(getattr(part, "sparse", False) for part in module.modules())
-        # For narrower types torch 2.13 reads momentum that nobody has written yet.
+        # For narrower types torch 2.13 reads uninitialized momentum.
         floating = all(parameter.dtype in (torch.float32, torch.float64) for parameter in params)
         given["fused"] = floating and not sparse
     make_it: Callable[..., Optimizer] = kind
@@ -269,7 +274,7 @@ def _by_class(
     except (ValueError, TypeError) as error:
         given.pop("fused", None)
         shown = ", ".join(f"{name}={value!r}" for name, value in sorted(given.items()))
-        raise TrainerError(f"optimizer: {kind.__name__} refused {shown or 'its defaults'}: {error}") from None
+        raise TrainerError(f"optimizer: {kind.__name__} rejected {shown or 'its defaults'}: {error}") from None
 
 
 def _betas(given: tuple[float | None, float | None], now: tuple[float, float]) -> tuple[float, float]:

@@ -1,7 +1,7 @@
-"""What a function that makes model and optimizer at once would make for other values.
+"""Call ``model_fn`` again for changed values, although the model is built only once.
 
-The model is built once, so the new one is thrown away: of interest is whether it would be another model, which is
-refused, and what its optimizer is, which is put onto the parameters of the model that is trained.
+The new module is only compared with the old one: if it differs, the change is an error. The new optimizer is moved
+to the parameters of the model in training.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from hoptree.trainers.errors import TrainerError
 from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.torch_attributes import INTERNAL
 from hoptree.trainers.torch_encoding import Encoder, Opaque, TooLargeError
-from hoptree.trainers.torch_session import undisturbed
+from hoptree.trainers.torch_session import preserved_generators
 
-Made = tuple[nn.Module, Optimizer]
-_SAMPLE = 4096  # numbers of a tensor that are compared
+ModelAndOptimizer = tuple[nn.Module, Optimizer]
+_SAMPLE = 4096  # number of elements of a tensor that are compared
 
 
 @final
-class Rebuilt:
-    """Calls the user's function again; ``followed`` are names that may change what it makes of the module."""
+class ModelRebuilder:
+    """Calls the user's function again; ``followed`` are names that may change the module it returns."""
 
     def __init__(
         self,
         module: nn.Module,
-        call: Callable[[HyperParameters], Made],
+        call: Callable[[HyperParameters], ModelAndOptimizer],
         values: Mapping[str, Scalar],
         reads: set[str],
     ) -> None:
@@ -43,47 +43,47 @@ class Rebuilt:
         self.followed: frozenset[str] = frozenset()
 
     def optimizer(self, values: Mapping[str, Scalar]) -> Optimizer:
-        """Return the optimizer for these values, holding the parameters of the model that is trained."""
-        fresh, optimizer = self._made(values)
+        """Return the optimizer for these values, with the parameters of the model in training."""
+        rebuilt, optimizer = self._rebuild(values)
         if any(values.get(name) != self._values.get(name) for name in self._reads):
-            self._refuse_another(fresh, values)
-        return _moved(optimizer, fresh, self._module)
+            self._check_same_module(rebuilt, values)
+        return _move_parameters(optimizer, rebuilt, self._module)
 
-    def _made(self, values: Mapping[str, Scalar]) -> Made:
+    def _rebuild(self, values: Mapping[str, Scalar]) -> ModelAndOptimizer:
         hp = HyperParameters(values, "model_fn")
-        with undisturbed():
+        with preserved_generators():
             made = self._call(hp)
         self._reads |= hp.reads
         return made
 
-    def _refuse_another(self, fresh: nn.Module, values: Mapping[str, Scalar]) -> None:
-        for (name, built), (_, asked) in zip(
-            self._module.named_parameters(), fresh.named_parameters(), strict=False
+    def _check_same_module(self, rebuilt: nn.Module, values: Mapping[str, Scalar]) -> None:
+        for (name, built), (_, new) in zip(
+            self._module.named_parameters(), rebuilt.named_parameters(), strict=False
         ):
-            if built.shape != asked.shape:
+            if built.shape != new.shape:
                 raise TrainerError(
-                    f"model_fn: {name} would be of shape {tuple(asked.shape)} with {dict(values)}, but the model "
-                    f"was built with {tuple(built.shape)}, and a model is built once; keep what its shape depends "
-                    "on as it is in schedules, in clones, and out of ht.PBT(change=…)"
+                    f"model_fn: {name} would have the shape {tuple(new.shape)} with {dict(values)}, but the "
+                    f"model was built with {tuple(built.shape)}, and a model is built only once; keep the values "
+                    "that its shape depends on constant in schedules and clones, and out of ht.PBT(change=…)"
                 )
-        # Names that somebody follows are given their new values on both sides: what they change is their affair.
+        # Use the new values of followed names on both sides: their changes are applied elsewhere.
         before = {**self._values, **{name: values[name] for name in self.followed if name in values}}
         key = tuple(sorted((name, repr(value)) for name, value in before.items()))
         if key not in self._outlines:
-            self._outlines = {key: _outline(self._made(before)[0])}
-        one, two = self._outlines[key], _outline(fresh)
+            self._outlines = {key: _outline(self._rebuild(before)[0])}
+        one, two = self._outlines[key], _outline(rebuilt)
         different = sorted(name for name in one.keys() | two if one.get(name) != two.get(name))
         if different:
             changed = [name for name in sorted(self._reads) if values.get(name) != self._values.get(name)]
             raise TrainerError(
-                f"{', '.join(changed)}: model_fn would make another {different[0]} with {dict(values)}, but a "
-                "model is built once; keep it as it is in schedules, in clones, and out of ht.PBT(change=…), or "
-                "set what depends on it in on_values=, a function (module, hp) that is called when a value changes"
+                f"{', '.join(changed)}: model_fn would create another {different[0]} with {dict(values)}, but a "
+                "model is built only once; keep it constant in schedules and clones, and out of ht.PBT(change=…), "
+                "or apply it in on_values=, a function (module, hp) that is called when a value changes"
             )
 
 
 def _outline(module: nn.Module) -> dict[str, Any]:
-    """Return what a module is: classes, attributes, and a sample of its numbers."""
+    """Return a description of a module: classes, attributes, and a sample of its numbers."""
     parts = {id(part): f"module {name}" for name, part in module.named_modules()}
     tensors = {id(tensor): f"tensor {name}" for name, tensor in _tensors(module)}
     found: dict[str, Any] = {}
@@ -116,22 +116,22 @@ def _classes(content: Any) -> Any:
     return [_classes(item) for item in content] if isinstance(content, list) else content
 
 
-def _moved(optimizer: Optimizer, source: nn.Module, target: nn.Module) -> Optimizer:
-    """Return an optimizer that was made for one module, holding the parameters of another one instead."""
-    places = {
+def _move_parameters(optimizer: Optimizer, source: nn.Module, target: nn.Module) -> Optimizer:
+    """Return an optimizer with its parameters replaced by those of another module."""
+    replacements = {
         id(one): two
         for (_, one), (_, two) in zip(source.named_parameters(), target.named_parameters(), strict=True)
     }
     for group in optimizer.param_groups:
-        held = group["params"]
-        for place, parameter in enumerate(held):
-            if id(parameter) not in places:
+        parameters = group["params"]
+        for index, parameter in enumerate(parameters):
+            if id(parameter) not in replacements:
                 raise TrainerError(
-                    f"model_fn: its optimizer holds a parameter of shape {tuple(parameter.shape)} that is none of "
-                    "the model's; expected parameters of the model"
+                    f"model_fn: its optimizer holds a parameter of shape {tuple(parameter.shape)} that does not "
+                    "belong to the model; expected parameters of the model"
                 )
-            held[place] = places[id(parameter)]
+            parameters[index] = replacements[id(parameter)]
     for name, value in vars(optimizer).items():
-        if name != "param_groups" and isinstance(value, list) and any(id(item) in places for item in value):
-            vars(optimizer)[name] = [places.get(id(item), item) for item in value]
+        if name != "param_groups" and isinstance(value, list) and any(id(item) in replacements for item in value):
+            vars(optimizer)[name] = [replacements.get(id(item), item) for item in value]
     return optimizer

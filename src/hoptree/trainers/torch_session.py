@@ -1,4 +1,4 @@
-"""A session: torch as a unit needs it (seeded, deterministic), and as the caller had it afterwards."""
+"""A session: seed torch and make it deterministic for a unit, and restore the caller's settings afterwards."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 import torch
 import torch.utils.deterministic as torch_deterministic
 
-_FILL = "fill_uninitialized_memory"  # an attribute of the module that torch computes
+_FILL = "fill_uninitialized_memory"  # torch computes this module attribute
 
 
 @contextmanager
 def session(
     seed: int, *, threads: int, dtype: torch.dtype, device: torch.device, fill: bool = False
 ) -> Iterator[None]:
-    """Seed every generator and set torch up for equal bits; all is as before at the end, whatever happens.
+    """Seed every generator and configure torch for reproducible bits; restore everything at the end.
 
-    ``fill`` makes memory that nobody initialised NaN: good to find a forgotten initialisation when a model is
-    built, a waste at every batch.
+    ``fill`` fills uninitialized memory with NaN: useful to find a missing initialization when a model is built, too
+    slow for every batch.
     """
     before = _Settings()
     generators = _generators(device)
@@ -35,8 +35,8 @@ def session(
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Leave the generators as they are, whatever is called: whether it is called must not change any bits."""
+def preserved_generators() -> Iterator[None]:
+    """Restore the generators afterwards, so that running this code does not change any bits."""
     generators = _generators(torch.device("cpu"))
     try:
         _seed(0, torch.device("cpu"))
@@ -47,7 +47,7 @@ def undisturbed() -> Iterator[None]:
 
 class _Settings:
     def __init__(self) -> None:
-        # The debug mode is the same switch as use_deterministic_algorithms, which would also import the compiler.
+        # This is the switch of use_deterministic_algorithms, which would also import the compiler.
         self._deterministic = torch.get_deterministic_debug_mode()
         self._fill = bool(getattr(torch_deterministic, _FILL))
         self._threads = torch.get_num_threads()
@@ -87,7 +87,7 @@ def _generators(device: torch.device) -> _Generators:
 def _seed(seed: int, device: torch.device) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    torch.default_generator.manual_seed(seed % 2**63)  # torch.manual_seed would also queue calls for CUDA
+    torch.default_generator.manual_seed(seed % 2**63)  # torch.manual_seed would also queue CUDA calls
     if device.type == "cuda":
         torch.cuda.manual_seed(seed % 2**63)
 

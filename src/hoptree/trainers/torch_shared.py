@@ -1,7 +1,7 @@
-"""What a model must not share with another one: modules, parameters and buffers that training changes.
+"""Detect modules, parameters and buffers that training changes and that two models share.
 
-A worker trains many models in turn. What two of them share depends on who trained before, so other workers, or
-another order, would give other bits.
+A worker trains many models in turn. Shared content depends on which model was trained before, so other workers, or
+another order, would give different bits.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from hoptree.trainers.errors import TrainerError
 from hoptree.trainers.torch_encoding import Bits, bits
 
-_FIX = "make it inside the model function, or copy it there (copy.deepcopy)"
+_FIX = "create it inside the model function, or copy it there (copy.deepcopy)"
 
 
-class _Known(NamedTuple):
+class _TensorOwner(NamedTuple):
     tensor: weakref.ref[torch.Tensor]
     root: weakref.ref[nn.Module]
 
 
-_modules: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # all parts of models with something to train
-_tensors: dict[int, _Known] = {}  # by address
-_constants: dict[int, str] = {}  # shared tensors that may not change, by address, with their content
+_modules: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # all parts of models that have tensors
+_tensors: dict[int, _TensorOwner] = {}  # by address
+_constants: dict[int, str] = {}  # shared tensors that must not change, by address, with their content
 
 
 def register(module: nn.Module, name: str) -> None:
-    """Note what a new model is made of; raise if another model has some of it, and it can be trained."""
+    """Record the parts of a new model; raise an error if it shares trainable parts with another model."""
     if module in _modules:
         raise TrainerError(
             f"{name}: it returned the same module twice; expected a new module at every call, "
@@ -47,8 +47,8 @@ def register(module: nn.Module, name: str) -> None:
         known = _tensors.get(address)
         other = None if known is None else known.tensor()
         if known is None or other is None or known.root() is module or other.data_ptr() != address:
-            _tensors[address] = _Known(weakref.ref(tensor), weakref.ref(module))
-            _constants.pop(address, None)  # what was there is gone, and its memory used again
+            _tensors[address] = _TensorOwner(weakref.ref(tensor), weakref.ref(module))
+            _constants.pop(address, None)  # the old tensor was freed and its memory reused
         elif tensor.requires_grad or other.requires_grad:
             raise TrainerError(f"{name}: {tensor_name!r} has the same memory in every model; {_FIX}")
         else:
@@ -56,11 +56,11 @@ def register(module: nn.Module, name: str) -> None:
     _modules.update(part for part in module.modules() if next(_named(part), None) is not None)
     _modules.add(module)
     if len(_tensors) > 10_000:
-        _forget_dead()
+        _remove_freed()
 
 
 def check_constants(module: nn.Module, name: str) -> None:
-    """Raise if the model has changed a tensor that another model has, too."""
+    """Raise an error if the model has changed a tensor that it shares with another model."""
     if not _constants:
         return
     for tensor_name, tensor in _named(module):
@@ -74,20 +74,20 @@ def check_constants(module: nn.Module, name: str) -> None:
 
 @contextmanager
 def only_own_parts(module: nn.Module) -> Iterator[None]:
-    """Raise if the module calls another one that is no part of it, and that has something to train or change.
+    """Raise an error if the module calls one that is not part of it and that has something to train or change.
 
-    A frozen one in evaluation mode, such as a teacher, is a constant.
+    A frozen module in evaluation mode, such as a teacher, is a constant.
     """
     own = set(module.modules())
 
-    def look(called: nn.Module, _: Any) -> None:
+    def check(called: nn.Module, _: Any) -> None:
         if called not in own and (_trainable(called) or (called.training and any(True for _ in called.buffers()))):
             raise TrainerError(
-                f"model: it calls a {type(called).__name__} that is not one of its parts, so that neither the "
-                f"optimizer nor a state has it; assign it to an attribute of the module, and {_FIX}"
+                f"model: it calls a {type(called).__name__} that is not one of its parts, so it is missing in the "
+                f"optimizer and in states; assign it to an attribute of the module, and {_FIX}"
             )
 
-    handle = register_module_forward_pre_hook(look)
+    handle = register_module_forward_pre_hook(check)
     try:
         yield
     finally:
@@ -95,11 +95,11 @@ def only_own_parts(module: nn.Module) -> Iterator[None]:
 
 
 def check_leaves(loss: torch.Tensor, module: nn.Module) -> None:
-    """Raise if the loss depends on a tensor with a gradient that is no parameter of the module."""
+    """Raise an error if the loss depends on a tensor with a gradient that is not a parameter of the module."""
     own = {id(parameter) for parameter in module.parameters()}
-    waiting, seen = [loss.grad_fn], set()
-    while waiting:
-        node = waiting.pop()
+    stack, seen = [loss.grad_fn], set()
+    while stack:
+        node = stack.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
@@ -107,21 +107,21 @@ def check_leaves(loss: torch.Tensor, module: nn.Module) -> None:
         if leaf is not None and id(leaf) not in own:
             raise TrainerError(
                 f"model or loss: the loss depends on a tensor of shape {tuple(leaf.shape)} with a gradient that is "
-                "no parameter of the module, so that no state has it; make it a parameter of the module, or "
-                "detach it if it is not to be trained"
+                "not a parameter of the module, so it is missing in states; make it a parameter of the module, or "
+                "detach it if it must not be trained"
             )
-        waiting += [following for following, _ in node.next_functions]
+        stack += [following for following, _ in node.next_functions]
 
 
-def check_held(optimizer: torch.optim.Optimizer, module: nn.Module, name: str) -> None:
-    """Raise if an optimizer trains what is no parameter of the module."""
+def check_parameters(optimizer: torch.optim.Optimizer, module: nn.Module, name: str) -> None:
+    """Raise an error if an optimizer holds a parameter that is not the module's."""
     own = {id(parameter) for parameter in module.parameters()}
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if id(parameter) not in own:
                 raise TrainerError(
-                    f"{name}: it holds a parameter of shape {tuple(parameter.shape)} that is none of the model's, "
-                    "so that no state has it; make it a parameter of the module"
+                    f"{name}: it holds a parameter of shape {tuple(parameter.shape)} that does not belong to the "
+                    "model, so it is missing in states; make it a parameter of the module"
                 )
 
 
@@ -141,7 +141,7 @@ def _content(tensor: torch.Tensor) -> str:
     return blake2b(found.content.tobytes(), digest_size=16).hexdigest()
 
 
-def _forget_dead() -> None:
+def _remove_freed() -> None:
     for address in [address for address, known in _tensors.items() if known.tensor() is None]:
         del _tensors[address]
         _constants.pop(address, None)

@@ -1,8 +1,8 @@
-"""States of torch models: the module's and the optimizer's tensors as named arrays, the rest as JSON.
+"""States of torch models: the tensors of module and optimizer as named arrays, the rest as JSON.
 
-Names: ``model.<name in the state dict>``, ``buffer.<name>`` for what the state dict leaves out, and
-``optimizer.<number of the parameter>.<name>``. What is neither a tensor nor JSON as it is, such as a list of
-tensors, is *packed*: ``torch_encoding`` turns it into both.
+Names: ``model.<name in the state dict>``, ``buffer.<name>`` for buffers outside the state dict, and
+``optimizer.<number of the parameter>.<name>``. Other values, such as a list of tensors, are *packed*:
+``torch_encoding`` turns them into arrays and JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hoptree.trainers.torch_encoding import MISSING, Decoder, Encoder, Opaque, p
 
 _NUMPY = {torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32}
 _NUMPY |= {torch.int64, torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128}
-_RAW = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}  # for types that numpy lacks: the same bytes
+_RAW = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}  # raw bytes, for types that numpy lacks
 
 
 def dump(
@@ -31,7 +31,7 @@ def dump(
 ) -> ModelState:
     """Return the state; on the CPU its arrays are views of the tensors.
 
-    ``hidden`` are buffers that the state dict leaves out, ``attributes`` the encoded attributes that have changed.
+    ``hidden`` are buffers outside the state dict, ``attributes`` the encoded attributes that have changed.
     """
     arrays: Arrays = {}
     dtypes: dict[str, str] = {}
@@ -60,9 +60,9 @@ def dump(
 
 
 def load(module: nn.Module, optimizer: Optimizer, state: ModelState, hidden: Iterable[str] = ()) -> dict[str, Any]:
-    """Copy a state into the resident tensors; what the optimizer does not hold yet is made.
+    """Copy a state into the existing tensors; create missing tensors of the optimizer.
 
-    Returns the encoded attributes that the state has.
+    Returns the encoded attributes of the state.
     """
     _fit_buffers(module, state, hidden)
     own = {f"model.{name}": value for name, value in module.state_dict().items()}
@@ -82,14 +82,14 @@ def load(module: nn.Module, optimizer: Optimizer, state: ModelState, hidden: Ite
 
 
 def hidden_buffers(module: nn.Module) -> tuple[str, ...]:
-    """Return the names of the buffers that the state dict leaves out, and of those that are still None."""
+    """Return the names of the buffers outside the state dict, including those that are still None."""
     known = module.state_dict().keys()
     names = [f"{path}.{name}" if path else name for path, part in module.named_modules() for name in part._buffers]
     return tuple(name for name in names if name not in known)
 
 
 def _fit_buffers(module: nn.Module, state: ModelState, hidden: Iterable[str]) -> None:
-    """Give buffers whose shape changes with training, or that are made by the first batch, the state's shape."""
+    """Give the state's shape to buffers that training resizes or that the first batch creates."""
     names = {*hidden, *(name for name, _ in module.named_buffers())}
     for name in names:
         owner, short = _owner(module, name)
@@ -126,7 +126,7 @@ def _items(module: nn.Module, optimizer: Optimizer, hidden: Iterable[str]) -> It
 
 
 def _other_keys(optimizer: Optimizer) -> list[Any]:
-    """Return the names under which a user's optimizer keeps what belongs to no parameter."""
+    """Return the keys of a user's optimizer state that belong to no parameter."""
     keys: Iterable[Any] = optimizer.state
     return [key for key in keys if isinstance(key, str)]
 
@@ -143,13 +143,13 @@ def _has_opaque(content: Any) -> bool:
 
 
 def _other_options(optimizer: Optimizer) -> dict[str, Any]:
-    """Return the options of groups that are more than numbers and text, as far as they can be stored."""
+    """Return the group options that are more than numbers and text, if they can be encoded."""
     found = {}
     for number, group in enumerate(optimizer.param_groups):
         for name, value in group.items():
             if name != "params" and not _is_option(value):
                 content = Encoder({}).encode(value)
-                if not _has_opaque(content):  # a function, say, is as the optimizer was made
+                if not _has_opaque(content):  # the optimizer's constructor sets the others, such as functions
                     found[f"group.{number}.{name}"] = content
     return found
 
@@ -161,8 +161,8 @@ def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:
 def _array(name: str, tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     if tensor.layout is not torch.strided:
         raise TrainerError(
-            f"state: {name} is a tensor of layout {str(tensor.layout).removeprefix('torch.')}; expected dense "
-            "ones, so keep it as indices and values"
+            f"state: {name} is a tensor of layout {str(tensor.layout).removeprefix('torch.')}; expected a dense "
+            "tensor, so keep its indices and values instead"
         )
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     if tensor.dtype not in _NUMPY:
@@ -186,7 +186,7 @@ def _copy(name: str, tensor: torch.Tensor, state: ModelState) -> None:
             "expected a model built by the same function for the same values"
         )
     if tensor.device.type == "cpu":
-        np.copyto(_array(name, tensor), array, casting="equiv")  # torch would warn that the array is read-only
+        np.copyto(_array(name, tensor), array, casting="equiv")  # torch would warn about a read-only array
     else:
         raw = torch.from_numpy(array.copy())
         tensor.detach().copy_(raw if mine is None else raw.view(tensor.dtype))
@@ -278,7 +278,7 @@ def _slot(present: Any, parameter: torch.Tensor, name: str, state: ModelState) -
         return present
     if array.shape == parameter.shape:
         return torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
-    return torch.zeros(array.shape, dtype=dtype)  # counters stay on the CPU, where optimizers keep them
+    return torch.zeros(array.shape, dtype=dtype)  # counters stay on the CPU, as in torch's optimizers
 
 
 def _is_option(value: Any) -> bool:

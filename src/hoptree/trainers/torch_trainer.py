@@ -1,4 +1,4 @@
-"""``Torch``: a model as a function of the values, trained by the usual loop."""
+"""``Torch``: the trainer for a model function, with the usual training loop."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from hoptree.trainers.plain_numbers import as_number
 from hoptree.trainers.torch_batches import Batches
 from hoptree.trainers.torch_build import torch_platform
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module
-from hoptree.trainers.torch_optimizers import OptimizerChoice, known, make
+from hoptree.trainers.torch_optimizers import OptimizerChoice, check_choice, make
 from hoptree.trainers.torch_session import session
 
 _PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
-_EXAMINED = 64  # examples on which the shapes of outputs and targets are looked at
-_EVALUATED = 256  # examples at a time; the same for all values, so that metrics depend on the state alone
+_EXAMINED = 64  # number of examples for the check of shapes
+_EVALUATED = 256  # examples at a time; the same for all values, so that metrics depend only on the state
 
 
 @final
 class Torch(Trainer):
     """Trains ``model(hp)``, a new ``nn.Module`` for the values ``hp``, on one target column.
 
-    Values apply at every step: options of the optimizer by their name (``lr``, ``weight_decay``, ``momentum``,
-    ``beta1`` …), ``optimizer`` itself, ``batch_size``, ``dropout``; every other name is for your functions.
-    ``on_values(module, hp)`` is called when a value changes, ``transform(x, y, hp)`` for every training batch. What
-    the model function read cannot change later, unless ``on_values`` reads it too. A step takes ``accumulate``
-    batches.
+    Values apply at every step: options of the optimizer by name (``lr``, ``weight_decay``, ``momentum``, ``beta1``
+    …), ``optimizer`` itself, ``batch_size`` and ``dropout``; all other names are for your functions.
+    ``on_values(module, hp)`` is called when a value changes, ``transform(x, y, hp)`` for every training batch.
+    Values that the model function reads cannot change later, unless ``on_values`` reads them too. A step uses
+    ``accumulate`` batches.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Torch(Trainer):
     ) -> None:
         self._model = _function("model", model, "for example lambda hp: nn.Linear(64, hp['width'])")
         self._loss = _function("loss", loss, "for example nn.functional.cross_entropy")
-        self._optimizer = known(optimizer)
+        self._optimizer = check_choice(optimizer)
         self._metrics = _metrics(metrics or {})
         self._inputs = (inputs,) if isinstance(inputs, str) else None if inputs is None else tuple(inputs)
         self._target = target
@@ -74,18 +74,18 @@ class Torch(Trainer):
 
     @property
     def fingerprint(self) -> str:
-        """What the user's functions do now (runs may differ), the settings, and torch's version."""
+        """A hash of the user's functions as they are now (runs may differ), the settings, and torch's version."""
         settings = (self._clip, self._accumulate, self._precision, self._device, self.threads)
         return fingerprint({**self._code, "settings": settings, "torch": version("torch")})
 
     @property
     def fingerprint_parts(self) -> dict[str, str]:
-        """The code by itself, the libraries that it uses, and the device."""
+        """The code alone, the libraries that it uses, and the device."""
         code, libraries = code_alone({**self._code, "settings": (self._clip, self._accumulate, self._precision)})
         return {"code": code, "libraries": " ".join(libraries), "device": self._device}
 
     def platform(self) -> dict[str, str]:
-        """Return the machine's part, torch's build and kernels, and the kind of device."""
+        """Return the machine's platform, torch's build and kernels, and the kind of device."""
         return {**super().platform(), **torch_platform(self._device)}
 
     @property
@@ -110,12 +110,12 @@ class Torch(Trainer):
             return model
 
     def train(self, model: TorchModel, data: Columns, unit: UnitSpec) -> None:
-        """Train for one pass over a partition; raises ``Diverged`` for a loss that is no finite number."""
+        """Train for one pass over a partition; raise ``Diverged`` if the loss is not finite."""
         with self._session(unit.seed):
             torch_loop.train(model, self._batches(data), unit, self._recipe())
 
     def evaluate(self, model: TorchModel, data: Columns, values: Mapping[str, Scalar]) -> dict[str, float]:
-        """Return the loss and the metrics over all examples at once."""
+        """Return the loss and the metrics, computed once over all examples."""
         batches = self._batches(data)
         if not batches.length:
             raise TrainerError("evaluation: the data has no examples; expected at least one")
@@ -128,7 +128,7 @@ class Torch(Trainer):
         return result
 
     def examine(self, model: TorchModel, data: Columns) -> None:
-        """Refuse a loss that broadcasts outputs against targets; what raises here is told when it is trained."""
+        """Raise an error for a loss that broadcasts outputs against targets; training reports other errors."""
         batches = self._batches(data)
         with self._session(0), torch.no_grad(), model.evaluation():
             try:
@@ -143,24 +143,24 @@ class Torch(Trainer):
         return model.dump()
 
     def load(self, model: TorchModel, state: ModelState) -> None:
-        """Copy a state into the resident tensors."""
+        """Copy a state into the cached tensors."""
         model.load(state)
 
     def unread(self, model: TorchModel, values: Mapping[str, Scalar]) -> list[str]:
-        """Return the names that neither the model function nor the optimizer has a use for."""
+        """Return the names that neither the user's functions nor the optimizer use."""
         return model.unread(values)
 
     def check_values(self, model: TorchModel, values: Mapping[str, Scalar]) -> None:
-        """Set the model to the values."""
+        """Apply the values to the model."""
         with self._session(0):
             model.apply(values)
 
     def hidden_state(self, model: TorchModel) -> Mapping[str, str]:
-        """Return what is in the module and in the optimizer, by name."""
+        """Return digests of the contents of the module and the optimizer, by name."""
         return torch_contents.contents(model.module, model.tuned.optimizer)
 
     def memory(self, model: TorchModel) -> Mapping[str, int]:
-        """Return where the module's and the optimizer's tensors lie."""
+        """Return the addresses of the module's and the optimizer's tensors, by name."""
         return torch_contents.memory(model.module, model.tuned.optimizer)
 
     def export(self, model: TorchModel) -> nn.Module:
@@ -197,7 +197,7 @@ def _measure(name: str, metric: Callable[[Any, Any], Any], output: Any, target: 
 
 def _function(name: str, value: Any, example: str) -> Any:
     if name == "model" and isinstance(value, nn.Module):
-        raise TrainerError(f"model: a module; expected a function that makes a new one, {example}")
+        raise TrainerError(f"model: a module; expected a function that creates a new one, {example}")
     if name != "model" and isinstance(value, type) and issubclass(value, nn.Module):
         raise TrainerError(f"{name}: the class {value.__name__}; expected a function, so write {value.__name__}()")
     if not callable(value):
@@ -211,7 +211,7 @@ def _metrics(metrics: Any) -> dict[str, Callable[[Any, Any], Any]]:
             f"metrics: {type(metrics).__name__}; expected names and functions, such as {{'accuracy': ht.accuracy}}"
         )
     if "loss" in metrics:
-        raise TrainerError("metrics: 'loss' is reported always, from loss=; give the metric another name")
+        raise TrainerError("metrics: 'loss' is always reported, from loss=; give the metric another name")
     return {
         name: _function(f"metrics[{name!r}]", metric, "such as ht.accuracy") for name, metric in metrics.items()
     }

@@ -1,4 +1,4 @@
-"""A torch module's state dict, out of a stored state."""
+"""Extract a torch module's state dict from a stored state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hoptree.trainers.base import ModelState
 
 
 def save(state: ModelState, path: Path) -> None:
-    """Write what ``module.load_state_dict`` takes."""
+    """Write the weights in the format of ``module.load_state_dict``."""
     weights = state_dict(state)
     if path.suffix == ".pt":
         torch.save(weights, path)
@@ -24,7 +24,7 @@ def save(state: ModelState, path: Path) -> None:
 
 
 def state_dict(state: ModelState) -> dict[str, torch.Tensor]:
-    """Return the module's tensors by name; what was stored as raw bytes gets its type back."""
+    """Return the module's tensors by name; raw bytes get their type back."""
     found = {}
     for name, array in state.arrays.items():
         if name.startswith("model."):

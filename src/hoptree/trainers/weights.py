@@ -1,4 +1,4 @@
-"""Trained weights as files that need no Hoptree to be read."""
+"""Write trained weights to files that can be read without Hoptree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUFFIXES = (".safetensors", ".pt")
 def save_weights(state: ModelState, path: str | Path) -> Path:
     """Write a torch module's state dict as `.safetensors`, or as `.pt` for ``torch.load(…, weights_only=True)``.
 
-    The optimizer's part of the state is left out. Of a trainer that is not torch's, all arrays are written.
+    The optimizer's part of the state is left out. For other trainers, all arrays are written.
     """
     path = check_weights(path)
     if any(name.startswith("model.") for name in state.arrays):
@@ -38,7 +38,7 @@ def save_weights(state: ModelState, path: str | Path) -> Path:
 
 
 def check_weights(path: str | Path) -> Path:
-    """Refuse a file of another kind, before anything is read."""
+    """Check the suffix and the folder of a file for weights, before anything is read."""
     path = Path(path)
     if path.suffix not in SUFFIXES:
         raise TrainerError(
@@ -46,5 +46,5 @@ def check_weights(path: str | Path) -> Path:
             f"for example {path.stem or 'model'}.safetensors"
         )
     if not path.absolute().parent.is_dir():
-        raise TrainerError(f"{path}: there is no folder {path.parent}; make it first")
+        raise TrainerError(f"{path}: the folder {path.parent} does not exist; create it first")
     return path

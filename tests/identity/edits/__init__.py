@@ -1,1 +1,1 @@
-"""Edits of programs, by topic: each says whether it changes what is trained."""
+"""Edits of programs, by topic: each says whether it affects training."""

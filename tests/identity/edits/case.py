@@ -1,4 +1,4 @@
-"""One edit of a small program, and how to tell whether it changes what is trained."""
+"""One edit of a small program, and how to tell whether it affects training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 Files: TypeAlias = Mapping[str, str]
 Mechanism: TypeAlias = Literal["code", "observed", "probe"]
 
-# What every program begins with and what it ends with, unless it defines these itself.
+# The beginning and the end of every program, unless it defines these itself.
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
 PLAIN_NET = "def net(hp):\n    return nn.Linear(4, 2)\n"
 
@@ -26,7 +26,7 @@ class Edit(NamedTuple):
     after: Files
     changes: bool
     mechanism: Mechanism = "code"
-    known_alarm: str = ""  # why a harmless edit is taken for a change, as the guide says
+    known_alarm: str = ""  # why a harmless edit changes the fingerprint, as the guide says
 
 
 def edit(name: str, text: str, old: str, new: str, *, changes: bool = True, net: str = "", alarm: str = "") -> Edit:
@@ -47,5 +47,5 @@ def files(
 
 
 def same(name: str, text: str, old: str, new: str, *, net: str = "", alarm: str = "") -> Edit:
-    """Return an edit of a program of one file that changes nothing about what is trained."""
+    """Return an edit of a program of one file that does not affect training."""
     return edit(name, text, old, new, changes=False, net=net, alarm=alarm)

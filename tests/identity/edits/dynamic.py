@@ -1,4 +1,4 @@
-"""Names that are computed: modules count whole where they can be reached that way."""
+"""Computed names: modules count as a whole if they can be reached that way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edits that change nothing about what is trained: writing, names, messages, places."""
+"""Edits that do not affect training: style, names, messages, locations."""
 
 from __future__ import annotations
 

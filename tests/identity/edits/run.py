@@ -38,13 +38,13 @@ def main(topic: str, what: str) -> None:
     table: list[Edit] = importlib.import_module(f"tests.identity.edits.{topic}").EDITS
     ask = trained if what == "train" else taken
     torch.set_num_threads(1)
-    ask(Warm)  # what is imported and remembered now is there in every process that is forked
+    ask(Warm)  # what is imported and cached now is there in every forked process
     answers = {each.name: [forked(ask, each.before), forked(ask, each.after)] for each in table}
     print(json.dumps(answers))
 
 
 def forked(ask: Callable[[Any], str], files: Files) -> str:
-    """Return the answer for a program, from a process that ends with it."""
+    """Return the result of a program, from a process that ends with it."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -66,12 +66,12 @@ def loaded(files: Files, folder: str) -> Any:
     """Return the module of a program that is written to a folder."""
     for path, text in files.items():
         if path.startswith("."):
-            continue  # ".folder": the one that is imported from
+            continue  # ".folder": the folder to import from
         file = Path(folder, path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     sys.path.insert(0, str(Path(folder, files.get(".folder", ""))))
-    for path in files:  # a file may be named like a library's module that is loaded already
+    for path in files:  # a file may have the name of a library's module that is already loaded
         sys.modules.pop(Path(path).parts[0].removesuffix(".py"), None)
     sys.dont_write_bytecode = True
     importlib.invalidate_caches()
@@ -96,7 +96,7 @@ def taken(program: Any) -> str:
 
 
 def trained(program: Any) -> str:
-    """Return what one unit of training on sixteen examples makes of the model, with its metrics."""
+    """Return the model's state and metrics after one unit of training on sixteen examples."""
     made = trainer(program)
     x = np.random.default_rng(1).standard_normal((16, 4)).astype(np.float32)
     data = {"x": x, "y": (x.sum(1) > 0).astype(np.int64)}

@@ -14,7 +14,7 @@ def net(hp):
 
 
 def value(name: str, made: str, used: str, old: str, new: str, *, changes: bool = True) -> Edit:
-    """Return an edit of a module's VALUE, which ``used`` makes a number of."""
+    """Return an edit of a module's VALUE, which ``used`` turns into a number."""
     text = f"import re, collections, functools, operator, random, pathlib, fractions, decimal, datetime\nimport numpy as np\n{made}\n"
     return edit(name, f"{text}def factor():\n    return {used}\n", old, new, changes=changes, net=SCALED)
 

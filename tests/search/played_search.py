@@ -1,4 +1,4 @@
-"""Searches told by hand: a table of losses by trial and epoch, and an order in which jobs end."""
+"""Run a search without an engine: with a table of losses by trial and epoch, and an order in which jobs end."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from hoptree.search import Branch, Decision, Extend, Goal, Search, Stop, Train
 
 LOSS = Goal("loss", maximize=False)
 
-Losses = Callable[[int, int], float | None]  # trial and epoch to loss; None where the trial fails
+Losses = Callable[[int, int], float | None]  # trial and epoch to loss; None if the trial fails
 
 
-class Told:
-    """A search that is played to its end: who was granted what, and what was decided when."""
+class PlayedSearch:
+    """A search that is run to its end, with a record of its grants and decisions."""
 
     def __init__(self, search: Search, losses: Losses, order: Random) -> None:
         self.search = search
         self.losses = losses
         self.order = order
         self.configs: list[Config] = []
-        self.grants: list[list[int]] = []  # by trial: the epochs that it was granted, in turn
+        self.grants: list[list[int]] = []  # by trial: the target epochs that it was granted, in order
         self.sources: dict[int, int] = {}
         self.every: list[int] = []
         self.begun: list[int] = []
-        self.done: list[int] = []  # by trial: epochs trained, from where it begun
+        self.done: list[int] = []  # by trial: the epoch that it has reached
         self.running: dict[int, int] = {}
         self.endings: dict[int, str] = {}
         self.reports: list[tuple[int, int, float]] = []  # in order; a failure counts as epoch -1
-        self.batches: list[list[Decision]] = []  # what was decided at once, if anything
+        self.batches: list[list[Decision]] = []  # decisions of one call, if any
         self.most_running = 0
-        self.ends: list[tuple[int, int]] = []  # trials and what they were to reach, in the order of their ends
+        self.ends: list[tuple[int, int]] = []  # trials and their target epochs, in the order of their ends
 
-    def play(self) -> Told:
+    def play(self) -> PlayedSearch:
         self.take(self.search.start())
         while self.running:
             self.end_one(self.order.choice(sorted(self.running)))
         return self
 
     def end_one(self, trial: int) -> None:
-        """Let a trial reach what it was granted, with all its reports on the way."""
+        """Train a trial to its target epoch, with all its reports on the way."""
         until = self.running[trial]
         self.ends.append((trial, until))
         every = self.every[trial]
@@ -102,16 +102,16 @@ class Told:
 
     @property
     def epochs(self) -> int:
-        """Epochs trained: those before a branch belong to its source."""
+        """Total epochs trained: those before a branch count for its source."""
         return sum(self.done) - sum(self.begun)
 
     def reached(self, epoch: int) -> set[int]:
-        """Return the trials that were granted an epoch."""
+        """Return the trials that were granted a target epoch."""
         return {trial for trial, grants in enumerate(self.grants) if epoch in grants}
 
 
 class Table:
-    """Losses that follow from a seed: ties are common, some are NaN, and some trials fail on the way."""
+    """Losses that depend on a seed: ties are common, some are NaN, and some trials fail early."""
 
     def __init__(self, seed: int, nans: float = 0.0, failures: float = 0.0, levels: int = 6) -> None:
         self.arguments = (seed, nans, failures, levels)
@@ -126,7 +126,7 @@ class Table:
         return luck.randrange(levels) / 4 - 0.5
 
     def rank(self, trial: int, epoch: int) -> tuple[float, int]:
-        """Return where a trial stands: by loss, then by number; NaN and failures are infinite."""
+        """Return the rank of a trial: by loss, then by number; NaN and failures are infinite."""
         for before in range(1, epoch + 1):
             if self(trial, before) is None:
                 return math.inf, trial
@@ -143,4 +143,4 @@ orders = st.integers(0, 10_000).map(Random)
 
 def shuffled(search: Callable[[], Search], losses: Losses, seeds: int = 4) -> list[list[list[Decision]]]:
     """Return the decisions of a search under several orders of the reports."""
-    return [Told(search(), losses, Random(seed)).play().batches for seed in range(seeds)]
+    return [PlayedSearch(search(), losses, Random(seed)).play().batches for seed in range(seeds)]

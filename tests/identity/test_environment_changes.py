@@ -1,4 +1,4 @@
-"""Changes of surroundings: each gives other names of states, or leaves them as they are."""
+"""Changes of the environment: each changes the keys of states, or leaves them as they are."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def trainer(threads: int = 1, precision: str = "float32") -> Torch:
 
 
 def platform_elsewhere(**environment: str) -> dict[str, str]:
-    """Return what a process of its own finds."""
+    """Return the result of a separate process."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, **environment},
@@ -71,7 +71,7 @@ CHANGES_NOTHING = [
     ("HOSTNAME", "elsewhere"),
     ("PYTHONHASHSEED", "7"),
     ("OMP_NUM_THREADS", "7"),  # workers set it to the trainer's threads
-    ("CUDA_VISIBLE_DEVICES", "1"),  # which of several, not of which kind
+    ("CUDA_VISIBLE_DEVICES", "1"),  # selects a device, not its kind
     ("TMPDIR", "/elsewhere"),
     ("LANG", "C"),
     ("HOPTREE_ANYTHING", "1"),
