@@ -87,7 +87,10 @@ def test_the_command_knows_all_kinds() -> None:
     [
         (["nobody", "curves", "--save", "c.svg"], "nobody: no such study in .* it holds tiny"),
         (["tiny", "curves", "--save", "c.jpg"], r"suffix is '\.jpg'; expected \.svg"),
-        (["tiny", "tree", "--save", "t.svg", "--metric", "loss"], "--metric: given for tree; expected for curves"),
+        (
+            ["tiny", "tree", "--save", "t.svg", "--metric", "loss"],
+            "--metric: does not apply to tree, only to curves",
+        ),
         (["tiny", "rungs", "--save", "r.svg"], "were granted .* at once; expected a search that grants more"),
     ],
 )
@@ -291,11 +294,11 @@ def test_exports_refuse(folder: Path, tmp_path: Path) -> None:
         assert "does not say what it becomes" in str(invoke(folder, "export", "tiny", "--to", path).exception)
     table, weights, bundle = (str(tmp_path / name) for name in ("t.csv", "t.pt", "t.zip"))
     for options, message in {
-        ("--to", table, "--dark"): "--dark: given for csv; expected for html only",
-        ("--to", table, "--trial", "0"): "--trial: given for csv; expected for weights only",
-        ("--to", table, "--program", "tiny.py"): "--program: given for csv; expected for optuna only",
-        ("--to", table, "--as", "html"): "t.csv says csv; expected one of the two, or both the same",
-        ("--bundle", bundle, "--reports"): "--reports: given for a bundle; expected for csv and parquet only",
+        ("--to", table, "--dark"): "--dark: does not apply to csv, only to html",
+        ("--to", table, "--trial", "0"): "--trial: does not apply to csv, only to weights",
+        ("--to", table, "--program", "tiny.py"): "--program: does not apply to csv, only to optuna",
+        ("--to", table, "--as", "html"): "t.csv means csv; leave --as out",
+        ("--bundle", bundle, "--reports"): "--reports: does not apply to a bundle, only to csv and parquet",
         ("--to", str(tmp_path), "--as", "csv"): "is a folder; expected a file",
         ("--to", weights, "--trial", "2"): "trial 2: no state is stored of it; it is failed after this:\n",
     }.items():
@@ -345,7 +348,7 @@ def test_a_bundle_has_all_that_bits_depend_on(folder: Path, bundle: Path) -> Non
 @pytest.mark.slow
 def test_a_bundle_is_verified_elsewhere(bundle: Path, tmp_path: Path) -> None:
     told = hoptree(elsewhere(bundle, tmp_path), "verify", "tiny.zip", "--program", "tiny.py")
-    assert told.startswith("Code, data, seed and environment: the same")
+    assert told.startswith("Code, data, seed and environment are the same")
     assert told.count("same bits\n") == 4
     assert told.endswith("4 of 4 trials: same bits. Reproduced.\n")
     assert not (tmp_path / ".hoptree" / "journal.sqlite").exists()
@@ -357,7 +360,7 @@ def test_other_code_is_named(bundle: Path, tmp_path: Path) -> None:
     told = hoptree(place, "verify", "tiny.zip", "0", "--program", "tiny.py", code=1)
     assert "trial 0: there" in told
     assert re.search(r"accuracy 0\.\d+ there, 0\.\d+ here", told)
-    assert "0 of 1 trials: same bits. The likeliest reason is the trainer" in told
+    assert "0 of 1 trials: same bits. The most likely reason is the trainer" in told
 
 
 @pytest.mark.slow
@@ -366,7 +369,7 @@ def test_other_data_and_seeds_are_named(bundle: Path, tmp_path: Path) -> None:
     told = json.loads(hoptree(place, "verify", "tiny.zip", "1", "--program", "tiny.py", "--json", code=1))
     assert [each["what"] for each in told["differences"]] == ["data"]
     assert told["trials"][0]["same"] is False
-    assert "likeliest reason is the data" in told["verdict"]
+    assert "most likely reason is the data" in told["verdict"]
 
 
 @pytest.mark.slow
@@ -391,7 +394,7 @@ def test_what_explains_other_bits(bundle: Path, folder: Path) -> None:
     other = TrialComparison(1, "aa", "bb", {"loss": 1.0}, {"loss": 1.1})
     build = Difference("torch build", "a", "b", "another build of torch rounds differently")
     assert export_commands.verdict([], [same]) == "1 of 1 trials: same bits. Reproduced."
-    assert "Nothing that is recorded differs" in export_commands.verdict([], [same, other])
+    assert "Nothing recorded differs" in export_commands.verdict([], [same, other])
     assert "the torch build: another build of torch rounds" in export_commands.verdict([build], [other])
     with program(str(folder / "tiny.py")) as study:
         found = read_bundle(bundle)
@@ -399,7 +402,7 @@ def test_what_explains_other_bits(bundle: Path, folder: Path) -> None:
         study.seed = 7
         seed = differences(found, study)
         assert [each.what for each in seed] == ["seed"]
-    assert "Nothing that is recorded explains it" in export_commands.verdict(seed, [other])
+    assert "No recorded difference explains this" in export_commands.verdict(seed, [other])
 
 
 @pytest.mark.parametrize(
