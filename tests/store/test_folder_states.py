@@ -139,7 +139,7 @@ def test_a_foreign_file_and_a_wrong_place_are_noticed(states):
     states.put("0abc", {"w": np.arange(5.0)}, {})
     path = only_file(states)
     path.rename(path.with_name("0abd.safetensors"))
-    with pytest.raises(StateDamagedError, match="it holds the state 0abc"):
+    with pytest.raises(StateDamagedError, match="it contains the state 0abc"):
         states.get("0abd")
     safetensors.numpy.save_file({"w": np.arange(5.0)}, path)
     with pytest.raises(StateDamagedError, match="header cannot be read"):
@@ -168,7 +168,7 @@ def test_a_key_that_is_no_file_name_is_refused(states, key):
         ({"w": [1.0]}, {}, "a list; expected a numpy array"),
         ({"__metadata__": np.zeros(1)}, {}, "the name '__metadata__'"),
         ({"\ud800": np.zeros(1)}, {}, "UTF-8"),
-        ({}, {"betas": (0.9, 0.99)}, r"meta\['betas'\]: a tuple; .* turn it into a list"),
+        ({}, {"betas": (0.9, 0.99)}, r"meta\['betas'\]: a tuple; .* convert it to a list"),
         ({}, {"steps": {1: 2}}, r"meta\['steps'\]: the key 1; expected a string"),
         ({}, {"x": [np.float64(1)]}, r"meta\['x'\]\[0\]: a float64"),
         ({}, [], "meta: a list; expected a dictionary"),

@@ -248,7 +248,7 @@ def test_older_records_are_brought_up_to_date_one_version_at_a_time():
 
 @pytest.mark.parametrize(("data", "version"), [(OLD[:-3], 1), (b"[]", 2)])
 def test_an_older_record_that_cannot_be_brought_up_to_date_is_refused(data, version):
-    with pytest.raises(EventError, match=f"a record of version {version} that cannot be brought to 3"):
+    with pytest.raises(EventError, match=f"a record of version {version} cannot be upgraded to 3"):
         upgraded(data, version, upgrades=UPGRADES, current=3)
 
 

@@ -63,8 +63,8 @@ def test_a_store_can_be_looked_at_by_who_may_only_read_it(closed: Path) -> None:
 
 def test_what_cannot_be_written_is_refused_by_its_name(closed: Path) -> None:
     expected = {
-        "extend tiny 0 --epochs 4": "this user may read it, and not write it",
-        "run tiny.py": "that you may write there",
+        "extend tiny 0 --epochs 4": "this user has read permission only",
+        "run tiny.py": "that you have write permission",
         "clean --yes --logs": "Permission denied; expected a place that can be written",
         "export tiny --to trials.csv": f"--to: no write permission for {closed}",
         "export tiny --to best.pt": f"--to: no write permission for {closed}",

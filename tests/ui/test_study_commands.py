@@ -362,7 +362,7 @@ def test_verify_needs_a_program_with_that_study(
     result = invoke(copy, "verify", "tiny", "--program", "p.py")
     assert "the program has a different trainer (stored " in str(result.exception)
     assert ", another data (stored " in str(result.exception)
-    for program, message in (("", "run in a notebook"), (str(tmp_path / "gone.py"), "gone.py is gone")):
+    for program, message in (("", "run in a notebook"), (str(tmp_path / "gone.py"), "gone.py does not exist")):
         change(copy, "update hoptree_studies set spec = json_set(spec, '$.program', ?)", program)
         result = invoke(copy, "verify", "tiny")
         assert message in str(result.exception)

@@ -187,28 +187,28 @@ class StateStoreContract:
     def test_markers_are_seen_by_others_and_are_no_states(self, open_states: Opener) -> None:
         """By a marker a process sees that it has the same location as another one."""
         states, other = open_states(), open_states()
-        assert not other.signed("driver-1"), "a marker is there that nobody has written"
-        states.sign("driver-1")
-        states.sign("driver-1")
-        assert other.signed("driver-1"), "another handle does not see a marker"
+        assert not other.has_marker("driver-1"), "a marker is there that nobody has written"
+        states.write_marker("driver-1")
+        states.write_marker("driver-1")
+        assert other.has_marker("driver-1"), "another handle does not see a marker"
         assert (other.keys(), other.partial(), other.clean()) == ([], {}, 0), "a marker counts as a state"
-        states.sign("driver-2-b")
-        states.sign("driver-2-a")
-        assert other.signs("driver-2-") == ["driver-2-a", "driver-2-b"], f"found {other.signs('driver-2-')}"
-        assert other.signs("driver-3-") == [], f"found {other.signs('driver-3-')}"
-        other.unsign("driver-1")
-        other.unsign("driver-1")
-        assert not states.signed("driver-1"), "a marker is there after it was removed"
-        assert states.signed("driver-2-a"), "removing one marker removed another one"
+        states.write_marker("driver-2-b")
+        states.write_marker("driver-2-a")
+        assert other.markers("driver-2-") == ["driver-2-a", "driver-2-b"], f"found {other.markers('driver-2-')}"
+        assert other.markers("driver-3-") == [], f"found {other.markers('driver-3-')}"
+        other.remove_marker("driver-1")
+        other.remove_marker("driver-1")
+        assert not states.has_marker("driver-1"), "a marker is there after it was removed"
+        assert states.has_marker("driver-2-a"), "removing one marker removed another one"
 
     def test_cleaning_leaves_whole_states(self, open_states: Opener) -> None:
         """Only what crashed writers left behind goes."""
         states = open_states()
         sizes = {key: states.put(key, {"w": np.zeros(10)}, {}) for key in ("00", "01")}
-        states.sign("driver-1")
+        states.write_marker("driver-1")
         assert open_states().clean() == 0, "clean removed something, though no writer crashed"
         assert states.sizes() == sizes, f"after clean: {states.sizes()}, expected {sizes}"
-        assert states.signed("driver-1"), "clean removed a marker"
+        assert states.has_marker("driver-1"), "clean removed a marker"
 
     # --- how the suite damages a state: override where an address is neither a path nor a URL of fsspec ------
 
