@@ -29,7 +29,7 @@ from hoptree.trainers import TrainerError
 from hoptree.ui import export_commands, plot_commands
 from hoptree.ui.cli import cli
 from hoptree.ui.programs import ProgramError, program
-from tests.report.study_timelines import chronicle
+from tests.report.study_timelines import history
 from tests.system.plain import study as plain_study
 
 PROGRAM = Path(__file__).parents[1] / "system" / "tiny_study.py"
@@ -106,8 +106,8 @@ def test_a_study_and_its_results_can_be_plotted(tmp_path: Path) -> None:
         figure = ht.plot.curves(subject)
         assert "loss of 1 trial over its epochs" in str(figure.get_suptitle())
     told = study.chronicle()
-    assert [course.state for course in told.courses] == ["complete", "failed"]
-    assert told.moments[-1].trained == 3 == results.savings.epochs_trained
+    assert [trial_timeline.state for trial_timeline in told.trials] == ["complete", "failed"]
+    assert told.progress[-1].trained == 3 == results.savings.epochs_trained
     assert {span.kind for span in told.timeline.spans} >= {"unit", "failed"}
     assert told.environments[0]["threads"] == "1"
 
@@ -116,7 +116,7 @@ def test_results_of_a_group_tell_of_their_own_trials(tmp_path: Path) -> None:
     first = plain_study(tmp_path, "fine", name="one")
     second = plain_study(tmp_path, "fine", "other", name="two", data=first.data)
     ht.run([first, second], workers=1)
-    assert [len(study.chronicle().courses) for study in (first, second)] == [1, 2]
+    assert [len(study.chronicle().trials) for study in (first, second)] == [1, 2]
     assert second.chronicle().name == "two"
 
 
@@ -141,9 +141,9 @@ def test_tables(folder: Path, tmp_path: Path) -> None:
 
 
 def test_columns_stand_beside_their_like(tmp_path: Path) -> None:
-    told = chronicle(ht.Grid(epochs=1), {"lr": ht.choice(0.1, 0.01)})
-    lost = msgspec.structs.replace(told.courses[0], state="failed", reports=())  # the first has no metrics
-    export(msgspec.structs.replace(told, courses=(lost, *told.courses[1:])), "csv", tmp_path / "t.csv")
+    told = history(ht.Grid(epochs=1), {"lr": ht.choice(0.1, 0.01)})
+    lost = msgspec.structs.replace(told.trials[0], state="failed", reports=())  # the first has no metrics
+    export(msgspec.structs.replace(told, trials=(lost, *told.trials[1:])), "csv", tmp_path / "t.csv")
     names = pyarrow.csv.read_csv(tmp_path / "t.csv").column_names
     expected = [
         "trial",
@@ -204,18 +204,18 @@ def test_mlflow_reads_runs(folder: Path, tmp_path: Path) -> None:
 
 def test_mlflow_takes_any_name_and_every_value(tmp_path: Path) -> None:
     many = {f"p{i}": i for i in range(150)}
-    told = chronicle(ht.Grid(epochs=2), {"lr": ht.choice(0.1, 0.01), "f1 (50%)": "<b>", "../up": None, **many})
-    course = told.courses[0]
+    told = history(ht.Grid(epochs=2), {"lr": ht.choice(0.1, 0.01), "f1 (50%)": "<b>", "../up": None, **many})
+    trial_timeline = told.trials[0]
     reports = [
         msgspec.structs.replace(report, metrics={"accuracy": math.nan, "top@5": 0.5, "top#5": 0.7})
-        for report in course.reports
+        for report in trial_timeline.reports
     ]
-    first = msgspec.structs.replace(course, reports=tuple(reports))
+    first = msgspec.structs.replace(trial_timeline, reports=tuple(reports))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own dependencies
         from mlflow import MlflowClient
 
-        export(msgspec.structs.replace(told, courses=(first, *told.courses[1:])), "mlflow", tmp_path / "ml")
+        export(msgspec.structs.replace(told, trials=(first, *told.trials[1:])), "mlflow", tmp_path / "ml")
         client: Any = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/ml/mlflow.db")
         experiment = client.get_experiment_by_name("made-up")
         runs = {run.data.tags["trial"]: run for run in client.search_runs([experiment.experiment_id])}
@@ -253,8 +253,8 @@ def test_the_html_report_is_whole_and_loads_nothing(folder: Path, tmp_path: Path
     assert not re.search(r"url\((?!#|['\"]?data:)", text)
     assert text.count("<svg") == 8
     assert page.rows > 6
-    for said in ("five is too odd", "How to reproduce it", "hoptree verify tiny", "Environment", "numpy", "25%"):
-        assert said in text
+    for heading in ("five is too odd", "How to reproduce it", "hoptree verify tiny", "Environment", "numpy", "25%"):
+        assert heading in text
 
 
 def test_weights_are_a_plain_state_dict(folder: Path, tmp_path: Path) -> None:
