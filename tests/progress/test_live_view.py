@@ -24,7 +24,7 @@ PROGRAM = Path(__file__).parents[1] / "system" / "many_study.py"
 BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"  # around every picture
 
 
-LEFT = re.compile(r" gone, .+ left \(.+ to .+\)$")
+LEFT = re.compile(r" elapsed, .+ left \(.+ to .+\)$")
 
 
 class Terminal:
