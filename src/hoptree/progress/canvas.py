@@ -21,8 +21,8 @@ class Canvas:
     """Draws a picture over the previous one, and permanent lines above it.
 
     A line is never erased before it is redrawn, so that terminals without synchronized output do not flicker. The
-    cursor stays at the start of the last line, so that the top of the picture can be found even after the window has
-    become narrower and the terminal has wrapped lines.
+    cursor stays at the start of the last line, so that the top of the picture can be found even after the window
+    has become narrower and the terminal has wrapped lines.
     """
 
     def __init__(self, terminal: TextIO) -> None:
