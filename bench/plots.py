@@ -60,7 +60,7 @@ def journal(store: Store, name: str) -> None:
 def measure(store: Store, name: str, folder: Path) -> list[list[str]]:
     (told,), times = timed(lambda: tell(store, name), 1)
     units = sum(span.kind == "unit" for span in told.timeline.spans)
-    rows = [[name, "read the journal", *times, f"{len(told.courses)} trials, {units:,} units"]]
+    rows = [[name, "read the journal", *times, f"{len(told.trials)} trials, {units:,} units"]]
     for kind in ht.plot.KINDS:
         try:
             for dark in (False, True):

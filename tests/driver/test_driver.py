@@ -35,15 +35,15 @@ class CountingDisplay:
         self.trained = threading.Event()
         self.looked: list[float] = []
 
-    def begin(self, scenes: RunViews, logs: Logs) -> None:
+    def begin(self, views: RunViews, logs: Logs) -> None:
         self.begun += 1
 
-    def look(self, scenes: RunViews) -> None:
-        self.looked.append(scenes.scene().epochs_trained)
+    def update(self, views: RunViews) -> None:
+        self.looked.append(views.view().epochs_trained)
         if self.looked[-1] > 0:
             self.trained.set()
 
-    def end(self, scenes: RunViews) -> None:
+    def end(self, views: RunViews) -> None:
         self.ended += 1
 
 
@@ -64,7 +64,7 @@ def test_a_study_is_interrupted_from_another_process(tmp_path: Path) -> None:
     assert f"process {process.pid}" in told.stdout
     assert "running" in finish(process)["states"]
     assert alive(workers) == []
-    with pytest.raises(StudyIdleError, match="nobody runs it now"):
+    with pytest.raises(StudyIdleError, match="no process runs this study now"):
         interrupt(tmp_path)
     resumed = finish(start(tmp_path, nap=0.5))
     assert resumed["states"] == ["complete"] * 3
@@ -74,7 +74,7 @@ def test_a_study_is_interrupted_from_another_process(tmp_path: Path) -> None:
 def test_a_study_that_nobody_runs_cannot_be_interrupted(tmp_path: Path) -> None:
     mine = study(tmp_path, space={"lr": 0.1}, epochs=1)
     mine.run(workers=1, quiet=True)
-    with pytest.raises(StudyIdleError, match="nobody runs it now"):
+    with pytest.raises(StudyIdleError, match="no process runs this study now"):
         mine.interrupt()
 
 
@@ -100,8 +100,8 @@ def test_an_embedding_program_is_left_as_it_was(tmp_path: Path) -> None:
     seen: list[bool] = []
 
     class Looking(CountingDisplay):
-        def look(self, scenes: RunViews) -> None:
-            super().look(scenes)
+        def update(self, views: RunViews) -> None:
+            super().update(views)
             seen.append(gc.isenabled())
 
     study(tmp_path, space={"lr": 0.1}, epochs=1).run(workers=1, display=Looking())

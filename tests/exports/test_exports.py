@@ -29,7 +29,7 @@ from hoptree.trainers import TrainerError
 from hoptree.ui import export_commands, plot_commands
 from hoptree.ui.cli import cli
 from hoptree.ui.programs import ProgramError, program
-from tests.report.study_timelines import chronicle
+from tests.report.study_timelines import history
 from tests.system.plain import study as plain_study
 
 PROGRAM = Path(__file__).parents[1] / "system" / "tiny_study.py"
@@ -87,7 +87,10 @@ def test_the_command_knows_all_kinds() -> None:
     [
         (["nobody", "curves", "--save", "c.svg"], "nobody: no such study in .* it holds tiny"),
         (["tiny", "curves", "--save", "c.jpg"], r"suffix is '\.jpg'; expected \.svg"),
-        (["tiny", "tree", "--save", "t.svg", "--metric", "loss"], "--metric: given for tree; expected for curves"),
+        (
+            ["tiny", "tree", "--save", "t.svg", "--metric", "loss"],
+            "--metric: does not apply to tree, only to curves",
+        ),
         (["tiny", "rungs", "--save", "r.svg"], "were granted .* at once; expected a search that grants more"),
     ],
 )
@@ -103,8 +106,8 @@ def test_a_study_and_its_results_can_be_plotted(tmp_path: Path) -> None:
         figure = ht.plot.curves(subject)
         assert "loss of 1 trial over its epochs" in str(figure.get_suptitle())
     told = study.chronicle()
-    assert [course.state for course in told.courses] == ["complete", "failed"]
-    assert told.moments[-1].trained == 3 == results.savings.epochs_trained
+    assert [trial_timeline.state for trial_timeline in told.trials] == ["complete", "failed"]
+    assert told.progress[-1].trained == 3 == results.savings.epochs_trained
     assert {span.kind for span in told.timeline.spans} >= {"unit", "failed"}
     assert told.environments[0]["threads"] == "1"
 
@@ -113,7 +116,7 @@ def test_results_of_a_group_tell_of_their_own_trials(tmp_path: Path) -> None:
     first = plain_study(tmp_path, "fine", name="one")
     second = plain_study(tmp_path, "fine", "other", name="two", data=first.data)
     ht.run([first, second], workers=1)
-    assert [len(study.chronicle().courses) for study in (first, second)] == [1, 2]
+    assert [len(study.chronicle().trials) for study in (first, second)] == [1, 2]
     assert second.chronicle().name == "two"
 
 
@@ -138,9 +141,9 @@ def test_tables(folder: Path, tmp_path: Path) -> None:
 
 
 def test_columns_stand_beside_their_like(tmp_path: Path) -> None:
-    told = chronicle(ht.Grid(epochs=1), {"lr": ht.choice(0.1, 0.01)})
-    lost = msgspec.structs.replace(told.courses[0], state="failed", reports=())  # the first has no metrics
-    export(msgspec.structs.replace(told, courses=(lost, *told.courses[1:])), "csv", tmp_path / "t.csv")
+    told = history(ht.Grid(epochs=1), {"lr": ht.choice(0.1, 0.01)})
+    lost = msgspec.structs.replace(told.trials[0], state="failed", reports=())  # the first has no metrics
+    export(msgspec.structs.replace(told, trials=(lost, *told.trials[1:])), "csv", tmp_path / "t.csv")
     names = pyarrow.csv.read_csv(tmp_path / "t.csv").column_names
     expected = [
         "trial",
@@ -201,18 +204,18 @@ def test_mlflow_reads_runs(folder: Path, tmp_path: Path) -> None:
 
 def test_mlflow_takes_any_name_and_every_value(tmp_path: Path) -> None:
     many = {f"p{i}": i for i in range(150)}
-    told = chronicle(ht.Grid(epochs=2), {"lr": ht.choice(0.1, 0.01), "f1 (50%)": "<b>", "../up": None, **many})
-    course = told.courses[0]
+    told = history(ht.Grid(epochs=2), {"lr": ht.choice(0.1, 0.01), "f1 (50%)": "<b>", "../up": None, **many})
+    trial_timeline = told.trials[0]
     reports = [
         msgspec.structs.replace(report, metrics={"accuracy": math.nan, "top@5": 0.5, "top#5": 0.7})
-        for report in course.reports
+        for report in trial_timeline.reports
     ]
-    first = msgspec.structs.replace(course, reports=tuple(reports))
+    first = msgspec.structs.replace(trial_timeline, reports=tuple(reports))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own dependencies
         from mlflow import MlflowClient
 
-        export(msgspec.structs.replace(told, courses=(first, *told.courses[1:])), "mlflow", tmp_path / "ml")
+        export(msgspec.structs.replace(told, trials=(first, *told.trials[1:])), "mlflow", tmp_path / "ml")
         client: Any = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/ml/mlflow.db")
         experiment = client.get_experiment_by_name("made-up")
         runs = {run.data.tags["trial"]: run for run in client.search_runs([experiment.experiment_id])}
@@ -250,8 +253,8 @@ def test_the_html_report_is_whole_and_loads_nothing(folder: Path, tmp_path: Path
     assert not re.search(r"url\((?!#|['\"]?data:)", text)
     assert text.count("<svg") == 8
     assert page.rows > 6
-    for said in ("five is too odd", "How to reproduce it", "hoptree verify tiny", "Environment", "numpy", "25%"):
-        assert said in text
+    for heading in ("five is too odd", "How to reproduce it", "hoptree verify tiny", "Environment", "numpy", "25%"):
+        assert heading in text
 
 
 def test_weights_are_a_plain_state_dict(folder: Path, tmp_path: Path) -> None:
@@ -291,11 +294,11 @@ def test_exports_refuse(folder: Path, tmp_path: Path) -> None:
         assert "does not say what it becomes" in str(invoke(folder, "export", "tiny", "--to", path).exception)
     table, weights, bundle = (str(tmp_path / name) for name in ("t.csv", "t.pt", "t.zip"))
     for options, message in {
-        ("--to", table, "--dark"): "--dark: given for csv; expected for html only",
-        ("--to", table, "--trial", "0"): "--trial: given for csv; expected for weights only",
-        ("--to", table, "--program", "tiny.py"): "--program: given for csv; expected for optuna only",
-        ("--to", table, "--as", "html"): "t.csv says csv; expected one of the two, or both the same",
-        ("--bundle", bundle, "--reports"): "--reports: given for a bundle; expected for csv and parquet only",
+        ("--to", table, "--dark"): "--dark: does not apply to csv, only to html",
+        ("--to", table, "--trial", "0"): "--trial: does not apply to csv, only to weights",
+        ("--to", table, "--program", "tiny.py"): "--program: does not apply to csv, only to optuna",
+        ("--to", table, "--as", "html"): "t.csv means csv; leave --as out",
+        ("--bundle", bundle, "--reports"): "--reports: does not apply to a bundle, only to csv and parquet",
         ("--to", str(tmp_path), "--as", "csv"): "is a folder; expected a file",
         ("--to", weights, "--trial", "2"): "trial 2: it has no stored state; it is failed after this error:\n",
     }.items():
@@ -345,7 +348,7 @@ def test_a_bundle_has_all_that_bits_depend_on(folder: Path, bundle: Path) -> Non
 @pytest.mark.slow
 def test_a_bundle_is_verified_elsewhere(bundle: Path, tmp_path: Path) -> None:
     told = hoptree(elsewhere(bundle, tmp_path), "verify", "tiny.zip", "--program", "tiny.py")
-    assert told.startswith("Code, data, seed and environment: the same")
+    assert told.startswith("Code, data, seed and environment are the same")
     assert told.count("same bits\n") == 4
     assert told.endswith("4 of 4 trials: same bits. Reproduced.\n")
     assert not (tmp_path / ".hoptree" / "journal.sqlite").exists()
@@ -357,7 +360,7 @@ def test_other_code_is_named(bundle: Path, tmp_path: Path) -> None:
     told = hoptree(place, "verify", "tiny.zip", "0", "--program", "tiny.py", code=1)
     assert "trial 0: there" in told
     assert re.search(r"accuracy 0\.\d+ there, 0\.\d+ here", told)
-    assert "0 of 1 trials: same bits. The likeliest reason is the trainer" in told
+    assert "0 of 1 trials: same bits. The most likely reason is the trainer" in told
 
 
 @pytest.mark.slow
@@ -366,7 +369,7 @@ def test_other_data_and_seeds_are_named(bundle: Path, tmp_path: Path) -> None:
     told = json.loads(hoptree(place, "verify", "tiny.zip", "1", "--program", "tiny.py", "--json", code=1))
     assert [each["what"] for each in told["differences"]] == ["data"]
     assert told["trials"][0]["same"] is False
-    assert "likeliest reason is the data" in told["verdict"]
+    assert "most likely reason is the data" in told["verdict"]
 
 
 @pytest.mark.slow
@@ -391,7 +394,7 @@ def test_what_explains_other_bits(bundle: Path, folder: Path) -> None:
     other = TrialComparison(1, "aa", "bb", {"loss": 1.0}, {"loss": 1.1})
     build = Difference("torch build", "a", "b", "another build of torch rounds differently")
     assert export_commands.verdict([], [same]) == "1 of 1 trials: same bits. Reproduced."
-    assert "Nothing that is recorded differs" in export_commands.verdict([], [same, other])
+    assert "Nothing recorded differs" in export_commands.verdict([], [same, other])
     assert "the torch build: another build of torch rounds" in export_commands.verdict([build], [other])
     with program(str(folder / "tiny.py")) as study:
         found = read_bundle(bundle)
@@ -399,7 +402,7 @@ def test_what_explains_other_bits(bundle: Path, folder: Path) -> None:
         study.seed = 7
         seed = differences(found, study)
         assert [each.what for each in seed] == ["seed"]
-    assert "Nothing that is recorded explains it" in export_commands.verdict(seed, [other])
+    assert "No recorded difference explains this" in export_commands.verdict(seed, [other])
 
 
 @pytest.mark.parametrize(

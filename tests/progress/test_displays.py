@@ -31,28 +31,28 @@ class Run:
         landscape = workload.landscape()
         self.now = 0.0
         self.engine = Engine(Settings(workload.partitions, retries=retries), landscape.seconds)
-        self.tally = RunStats(self.engine, {"": GOAL}, lambda: self.now)
+        self.stats = RunStats(self.engine, {"": GOAL}, lambda: self.now)
         self.estimator = Estimator()
-        self.scenes = RunViews(self.tally, cluster.workers, self.estimator)
+        self.views = RunViews(self.stats, cluster.workers, self.estimator)
         self.backend = SimulatedBackend(cluster, workload.partitions, landscape, state_bytes=0.0)
         self.tuner = Tuner(Fixed(workload.config_list(), workload.epochs, every=1), root="r")
         self.left: list[tuple[float, TimeLeft]] = []
 
     def drive(self, display: PlainDisplay) -> float:
-        remaining = TimeLeftEstimator(self.tally, self.estimator)
+        remaining = TimeLeftEstimator(self.stats, self.estimator)
 
         def watch(step: Step) -> None:
             self.now = now = step.now
-            self.tally.see(step)
+            self.stats.see(step)
             self.estimator.watch(step)
             if not step.more:
-                display.look(self.scenes)
+                display.update(self.views)
                 if (left := remaining.remaining()) is not None:
                     self.left.append((now, left))
 
-        display.begin(self.scenes, Logs(Path("logs")))
+        display.begin(self.views, Logs(Path("logs")))
         end = drive(self.engine, self.backend, self.tuner, [watch])
-        display.end(self.scenes)
+        display.end(self.views)
         return end
 
 
@@ -63,9 +63,9 @@ def test_a_log_gets_few_lines_and_fewer_with_time() -> None:
     lines = out.getvalue().splitlines()
     assert end == 2000.0
     assert len(lines) <= 6 + 18 + 24 + 1
-    assert lines[0].startswith(": 0 %, 10 s gone, ")
+    assert lines[0].startswith(": 0 %, 10 s elapsed, ")
     assert lines[-1].startswith(": 20 complete in 33 min 20 s; best trial ")
-    assert lines[-1].endswith("epochs: 400 asked, 400 trained now")
+    assert lines[-1].endswith("epochs: 400 requested, 400 trained in this run")
     assert all(line.isprintable() for line in lines)
 
 
@@ -78,7 +78,7 @@ def test_failures_are_told_at_once_and_name_a_file_but_not_all_of_them() -> None
     told = [line for line in lines if " failed: " in line]
     assert len(told) == 10
     assert told[0].endswith(f"see {Path('logs') / '-trial-0.txt'}")
-    assert "more failures are not told one by one" in out.getvalue()
+    assert "further failures are not shown" in out.getvalue()
     assert lines[-1].startswith(": 30 failed in ")
 
 

@@ -24,7 +24,7 @@ PROGRAM = Path(__file__).parents[1] / "system" / "many_study.py"
 BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"  # around every picture
 
 
-LEFT = re.compile(r" gone, .+ left \(.+ to .+\)$")
+LEFT = re.compile(r" elapsed, .+ left \(.+ to .+\)$")
 
 
 class Terminal:
@@ -231,7 +231,7 @@ def test_a_pipe_gets_plain_lines(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stderr + done.stdout
     last = done.stderr.splitlines()[-1]
-    assert re.match(r"many: 8 complete in .*; best trial \d: loss .*; epochs: 24 asked, 24 trained now$", last)
+    assert re.match(r"many: 8 complete in .*; best trial \d: loss .*; epochs: 24 requested, 24 trained in", last)
     assert len(done.stderr.splitlines()) < 10
     again = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert again.stderr == ""  # nothing was trained, so there is nothing to tell

@@ -6,7 +6,7 @@ from hoptree.progress.rate_limit import RateLimit
 
 
 class Made:
-    """A clock and a processor that are set by hand."""
+    """A clock and a processor time that are set by hand."""
 
     def __init__(self, share: float, shortest: float = 0.0) -> None:
         self.now = self.spent = 0.0

@@ -73,24 +73,24 @@ class Followed:
     """A run in whose every moment the time left is asked for."""
 
     def __init__(
-        self, tuners: Tuners, cluster: Cluster, asking: BudgetTracker | None = None, says: float = 1.0
+        self, tuners: Tuners, cluster: Cluster, budget: BudgetTracker | None = None, says: float = 1.0
     ) -> None:
         self.now = 0.0
         self.estimator = Estimator()
         self.engine = Engine(Settings(PARTITIONS))
-        self.tally = RunStats(self.engine, GOALS, lambda: self.now)
-        self.scenes = RunViews(self.tally, 1, self.estimator, asking, cpu=lambda: 0.0)
-        self.remaining = TimeLeftEstimator(self.tally, self.estimator, asking, cpu=lambda: 0.0)
+        self.stats = RunStats(self.engine, GOALS, lambda: self.now)
+        self.views = RunViews(self.stats, 1, self.estimator, budget, cpu=lambda: 0.0)
+        self.remaining = TimeLeftEstimator(self.stats, self.estimator, budget, cpu=lambda: 0.0)
         self.said: list[tuple[float, TimeLeft]] = []
         self.fractions: list[float | None] = []
         self.end = drive(self.engine, Telling(cluster, self.estimator, says), tuners, [self.watch])
 
     def watch(self, step: Step) -> None:
         self.now = step.now
-        self.tally.see(step)
+        self.stats.see(step)
         self.estimator.watch(step)
         if not step.more:
-            self.fractions.append(self.scenes.scene().fraction)
+            self.fractions.append(self.views.view().fraction)
         if not step.more and (left := self.remaining.remaining()) is not None:
             assert 0.0 <= left.least <= left.expected <= left.most
             self.said.append((step.now, left))
@@ -157,8 +157,8 @@ def test_the_busiest_partition_decides_where_workers_hold_few() -> None:
 
 
 def test_slow_workers_are_counted_as_such() -> None:
-    staff = [WorkerSpec(name="fast", speed=4.0), WorkerSpec(name="slow", speed=1.0)]
-    run = Followed(asks(("", widths(*[32] * 10), 10)), Cluster(workers=staff, replicas=2))
+    workers = [WorkerSpec(name="fast", speed=4.0), WorkerSpec(name="slow", speed=1.0)]
+    run = Followed(asks(("", widths(*[32] * 10), 10)), Cluster(workers=workers, replicas=2))
     assert run.off(0.3) < 0.1
 
 
@@ -221,13 +221,13 @@ def test_what_a_search_will_ask_for_is_in_it(procedure: Any) -> None:
     """The share that is done never falls, and the range of the time left holds before all has been asked for."""
     space = {"lr": ht.log(1e-4, 1e-1), "width": ht.choice(16, 32)}
     tuner = Tuner(procedure.search(space, GOALS[""], 1), root="r")
-    asking = BudgetTracker({"": outlook_of(procedure)})
-    run = Followed(Tuners([tuner], tuner.numbers), Cluster(workers=2, replicas=2), asking)
+    budget = BudgetTracker({"": outlook_of(procedure)})
+    run = Followed(Tuners([tuner], tuner.numbers), Cluster(workers=2, replicas=2), budget)
     fractions = [fraction for fraction in run.fractions if fraction is not None]
     assert len(fractions) == len(run.fractions)
     assert fractions == sorted(fractions)
     assert fractions[-1] < 1.0
-    assert run.scenes.scene(over=True).fraction == 1.0
+    assert run.views.view(over=True).fraction == 1.0
     half = [(now, left) for now, left in run.said if now >= run.end / 2]
     if not isinstance(procedure, ht.MedianStopping):  # of what it has asked for it may give up any part
         assert sum(left.least <= run.end - now <= left.most for now, left in half) > 0.8 * len(half)
@@ -246,27 +246,27 @@ def test_a_search_that_cannot_say_what_it_will_ask_for_gets_no_percent() -> None
     tuner = Tuner(procedure.search({"lr": ht.log(1e-4, 1e-1), "width": 8}, GOALS[""], 1), root="r")
     run = Followed(Tuners([tuner], tuner.numbers), Cluster(workers=1), BudgetTracker({"": outlook_of(procedure)}))
     assert set(run.fractions) == {None}
-    assert run.scenes.scene(over=True).fraction == 1.0
+    assert run.views.view(over=True).fraction == 1.0
 
 
 def test_trials_that_users_added_are_not_taken_for_those_of_the_search() -> None:
     run = Stopped()
-    asking = BudgetTracker({"": BudgetEstimate(6.0, 6.0, 6.0)})
-    assert asking.unasked(run.tally).expected == pytest.approx(1.0)  # three of six epochs are asked for
+    budget = BudgetTracker({"": BudgetEstimate(6.0, 6.0, 6.0)})
+    assert budget.remaining(run.stats).expected == pytest.approx(1.0)  # three of six epochs are asked for
     run.step(TrialAsked(100, config_items(widths(8, 16)[1]), 3, root="r", asked_by=(USER, 1)))
-    assert asking.unasked(run.tally).expected == pytest.approx(0.5)
-    assert not asking.is_surpassed(run.tally)
+    assert budget.remaining(run.stats).expected == pytest.approx(0.5)
+    assert not budget.is_exceeded(run.stats)
 
 
 def test_a_search_that_asks_for_more_than_it_said_is_open_ended() -> None:
     run = Stopped()
-    scenes = RunViews(
-        run.tally, 1, run.estimator, BudgetTracker({"": BudgetEstimate(1.0, 2.0, 2.0)}), cpu=lambda: 0.0
+    views = RunViews(
+        run.stats, 1, run.estimator, BudgetTracker({"": BudgetEstimate(1.0, 2.0, 2.0)}), cpu=lambda: 0.0
     )
-    assert scenes.scene().open_ended
+    assert views.view().open_ended
     assert (
-        not RunViews(run.tally, 1, run.estimator, BudgetTracker({"": BudgetEstimate(1.0, 2.0, 3.0)}))
-        .scene()
+        not RunViews(run.stats, 1, run.estimator, BudgetTracker({"": BudgetEstimate(1.0, 2.0, 3.0)}))
+        .view()
         .open_ended
     )
 
@@ -278,9 +278,9 @@ class Stopped:
         self.now = self.tick = 0.0
         self.estimator = Estimator()
         self.engine = Engine(Settings(PARTITIONS))
-        self.tally = RunStats(self.engine, GOALS, lambda: self.now)
+        self.stats = RunStats(self.engine, GOALS, lambda: self.now)
         self.spent = 0.0
-        self.remaining = TimeLeftEstimator(self.tally, self.estimator, cpu=self.cpu)
+        self.remaining = TimeLeftEstimator(self.stats, self.estimator, cpu=self.cpu)
         self.given: list[RunUnit] = []
         self.units = 0
         self.step(TrialAsked(0, config_items(widths(8)[0]), 3, root="r"))
@@ -292,7 +292,7 @@ class Stopped:
     def step(self, event: Event) -> None:
         actions = self.engine.step(event, self.now)
         step = self.engine.state.note(event, self.now, False, actions)
-        self.tally.see(step)
+        self.stats.see(step)
         self.estimator.watch(step)
         self.given += [action for action in actions if isinstance(action, RunUnit)]
 

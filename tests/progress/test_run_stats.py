@@ -1,4 +1,4 @@
-"""The tally, driven through random histories: at every step it is what can be read off the engine."""
+"""The statistics of a run, driven through random histories: at every step they agree with the engine."""
 
 from __future__ import annotations
 
@@ -40,35 +40,35 @@ class Tallied(History):
         self.take_up()
 
     def take_up(self) -> None:
-        self.tally = RunStats(self.engine, {"": GOAL})
-        self.scenes = RunViews(self.tally, len(self.workers), Estimator())
+        self.stats = RunStats(self.engine, {"": GOAL})
+        self.views = RunViews(self.stats, len(self.workers), Estimator())
 
     def record(self, step: Step) -> None:
         super().record(step)
-        self.tally.see(step)
+        self.stats.see(step)
         for action in step.actions:
             if isinstance(action, Report):
                 self.curves.setdefault(action.trial, {})[action.epoch] = action.metrics
         self.check()
 
     def check(self) -> None:
-        engine, tally, curves = self.engine, self.tally, self.curves
+        engine, stats, curves = self.engine, self.stats, self.curves
         endings = [trial.ending for trial in engine.trials.values()]
-        assert {key: n for key, n in tally.endings.items() if n} == {
+        assert {key: n for key, n in stats.endings.items() if n} == {
             key: endings.count(key) for key in ("complete", "stopped", "failed") if key in endings
         }
-        assert set(tally.live) == {n for n, trial in engine.trials.items() if trial.ending is None}
-        assert set(tally.workers) == set(engine.workers.by_name)
-        assert len(set(tally.workers.values())) == len(tally.workers)
+        assert set(stats.live) == {n for n, trial in engine.trials.items() if trial.ending is None}
+        assert set(stats.workers) == set(engine.workers.by_name)
+        assert len(set(stats.workers.values())) == len(stats.workers)
         for name, worker in engine.workers.by_name.items():
-            assert {action.run for action in tally.queues.get(name, ())} == {run.number for run in worker.queue}
-        scene = self.scenes.scene()
-        assert sum(scene.counts.values()) == len(engine.trials)
-        assert scene.fraction is not None
-        assert 0.0 <= scene.fraction <= 1.0
+            assert {action.run for action in stats.queues.get(name, ())} == {run.number for run in worker.queue}
+        view = self.views.view()
+        assert sum(view.counts.values()) == len(engine.trials)
+        assert view.fraction is not None
+        assert 0.0 <= view.fraction <= 1.0
         if curves and "loss" in next(iter(curves.values()))[min(next(iter(curves.values())))]:
             best = expected_best(engine, curves)
-            assert {each.trial.number for each in tally.best.values()} <= best
+            assert {each.trial.number for each in stats.best.values()} <= best
 
 
 @settings(max_examples=25, deadline=None)
@@ -78,7 +78,7 @@ def test_the_tally_agrees_with_the_engine_at_every_step(seed: int) -> None:
 
 
 class TalliedLate(History):
-    """A history that one tally follows from its beginning, and another from an entry on."""
+    """A history that one object follows from its beginning, and another from an entry on."""
 
     def __init__(self, random: Random, cut: int) -> None:
         super().__init__(random, steps=40)
@@ -91,9 +91,9 @@ class TalliedLate(History):
 
     def record(self, step: Step) -> None:
         super().record(step)
-        for tally in (self.whole, self.late):
-            if tally is not None:
-                tally.see(step)
+        for stats in (self.whole, self.late):
+            if stats is not None:
+                stats.see(step)
         if len(self.journal) == self.cut:
             self.late = RunStats(self.engine, {"": GOAL})
 
@@ -106,9 +106,9 @@ def test_a_tally_that_begins_in_the_middle_knows_what_was_before(seed: int, cut:
     whole, late = history.whole, history.late
     if late is not None:
         assert +late.endings == +whole.endings
-        assert {n: f.number for n, f in late.followed.items()} == {n: f.number for n, f in whole.followed.items()}
-        assert {n: f.values[-1:] for n, f in late.followed.items()} == {
-            n: f.values[-1:] for n, f in whole.followed.items()
+        assert {n: f.number for n, f in late.trials.items()} == {n: f.number for n, f in whole.trials.items()}
+        assert {n: f.values[-1:] for n, f in late.trials.items()} == {
+            n: f.values[-1:] for n, f in whole.trials.items()
         }
         assert list(late.searched) == list(whole.searched)
 
@@ -116,30 +116,30 @@ def test_a_tally_that_begins_in_the_middle_knows_what_was_before(seed: int, cut:
 def test_what_tells_trials_apart_comes_first_and_numbers_are_short() -> None:
     """Configs are cut at the edge of a terminal: what is the same in many trials would be all that is seen."""
     engine = Engine(Settings(partitions=1))
-    tally = RunStats(engine, {"": GOAL})
-    scenes = RunViews(tally, 1, Estimator())
+    stats = RunStats(engine, {"": GOAL})
+    views = RunViews(stats, 1, Estimator())
     for number in range(6):
         rate = multistep(0.0123456789 + number, at=[3], gamma=0.1)
         items = config_items({"batch": 32 << number % 2, "depth": 2, "lr": rate})
         event = TrialAsked(number, items, 2, root="r")
-        tally.see(engine.state.note(event, 0.0, False, engine.step(event, 0.0)))
-    rows = scenes.scene().rows
+        stats.see(engine.state.note(event, 0.0, False, engine.step(event, 0.0)))
+    rows = views.view().rows
     assert rows[0].config == "lr=multistep(0.01235, [3], 0.1), batch=32"
     assert len({row.config[:20] for row in rows}) == 6
 
 
 def test_the_end_is_counted_anew_and_names_the_best_that_results_name() -> None:
     engine = Engine(Settings(1))
-    tally = RunStats(engine, {"": GOAL})
-    scenes = RunViews(tally, 1, Estimator(), cpu=iter(range(10_000)).__next__)  # every count takes too long
+    stats = RunStats(engine, {"": GOAL})
+    views = RunViews(stats, 1, Estimator(), cpu=iter(range(10_000)).__next__)  # every count takes too long
     for number in (0, 1):
         event = TrialAsked(number, config_items({"lr": float(number)}), 2, every=1)
-        tally.see(engine.state.note(event, 0.0, False, engine.step(event, 0.0)))
-        scenes.scene()
+        stats.see(engine.state.note(event, 0.0, False, engine.step(event, 0.0)))
+        views.view()
     stop = TrialStopped(1)
-    tally.see(engine.state.note(stop, 0.0, False, engine.step(stop, 0.0)))
-    tally.see(Step(stop, 0.0, False, [Report(0, 2, {"loss": 0.5}), Report(1, 1, {"loss": 0.1})]))
-    tally.see(Step(stop, 0.0, False, [EndTrial(0, "complete", "")]))
-    assert [leader.number for leader in scenes.scene().leaders] == [1]
-    assert [leader.number for leader in scenes.scene(over=True).leaders] == [0]
-    assert scenes.scene(over=True).epochs_asked == engine.plan.work(engine.trials.values()).asked
+    stats.see(engine.state.note(stop, 0.0, False, engine.step(stop, 0.0)))
+    stats.see(Step(stop, 0.0, False, [Report(0, 2, {"loss": 0.5}), Report(1, 1, {"loss": 0.1})]))
+    stats.see(Step(stop, 0.0, False, [EndTrial(0, "complete", "")]))
+    assert [best.number for best in views.view().best_trials] == [1]
+    assert [best.number for best in views.view(over=True).best_trials] == [0]
+    assert views.view(over=True).epochs_asked == engine.plan.work(engine.trials.values()).asked

@@ -71,10 +71,10 @@ def run(
     engine = Engine(Settings(partitions))
     cluster = ht.Cluster(workers=workers, bandwidth=1e9, noise=0.1, faults=faults)
     backend = SimulatedBackend(cluster, partitions, landscape(), state_bytes=1e8, evaluation_seconds=0.4)
-    chronicler = TimelineBuilder(engine.state)
+    builder = TimelineBuilder(engine.state)
     tuner = Tuner(procedure.search(space, goal, seed), study="made-up", root="root")
-    drive(engine, backend, tuner, [*watches, chronicler.see])
-    return chronicler
+    drive(engine, backend, tuner, [*watches, builder.see])
+    return builder
 
 
 def chronicle(procedure: Any, space: Any, *, maximize: bool = True, **options: Any) -> StudyTimeline:

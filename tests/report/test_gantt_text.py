@@ -76,7 +76,7 @@ def test_more_lanes_than_fit_are_counted_in_the_legend():
 
 
 def test_nothing_is_drawn_of_nothing():
-    assert gantt.terminal(Timeline((), 0.0, ())) == "No worker has joined yet: there is nothing to draw."
+    assert gantt.terminal(Timeline((), 0.0, ())) == "No worker has joined yet, so there is nothing to draw."
     assert "  0 %" in gantt.terminal(Timeline((), 0.0, ("w",)), colour=False)
 
 

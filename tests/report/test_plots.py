@@ -21,18 +21,18 @@ from hoptree.report.columns import columns
 from hoptree.report.importance import importance
 from hoptree.report.page import apart, value_limits
 from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
-from tests.report.study_timelines import CONDITIONAL, MIXED, STEPPED, WIDE, chronicle
+from tests.report.study_timelines import CONDITIONAL, MIXED, STEPPED, WIDE, history
 
 STUDIES: dict[str, Callable[[], StudyTimeline]] = {
-    "grid": lambda: chronicle(ht.Grid(epochs=12), STEPPED),
-    "minimize": lambda: chronicle(ht.Grid(epochs=3), STEPPED, maximize=False),
-    "few": lambda: chronicle(ht.Random(3, epochs=4), WIDE),
-    "one": lambda: chronicle(ht.Random(1, epochs=2), WIDE),
-    "halving": lambda: chronicle(ht.SuccessiveHalving(27, max_epochs=9), WIDE, seed=2),
-    "conditional": lambda: chronicle(ht.Random(20, epochs=3), CONDITIONAL),
-    "pbt": lambda: chronicle(ht.PBT(population=6, epochs=6, interval=2), {"lr": ht.log(1e-4, 0.1)}),
-    "mixed": lambda: chronicle(ht.Random(200, epochs=2), MIXED),
-    "500": lambda: chronicle(ht.ASHA(500, max_epochs=27), WIDE, workers=8, partitions=8),
+    "grid": lambda: history(ht.Grid(epochs=12), STEPPED),
+    "minimize": lambda: history(ht.Grid(epochs=3), STEPPED, maximize=False),
+    "few": lambda: history(ht.Random(3, epochs=4), WIDE),
+    "one": lambda: history(ht.Random(1, epochs=2), WIDE),
+    "halving": lambda: history(ht.SuccessiveHalving(27, max_epochs=9), WIDE, seed=2),
+    "conditional": lambda: history(ht.Random(20, epochs=3), CONDITIONAL),
+    "pbt": lambda: history(ht.PBT(population=6, epochs=6, interval=2), {"lr": ht.log(1e-4, 0.1)}),
+    "mixed": lambda: history(ht.Random(200, epochs=2), MIXED),
+    "500": lambda: history(ht.ASHA(500, max_epochs=27), WIDE, workers=8, partitions=8),
 }
 REFUSED = {
     ("one", "parallel"), ("one", "slices"), ("one", "importance"), ("few", "importance"),
@@ -104,7 +104,7 @@ def test_curves_have_a_line_per_trial(studies: Callable[[str], StudyTimeline]) -
 
 def test_the_best_is_a_staircase_that_ends_at_the_best(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("halving")
-    values = [told.value(report) for course in told.courses for report in course.reports]
+    values = [told.value(report) for trial in told.trials for report in trial.reports]
     left, right = ht.plot.best(told).axes
     for axes in (left, right):
         stairs = axes.lines[0].get_ydata()
@@ -114,7 +114,7 @@ def test_the_best_is_a_staircase_that_ends_at_the_best(studies: Callable[[str], 
 
 def test_a_tree_says_what_is_shared_and_who_ends_where(studies: Callable[[str], StudyTimeline]) -> None:
     figure = ht.plot.tree(studies("grid"))
-    assert "12 trials ask for 144 epochs; 96 are left after sharing (33 % less)" in _title(figure)
+    assert "12 trials request 144 epochs; 96 are left after sharing (33 % less)" in _title(figure)
     words = " ".join(_texts(figure))
     assert all(f"trial {number}:" in words for number in range(12))
     assert "3 trials · " in words
@@ -136,29 +136,29 @@ def test_rungs_have_as_many_dots_as_trials(studies: Callable[[str], StudyTimelin
 
 def test_a_grid_with_trials_that_users_added_has_no_rungs(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("grid")
-    added = msgspec.structs.replace(told.courses[0], number=len(told.courses), grants=((0.0, 3),))
+    added = msgspec.structs.replace(told.trials[0], number=len(told.trials), grants=((0.0, 3),))
     with pytest.raises(ReportError, match="granted their epochs at once; expected a search"):
-        ht.plot.rungs(msgspec.structs.replace(told, courses=(*told.courses, added)))
+        ht.plot.rungs(msgspec.structs.replace(told, trials=(*told.trials, added)))
 
 
 def test_curves_say_what_is_off_the_page_and_what_a_mark_means(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("halving")
-    course = told.courses[0]
-    far = [msgspec.structs.replace(report, metrics={"accuracy": -1e9}) for report in course.reports]
-    bad = msgspec.structs.replace(course, reports=tuple(far), state="failed")
-    figure = ht.plot.curves(msgspec.structs.replace(told, courses=(bad, *told.courses[1:])))
-    said = " ".join(text.get_text() for text in figure.texts)
-    assert f"{len(far)} value{'s are' if len(far) > 1 else ' is'} off the page." in said
-    assert "A red x marks where a trial failed." in said
+    trial = told.trials[0]
+    far = [msgspec.structs.replace(report, metrics={"accuracy": -1e9}) for report in trial.reports]
+    bad = msgspec.structs.replace(trial, reports=tuple(far), state="failed")
+    figure = ht.plot.curves(msgspec.structs.replace(told, trials=(bad, *told.trials[1:])))
+    heading = " ".join(text.get_text() for text in figure.texts)
+    assert f"{len(far)} value{'s are' if len(far) > 1 else ' is'} outside of the plot." in heading
+    assert "A red x marks where a trial failed." in heading
 
 
 def test_a_tree_counts_what_it_draws_and_says_what_it_does_not(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("grid")
-    lost = msgspec.structs.replace(told.courses[0], number=len(told.courses), state="failed", reports=())
-    figure = ht.plot.tree(msgspec.structs.replace(told, courses=(*told.courses, lost)))
-    assert "12 trials ask for 144 epochs" in _title(figure)
-    said = [" ".join(text.get_text().split()) for text in figure.texts]  # in however many lines
-    assert any("Not drawn: 1 that failed before the first report." in text for text in said)
+    lost = msgspec.structs.replace(told.trials[0], number=len(told.trials), state="failed", reports=())
+    figure = ht.plot.tree(msgspec.structs.replace(told, trials=(*told.trials, lost)))
+    assert "12 trials request 144 epochs" in _title(figure)
+    heading = [" ".join(text.get_text().split()) for text in figure.texts]  # in however many lines
+    assert any("Not drawn: 1 that failed before the first report." in text for text in heading)
 
 
 def test_nodes_of_the_same_trials_have_one_name_and_one_colour(studies: Callable[[str], StudyTimeline]) -> None:
@@ -187,7 +187,7 @@ def test_importance_of_what_only_some_trials_have(studies: Callable[[str], Study
     told = studies("conditional")
     (conditional,) = (name for name in told.searched if "momentum" in name)
     assert conditional in importance(told).shares
-    assert importance(told, "fanova").left_out == {conditional: "not in all of them"}
+    assert importance(told, "fanova").left_out == {conditional: "not set in all trials"}
 
 
 def test_a_choice_of_numbers_and_schedules_is_told_by_start_and_form(
@@ -195,10 +195,10 @@ def test_a_choice_of_numbers_and_schedules_is_told_by_start_and_form(
 ) -> None:
     told = studies("mixed")
     found = importance(told)
-    start, form = columns("lr", told.courses)
-    configs = [{**c.config, "lr": n} for c, n in zip(told.courses, start.numbers, strict=True)]
-    plain = [msgspec.structs.replace(c, config=x) for c, x in zip(told.courses, configs, strict=True)]
-    share = importance(msgspec.structs.replace(told, courses=tuple(plain))).shares["lr"]
+    start, form = columns("lr", told.trials)
+    configs = [{**c.config, "lr": n} for c, n in zip(told.trials, start.numbers, strict=True)]
+    plain = [msgspec.structs.replace(c, config=x) for c, x in zip(told.trials, configs, strict=True)]
+    share = importance(msgspec.structs.replace(told, trials=tuple(plain))).shares["lr"]
     assert found.shares["lr: start"] == pytest.approx(share, abs=0.05)
     assert importance(told, "fanova").shares["lr: start"] > 0.5
     assert "lr" not in found.shares
@@ -211,14 +211,14 @@ def test_a_choice_of_numbers_and_schedules_is_told_by_start_and_form(
 
 def test_options_stand_in_their_order() -> None:
     configs = [{"act": value} for value in (0.1, "tanh", True, 0.01, "gelu", 2)]
-    courses = [TrialTimeline(i, config, "complete", "", 0.0, 1.0, (), (), ()) for i, config in enumerate(configs)]
-    assert columns("act", courses)[0].labels == ("True", "0.01", "0.1", "2", "gelu", "tanh")
+    trials = [TrialTimeline(i, config, "complete", "", 0.0, 1.0, (), (), ()) for i, config in enumerate(configs)]
+    assert columns("act", trials)[0].labels == ("True", "0.01", "0.1", "2", "gelu", "tanh")
 
 
 def test_a_warm_up_is_told_by_what_it_leads_to() -> None:
     rates = [ht.warmup(0.0, 2, ht.constant(0.01)), ht.warmup(0.0, 2, ht.cosine(0.02, period=4)), 0.03]
-    courses = [TrialTimeline(i, {"lr": rate}, "complete", "", 0.0, 1.0, (), (), ()) for i, rate in enumerate(rates)]
-    start, form = columns("lr", courses, longest=40)
+    trials = [TrialTimeline(i, {"lr": rate}, "complete", "", 0.0, 1.0, (), (), ()) for i, rate in enumerate(rates)]
+    start, form = columns("lr", trials, longest=40)
     assert start.labels == ("0.01", "0.02", "0.03")
     assert form.labels == ("constant", "warmup(2), constant", "warmup(2), cosine(0.0, 4, 1.0)")
 
@@ -226,25 +226,25 @@ def test_a_warm_up_is_told_by_what_it_leads_to() -> None:
 def test_what_cannot_be_compared_is_said_with_its_reason() -> None:
     words = [f"word {i}" for i in range(60)]
     space = {"lr": ht.log(1e-4, 0.1), "word": ht.choice(*words), "depth": ht.choice(1, 2)}
-    told = chronicle(ht.Random(40, epochs=1), space)
-    same = [msgspec.structs.replace(course, config={**course.config, "depth": 1}) for course in told.courses]
+    told = history(ht.Random(40, epochs=1), space)
+    same = [msgspec.structs.replace(trial, config={**trial.config, "depth": 1}) for trial in told.trials]
     lost = msgspec.structs.replace(same[0], config={**same[0].config, "depth": 2}, reports=())
-    told = msgspec.structs.replace(told, courses=(lost, *same[1:]))
+    told = msgspec.structs.replace(told, trials=(lost, *same[1:]))
     assert importance(told).left_out == {
-        "word": "nearly another one in each of them",
+        "word": "different in nearly every trial",
         "depth": "the same in all of them",
     }
     figure = ht.plot.importance(told)
     assert any("The same in all of them, so not compared: depth." in text.get_text() for text in figure.texts)
     drawn = ht.plot.parallel(told)
     assert [label.get_text() for label in drawn.axes[0].get_xticklabels()] == ["lr", "word", "accuracy"]
-    assert any("The same in all, so not drawn: depth." in text.get_text() for text in drawn.texts)
+    assert any("Not drawn, because all trials agree: depth." in text.get_text() for text in drawn.texts)
 
 
 def test_fanova_that_would_take_minutes_is_refused() -> None:
     rates = [ht.multistep(0.01, at=[1], gamma=round(0.01 * step, 2)) for step in range(1, 15)]
-    told = chronicle(ht.Grid(epochs=2), {"lr": ht.choice(*rates), "width": ht.choice(32, 64)})
-    with pytest.raises(ReportError, match="'fanova' would take minutes for 'lr'.*take 'ped-anova'"):
+    told = history(ht.Grid(epochs=2), {"lr": ht.choice(*rates), "width": ht.choice(32, 64)})
+    with pytest.raises(ReportError, match="'fanova' would take minutes for 'lr'.*use 'ped-anova'"):
         importance(told, "fanova")
     with pytest.raises(ReportError, match="evaluator: 'magic'; expected one of ped-anova, fanova, mean-decrease"):
         importance(told, "magic")
@@ -267,50 +267,50 @@ def test_nothing_reported_is_said() -> None:
 
 
 def test_the_axis_of_a_single_epoch_has_that_epoch_alone() -> None:
-    axes = ht.plot.curves(chronicle(ht.Random(9, epochs=1), WIDE)).axes[0]
+    axes = ht.plot.curves(history(ht.Random(9, epochs=1), WIDE)).axes[0]
     low, high = axes.get_xlim()
     assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1.0]
 
 
 def test_that_all_failed_is_said(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("few")
-    failed = tuple(msgspec.structs.replace(course, state="failed", reports=()) for course in told.courses)
-    with pytest.raises(ReportError, match="all of them failed, and `hoptree trials` says of what"):
-        ht.plot.curves(msgspec.structs.replace(told, courses=failed))
+    failed = tuple(msgspec.structs.replace(trial, state="failed", reports=()) for trial in told.trials)
+    with pytest.raises(ReportError, match="all trials failed; `hoptree trials` shows the errors"):
+        ht.plot.curves(msgspec.structs.replace(told, trials=failed))
 
 
 def test_values_that_are_no_numbers_are_left_out(studies: Callable[[str], StudyTimeline], tmp_path: Path) -> None:
     told = studies("few")
-    course = told.courses[0]
-    lost = [msgspec.structs.replace(r, metrics={"accuracy": math.nan, "loss": math.inf}) for r in course.reports]
-    bad = msgspec.structs.replace(course, reports=tuple(lost))
-    broken = msgspec.structs.replace(told, courses=(bad, *told.courses[1:]))
+    trial = told.trials[0]
+    lost = [msgspec.structs.replace(r, metrics={"accuracy": math.nan, "loss": math.inf}) for r in trial.reports]
+    bad = msgspec.structs.replace(trial, reports=tuple(lost))
+    broken = msgspec.structs.replace(told, trials=(bad, *told.trials[1:]))
     for kind in ("curves", "best", "parallel", "slices", "tree", "savings", "gantt"):
         ht.plot.save(ht.plot.KINDS[kind](broken), tmp_path / f"{kind}.png")
 
 
 def test_the_best_is_the_one_that_results_name() -> None:
     """Complete trials that diverged are not better than one that was stopped."""
-    told = chronicle(ht.Grid(epochs=2), {"lr": ht.choice(0.1, 0.01, 0.02, 0.03)})
+    told = history(ht.Grid(epochs=2), {"lr": ht.choice(0.1, 0.01, 0.02, 0.03)})
     nothing = {"accuracy": math.nan, "loss": math.inf}
-    courses = [
+    trials = [
         msgspec.structs.replace(c, reports=tuple(msgspec.structs.replace(r, metrics=nothing) for r in c.reports))
-        for c in told.courses
+        for c in told.trials
     ]
-    courses[1] = msgspec.structs.replace(told.courses[1], state="stopped")
+    trials[1] = msgspec.structs.replace(told.trials[1], state="stopped")
     for place in (2, 3):
-        courses[place] = msgspec.structs.replace(told.courses[place], state="failed")
-    broken = msgspec.structs.replace(told, courses=tuple(courses))
-    assert broken.best is broken.courses[1]
+        trials[place] = msgspec.structs.replace(told.trials[place], state="failed")
+    broken = msgspec.structs.replace(told, trials=tuple(trials))
+    assert broken.best is broken.trials[1]
     assert "trial 1 is the best" in _title(ht.plot.parallel(broken))
-    courses[1] = courses[0]
-    lost = msgspec.structs.replace(told, courses=tuple(courses))
+    trials[1] = trials[0]
+    lost = msgspec.structs.replace(told, trials=tuple(trials))
     assert "is the best" not in _title(ht.plot.parallel(lost))  # it diverged, as all did that have not failed
 
 
 def test_names_of_users_are_text_not_markup(tmp_path: Path) -> None:
     space = {"lr": ht.choice(0.01, 0.02), "a$b^{": ht.choice("<&>", "$x$", "_\\frac")}
-    told = chronicle(ht.Grid(epochs=2), space)
+    told = history(ht.Grid(epochs=2), space)
     for kind in ("curves", "parallel", "slices", "tree", "importance"):
         ht.plot.save(ht.plot.KINDS[kind](told), tmp_path / f"{kind}.svg")
         ET.parse(tmp_path / f"{kind}.svg")
@@ -338,10 +338,10 @@ def test_no_figure_is_registered_with_pyplot(studies: Callable[[str], StudyTimel
 
 
 def test_columns_choose_their_scale(studies: Callable[[str], StudyTimeline]) -> None:
-    courses = studies("500").courses
-    kinds: dict[str, Any] = {name: columns(name, courses)[0].kind for name in WIDE}
+    trials = studies("500").trials
+    kinds: dict[str, Any] = {name: columns(name, trials)[0].kind for name in WIDE}
     assert kinds == {"lr": "log", "width": "options", "act": "options", "drop": "linear", "depth": "linear"}
-    assert all(float(label).is_integer() for label in columns("depth", courses)[0].labels)
+    assert all(float(label).is_integer() for label in columns("depth", trials)[0].labels)
 
 
 def test_limits_leave_odd_ones_out_but_never_what_must_be_seen() -> None:

@@ -46,15 +46,15 @@ def test_a_duration_is_within_its_rounding(seconds):
     units = {"µs": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400}
     parts = re.findall(r"([\d.,e+-]+) (\w+)", duration(seconds))
     assert 1 <= len(parts) <= 2
-    said = sum(float(number.replace(",", "")) * units[unit] for number, unit in parts)
-    assert said == pytest.approx(seconds, rel=0.06)
+    heading = sum(float(number.replace(",", "")) * units[unit] for number, unit in parts)
+    assert heading == pytest.approx(seconds, rel=0.06)
 
 
 @given(st.integers(0, 10**21))
 def test_a_size_is_within_its_rounding(n):
     number, unit = size(n).split()
-    said = float(number.replace(",", "")) * 1000 ** ["B", "kB", "MB", "GB", "TB", "PB", "EB"].index(unit)
-    assert said == pytest.approx(n, rel=0.06)
+    heading = float(number.replace(",", "")) * 1000 ** ["B", "kB", "MB", "GB", "TB", "PB", "EB"].index(unit)
+    assert heading == pytest.approx(n, rel=0.06)
 
 
 def test_small_things():

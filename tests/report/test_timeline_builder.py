@@ -23,20 +23,20 @@ from hoptree.report.timeline_builder import TimelineBuilder
 from hoptree.search.protocol import Goal
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.workload import Landscape
-from tests.report.study_timelines import STEPPED, WIDE, chronicle, run
+from tests.report.study_timelines import STEPPED, WIDE, history, run
 
 
 def test_sums_are_those_of_the_plan() -> None:
-    told = chronicle(ht.Grid(epochs=12), STEPPED)
-    last = told.moments[-1]
+    told = history(ht.Grid(epochs=12), STEPPED)
+    last = told.progress[-1]
     assert last.got == 12 * 12
     # Of three schedules, two begin alike for 4 and 8 epochs: 4 groups of 12 + 8 + 4.
     assert last.trained == pytest.approx(4 * 24)
-    assert sum(twig.end - twig.start for twig in told.twigs) == 4 * 24
+    assert sum(tree_node.end - tree_node.start for tree_node in told.tree) == 4 * 24
     assert last.alone > last.spent > 0
-    assert len(told.courses) == 12
+    assert len(told.trials) == 12
     assert told.searched == ["act", "lr", "width"]
-    assert all(len(course.reports) == 12 for course in told.courses)
+    assert all(len(trial_timeline.reports) == 12 for trial_timeline in told.trials)
 
 
 @settings(max_examples=20, deadline=None)
@@ -48,10 +48,10 @@ def test_workers_do_one_thing_at_a_time_and_every_unit_is_told(workers: int, par
         units.append(isinstance(step.event, UnitFinished))
 
     workers = min(workers, partitions)
-    told = chronicle(ht.Random(trials, epochs=3), WIDE, workers=workers, partitions=partitions, watches=(count,))
+    told = history(ht.Random(trials, epochs=3), WIDE, workers=workers, partitions=partitions, watches=(count,))
     spans = [span for span in told.timeline.spans if span.kind == "unit"]
     assert len(spans) == sum(units)
-    assert told.moments[-1].trained == pytest.approx(sum(units) / partitions)
+    assert told.progress[-1].trained == pytest.approx(sum(units) / partitions)
     for worker in told.timeline.workers:
         mine = sorted((s.start, s.end) for s in told.timeline.spans if s.worker == worker)
         for (_, end), (start, _) in pairwise(mine):
@@ -76,13 +76,13 @@ class Late:
 
 def test_what_is_told_late_or_twice_is_told_once_and_in_its_place() -> None:
     record = Record(Settings(partitions=2))
-    engine, chronicler = Engine(record.settings, state=record.state), TimelineBuilder(record.state)
+    engine, builder = Engine(record.settings, state=record.state), TimelineBuilder(record.state)
     landscape = Landscape(lambda _: 1.0, lambda _, epoch, __: {"loss": 1 / epoch})
     backend = SimulatedBackend(Cluster(workers=1), 2, landscape)
-    drive(engine, backend, Late(), [record.note, chronicler.see])
-    (course,) = chronicler.chronicle("late", "loss", maximize=False).courses
-    assert [told.epoch for told in course.reports] == [1, 2, 4]
-    assert course.epochs == 4
+    drive(engine, backend, Late(), [record.note, builder.see])
+    (trial_timeline,) = builder.chronicle("late", "loss", maximize=False).trials
+    assert [told.epoch for told in trial_timeline.reports] == [1, 2, 4]
+    assert trial_timeline.epochs == 4
     assert list(record.by_number[0].curve.items()) == [(1, {"loss": 1.0}), (2, {"loss": 0.5}), (4, {"loss": 0.25})]
 
 
@@ -93,42 +93,44 @@ def test_spans_agree_with_the_simulator() -> None:
         if isinstance(step.event, UnitFinished):
             seen[step.event.run] = step.now
 
-    told = chronicle(ht.Grid(epochs=3), STEPPED, watches=(watch,))
+    told = history(ht.Grid(epochs=3), STEPPED, watches=(watch,))
     assert sorted(seen.values()) == sorted(span.end for span in told.timeline.spans if span.kind == "unit")
 
 
 def test_workers_are_called_as_in_the_live_view() -> None:
     """By the first place that is free: one that takes the place of a lost one is called as that was."""
     engine = Engine(Settings(1))
-    chronicler, tally = TimelineBuilder(engine.state), RunStats(engine, {"": Goal("loss", False)})
+    builder, tally = TimelineBuilder(engine.state), RunStats(engine, {"": Goal("loss", False)})
     events = [WorkerJoined("f15475bc-0", (0,)), WorkerJoined("f15475bc-1", (0,)), WorkerLost("f15475bc-0")]
     for event in [*events, WorkerJoined("f15475bc-2", (0,))]:
         step = engine.state.note(event, 0.0, False, engine.step(event, 0.0))
-        chronicler.see(step)
+        builder.see(step)
         tally.see(step)
-    assert chronicler.chronicle("s", "loss", False).timeline.workers == ("w0", "w1")
+    assert builder.chronicle("s", "loss", False).timeline.workers == ("w0", "w1")
     assert tally.workers == {"f15475bc-1": "w1", "f15475bc-2": "w0"}
 
 
 def test_lost_workers_are_absent_and_what_they_did_failed() -> None:
-    told = chronicle(ht.Grid(epochs=3), STEPPED, faults=[ht.Crash("w1", at=20, back=60)])
+    told = history(ht.Grid(epochs=3), STEPPED, faults=[ht.Crash("w1", at=20, back=60)])
     kinds = [span.kind for span in told.timeline.spans if span.worker == "w1"]
     assert kinds.count("failed") == 1
     (down,) = (span for span in told.timeline.spans if span.kind == "down")
     assert (down.worker, down.start, down.end) == ("w1", 20, 60)
-    assert all(course.state == "complete" for course in told.courses)
+    assert all(trial_timeline.state == "complete" for trial_timeline in told.trials)
 
 
 def test_grants_and_sources() -> None:
-    told = chronicle(ht.SuccessiveHalving(9, max_epochs=9), WIDE)
-    assert sorted(max(until for _, until in course.grants) for course in told.courses) == [1] * 6 + [3] * 2 + [9]
+    told = history(ht.SuccessiveHalving(9, max_epochs=9), WIDE)
+    assert sorted(max(until for _, until in trial_timeline.grants) for trial_timeline in told.trials) == [1] * 6 + [
+        3
+    ] * 2 + [9]
     assert told.common_epoch == 1
-    bred = chronicle(ht.PBT(population=4, epochs=6, interval=2), {"lr": ht.log(1e-4, 1e-1)})
-    assert any(course.source is not None for course in bred.courses)
+    bred = history(ht.PBT(population=4, epochs=6, interval=2), {"lr": ht.log(1e-4, 1e-1)})
+    assert any(trial_timeline.source is not None for trial_timeline in bred.trials)
 
 
 def test_best_prefers_complete_trials() -> None:
-    told = chronicle(ht.SuccessiveHalving(9, max_epochs=9), WIDE)
+    told = history(ht.SuccessiveHalving(9, max_epochs=9), WIDE)
     assert told.best is not None
     assert told.best.state == "complete"
     silent = run(ht.Grid(epochs=1), STEPPED).chronicle("x", "nonsense", False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hoptree.store import Store
+from hoptree.store import Store, StoreTiming
 from tests.store.postgres import Server
 
 
@@ -61,7 +61,9 @@ def open_store(tmp_path: Path, journal_url: str, clock: Clock) -> Iterator[Calla
     opened = []
 
     def opener(**options: object) -> Store:
-        opened.append(Store(tmp_path / "store", journal_url=journal_url, clock=clock, **options))
+        opened.append(
+            Store(tmp_path / "store", journal_url=journal_url, timing=StoreTiming(clock=clock), **options)
+        )
         return opened[-1]
 
     yield opener

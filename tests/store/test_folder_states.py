@@ -128,7 +128,7 @@ def test_a_damaged_state_says_which_file_and_what_to_do(states):
     with path.open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         file.write(b"\x01")
-    with pytest.raises(StateDamagedError, match=r"0abc.safetensors: .* checksum .*; delete it, .* trained again"):
+    with pytest.raises(StateDamagedError, match=r"0abc.safetensors: .* checksum .*; delete it to train the state again"):
         states.get("0abc")
     assert states.get("0abc", verify=False)[0]["w"].shape == (5,)
     assert states.delete("0abc")
@@ -139,7 +139,7 @@ def test_a_foreign_file_and_a_wrong_place_are_noticed(states):
     states.put("0abc", {"w": np.arange(5.0)}, {})
     path = only_file(states)
     path.rename(path.with_name("0abd.safetensors"))
-    with pytest.raises(StateDamagedError, match="it holds the state 0abc"):
+    with pytest.raises(StateDamagedError, match="it contains the state 0abc"):
         states.get("0abd")
     safetensors.numpy.save_file({"w": np.arange(5.0)}, path)
     with pytest.raises(StateDamagedError, match="header cannot be read"):
@@ -166,9 +166,9 @@ def test_a_key_that_is_no_file_name_is_refused(states, key):
         ({"w": np.array([object()])}, {}, r"arrays\['w'\]: of type object"),
         ({"w": np.zeros(1, np.complex128)}, {}, "of type complex128; expected one of"),
         ({"w": [1.0]}, {}, "a list; expected a numpy array"),
-        ({"__metadata__": np.zeros(1)}, {}, "the name '__metadata__'"),
+        ({"__metadata__": np.zeros(1)}, {}, "invalid name '__metadata__'"),
         ({"\ud800": np.zeros(1)}, {}, "UTF-8"),
-        ({}, {"betas": (0.9, 0.99)}, r"meta\['betas'\]: a tuple; .* turn it into a list"),
+        ({}, {"betas": (0.9, 0.99)}, r"meta\['betas'\]: a tuple; .* convert it to a list"),
         ({}, {"steps": {1: 2}}, r"meta\['steps'\]: the key 1; expected a string"),
         ({}, {"x": [np.float64(1)]}, r"meta\['x'\]\[0\]: a float64"),
         ({}, [], "meta: a list; expected a dictionary"),

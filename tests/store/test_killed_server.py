@@ -14,7 +14,7 @@ import pytest
 
 from hoptree.core.events import TrialStopped
 from hoptree.core.facts import Entry
-from hoptree.store import Holder, JournalConflictError, LeaseLostError, Store, StoreAwayError
+from hoptree.store import Holder, JournalConflictError, LeaseLostError, Store, StoreTiming, StoreUnavailableError
 from hoptree.store.requests import StopTrial
 from tests.store.postgres import Server
 from tests.store.programs import line, running, tell
@@ -167,11 +167,11 @@ def test_a_server_that_is_killed_at_many_moments_loses_nothing(killed_server, ur
 
 
 def test_a_server_that_does_not_come_back_ends_the_call_after_its_time(killed_server, opened, caplog):
-    store = opened(patience=0.2)
+    store = opened(timing=StoreTiming(patience=0.2))
     writer = store.journal.writer("digits", store.lease("digits").token)
     killed_server.kill()
     try:
-        with pytest.raises(StoreAwayError, match="check that its server runs"):
+        with pytest.raises(StoreUnavailableError, match="check that its server runs"):
             writer.append(entries(1))
         assert [record.getMessage() for record in caplog.records if "waiting up to 0.2 s" in record.getMessage()]
         assert len(caplog.records) == 1
@@ -182,7 +182,7 @@ def test_a_server_that_does_not_come_back_ends_the_call_after_its_time(killed_se
 
 def test_what_another_driver_has_taken_over_is_not_written_again(killed_server, opened, tmp_path):
     now = [1000.0]
-    store = opened(clock=lambda: now[0])
+    store = opened(timing=StoreTiming(clock=lambda: now[0]))
     writer = store.journal.writer("digits", store.lease("digits", Holder("far", 7, "then")).token)
     writer.append(entries(1))
     for number in range(2, 40):
@@ -190,7 +190,7 @@ def test_what_another_driver_has_taken_over_is_not_written_again(killed_server, 
     killed_server.kill()
     killed_server.start()
     now[0] += 1000
-    other = opened(clock=lambda: now[0])
+    other = opened(timing=StoreTiming(clock=lambda: now[0]))
     successor = other.journal.writer("digits", other.lease("digits").token)
     last = successor.append(entries(1, successor.tail.seq + 1))
     with pytest.raises(LeaseLostError, match="took over with token 2"):
@@ -240,7 +240,7 @@ def test_a_wish_is_made_once(killed_server, opened):
     store.wishes.make("digits", StopTrial(1))
     killed_server.kill()
     try:
-        with pytest.raises(StoreAwayError):
+        with pytest.raises(StoreUnavailableError):
             store.wishes.make("digits", StopTrial(2))
     finally:
         killed_server.start()

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from hoptree.store import Holder, LeaseLostError, Store, StudyHeldError
+from hoptree.store import Holder, LeaseLostError, Store, StoreTiming, StudyHeldError
 from tests.store.programs import ACQUIRE, line, running, tell
 
 FAR = Holder("far", 7, "then")
@@ -140,7 +140,9 @@ def test_a_process_of_this_host_that_runs_keeps_its_lease_however_late_its_heart
         assert line(process) == "ready"
         tell(process, "digits")
         assert line(process) == "token 1"
-        with Store(tmp_path, journal_url=journal_url, clock=lambda: time.time() + 1000) as store:
+        with Store(
+            tmp_path, journal_url=journal_url, timing=StoreTiming(clock=lambda: time.time() + 1000)
+        ) as store:
             with pytest.raises(StudyHeldError):
                 store.lease("digits")
             os.kill(process.pid, signal.SIGSTOP)

@@ -162,7 +162,7 @@ def test_a_migration_that_fails_in_the_middle_leaves_the_store_as_it_was(filled,
     before = described(journal_url)
     for _ in range(2):
         with pytest.raises(
-            MigrationError, match=r"from revision 0002 to 0003: .*no_such_column.*; it is as it was"
+            MigrationError, match=r"from revision 0002 to 0003: .*no_such_column.*; the store is unchanged"
         ):
             open_store(revisions=BROKEN)
     assert described(journal_url) == before
@@ -225,7 +225,7 @@ def test_a_store_that_may_only_be_read_is_not_migrated(tmp_path):
         done = subprocess.run(command, preexec_fn=powerless, check=True, capture_output=True, text=True)
     finally:
         (tmp_path / "store").chmod(0o700)
-    assert f"may not write them; let who owns it run hoptree migrate {tmp_path}/store" in done.stdout
+    assert f"you have no write permission; ask the owner to run hoptree migrate {tmp_path}/store" in done.stdout
     assert backups(tmp_path / "store") == []
 
 
@@ -258,7 +258,7 @@ def test_a_newer_store_is_refused_and_left_alone(filled, open_store, journal_url
     open_store(revisions=NEXT).close()
     before = described(journal_url)
     for _ in range(2):
-        with pytest.raises(StoreVersionError, match="revision 0003, which this Hoptree does not know; .* upgrade"):
+        with pytest.raises(StoreVersionError, match="unknown revision 0003; .* upgrade"):
             open_store()
     assert described(journal_url) == before
 
@@ -267,7 +267,7 @@ def test_a_store_without_its_revision_is_refused(filled, open_store):
     store = open_store()
     with store._database.writing() as connection:
         connection.exec_driver_sql("DELETE FROM hoptree_revision")
-    with pytest.raises(StoreVersionError, match="revision None, which this Hoptree does not know"):
+    with pytest.raises(StoreVersionError, match="unknown revision None"):
         open_store()
 
 
@@ -279,6 +279,6 @@ def test_a_store_from_before_the_first_release_is_refused(open_store, journal_ur
     engine.dispose()
     before = described(journal_url)
     for _ in range(2):
-        with pytest.raises(StoreVersionError, match="format 4, .* never released; .*name another store, or move"):
+        with pytest.raises(StoreVersionError, match="format 4 from before the first release"):
             open_store()
     assert described(journal_url) == before

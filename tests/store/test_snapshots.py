@@ -53,7 +53,7 @@ def test_a_snapshot_is_small(store, token):
 def test_only_the_holder_of_the_lease_writes_one(store, token):
     with pytest.raises(LeaseLostError):
         store.journal.write_snapshot("digits", token + 1, 7, b"")
-    with pytest.raises(StoreError, match="digits: a snapshot at entry 11; expected the number of an entry"):
+    with pytest.raises(StoreError, match="digits: snapshot at entry 11, which does not exist"):
         store.journal.write_snapshot("digits", token, 11, b"")
     assert kept(store) == []
 
@@ -74,7 +74,7 @@ def test_one_that_is_damaged_gives_way_to_the_one_before(store, token, caplog, v
     change(store, update(SNAPSHOTS).where(SNAPSHOTS.c.seq == 7).values(values))
     assert store.journal.read_snapshot("digits") == (4, b"up to 4")
     (told,) = (record.getMessage() for record in caplog.records)
-    assert told == "digits: the snapshot at entry 7 does not match its journal; reading the one before"
+    assert told == "digits: the snapshot at entry 7 does not match its journal; reading the previous one"
 
 
 def test_without_one_that_matches_the_journal_is_read_from_its_beginning(store, token, caplog):
@@ -83,7 +83,7 @@ def test_without_one_that_matches_the_journal_is_read_from_its_beginning(store, 
     change(store, update(SNAPSHOTS).values(checksum=bytes(16)))
     assert store.journal.read_snapshot("digits") is None
     assert caplog.records[-1].getMessage() == (
-        "digits: the snapshot at entry 4 does not match its journal; reading the journal from the start"
+        "digits: the snapshot at entry 4 does not match its journal; reading the whole journal"
     )
 
 

@@ -59,7 +59,7 @@ def test_the_catalog_lists_studies_in_order(store, clock):
 
 def test_the_catalog_refuses_by_name(store):
     store.catalog.register("digits", SPEC)
-    with pytest.raises(StudyExistsError, match=r"digits: this study is in .* already; resume it"):
+    with pytest.raises(StudyExistsError, match=r"digits: this study exists in .* already; resume it"):
         store.catalog.register("digits", SPEC)
     with pytest.raises(StudyMissingError, match="other: no such study"):
         store.catalog.set_status("other", "running")
@@ -68,9 +68,9 @@ def test_the_catalog_refuses_by_name(store):
     with pytest.raises(StateFormatError, match=r"spec\['space'\]: a set; expected"):
         store.catalog.register("sets", {"space": {1}})
     for name in ("", " a", "a\nb", "a" * 201, None):
-        with pytest.raises(StoreError, match=r"study: the name .*; expected"):
+        with pytest.raises(StoreError, match=r"study: invalid name .*; expected"):
             store.catalog.register(name, SPEC)
-        with pytest.raises(StoreError, match=r"study: the name .*; expected"):
+        with pytest.raises(StoreError, match=r"study: invalid name .*; expected"):
             store.lease(name)
 
 
@@ -79,7 +79,7 @@ def test_a_study_of_another_format_is_listed_and_refused(store):
     with store.journal._database.writing() as connection:
         connection.execute(update(STUDIES).values(format=FORMAT + 1))
     assert [study.format for study in store.catalog.all()] == [FORMAT + 1]
-    with pytest.raises(StoreVersionError, match=rf"digits in .*: described in format {FORMAT + 1}"):
+    with pytest.raises(StoreVersionError, match=rf"digits in .*: stored in format {FORMAT + 1}"):
         store.catalog.find("digits")
 
 

@@ -138,7 +138,7 @@ def test_ctrl_c_ends_a_run_that_can_go_on(tmp_path: Path, presses: int) -> None:
             process.wait(timeout=900)  # at once: the gate is still closed
     out, err = process.communicate(timeout=900)
     assert process.returncode == 130, err
-    assert err == "Interrupted. What is done is kept; go on with: hoptree run tiny.py\n"
+    assert err == "Interrupted. Progress is saved; resume with: hoptree run tiny.py\n"
     assert ("unfinished" in out) == (presses == 1)  # only what ends in order tells how far it came
     assert json.loads(hoptree(tmp_path, "studies", "--json"))[0]["status"] == "stopped"
     assert "tiny: 4 complete, 2 failed" in hoptree(tmp_path, "run", "tiny.py", "--workers", "1")

@@ -243,7 +243,7 @@ def test_results_and_wishes_look_at_the_journal_that_tells_most(tmp_path: Path) 
     a.extend(1, 4)
     ht.run([a, b], workers=1)
     assert epochs(a.results()) == [(2, "complete"), (4, "complete")]
-    assert [course.epochs for course in a.chronicle().courses] == [2, 4]
+    assert [course.epochs for course in a.chronicle().trials] == [2, 4]
     a.clone(1, at=4, config=CHANGE, epochs=5)
     assert epochs(a.run(workers=1)) == [(2, "complete"), (4, "complete"), (5, "complete")]
     b.evaluate({"lr": 0.9, "act": "y", "nap": 0.0, "where": ""}, epoch=1, workers=1)

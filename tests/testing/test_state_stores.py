@@ -77,9 +77,9 @@ class Faulty:
     def keys(self) -> list[str]:
         return self.states.keys()[::-1] if self.fault == "no order" else self.states.keys()
 
-    def unsign(self, name: str) -> None:
+    def remove_marker(self, name: str) -> None:
         if self.fault != "markers stay":
-            self.states.unsign(name)
+            self.states.remove_marker(name)
 
     def clean(self) -> int:
         if self.fault == "cleans too much":

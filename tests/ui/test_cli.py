@@ -99,10 +99,10 @@ def test_bad_options_are_refused_by_name(arguments: tuple[str, ...], message: st
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[workload]\nepoch = 3", "epoch: no such field"),
+        ("[workload]\nepoch = 3", "epoch: unknown field"),
         ("[cluster]\nworkers = 'many'", "workers"),
         ("[workload]\nconfigs = [{lr = 'multistep(0.1, at=[4, 2], gamma=0.1)'}]", "increasing milestones"),
-        ("[workload]\nconfigs = [{lr = 'wave(0.1)'}]", "wave is no schedule"),
+        ("[workload]\nconfigs = [{lr = 'wave(0.1)'}]", "unknown schedule wave"),
         ("[workload]\nconfigs = [{lr = 'constant(x)'}]", "x is not a number"),
         ("[workload]\nconfigs = [{lr = nan}]", "configs[0]"),
         ("[world]", "table [world]"),

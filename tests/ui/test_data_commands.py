@@ -66,7 +66,7 @@ def test_build_says_what_it_built_and_how_to_open_it(folder: Path) -> None:
     assert ["fingerprint", dataset.fingerprint] in words
     assert f"ht.Dataset.open('{folder / 'd'}')" in done.stdout
     again = hoptree(folder, "build", "rows.npz", "--to", "d", "--partitions", "3")
-    assert again.stdout == done.stdout.replace("Built:", "This very dataset was there already:")
+    assert again.stdout == done.stdout.replace("Built:", "This dataset exists already:")
 
 
 def test_arrays_a_folder_and_a_glob_give_the_same_dataset(folder: Path) -> None:
@@ -122,7 +122,7 @@ def test_verify_reads_every_byte(folder: Path) -> None:
     built(folder, "rows.npz", "--to", "d", "--partitions", "2")
     done = hoptree(folder, "inspect", "d", "--verify")
     assert done.returncode == 0, done.stderr
-    assert "in 3 files are what was built." in done.stdout
+    assert "in 3 files match their checksums." in done.stdout
     path = folder / "d/train-00001.arrow"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -158,7 +158,7 @@ def test_verify_reads_every_byte(folder: Path) -> None:
         (("in", "--partitions", "0"), "partitions: 0; expected a whole number, at least 1"),
         (("in", "--partitions", "many"), "'many' is not a valid integer"),
         (("in", "--valid", "1.5"), "valid: 1.5; expected a fraction"),
-        (("in", "--valid", "0.1", "--valid-from", "valid.parquet"), "both given; expected at most one"),
+        (("in", "--valid", "0.1", "--valid-from", "valid.parquet"), "both given; give at most one"),
         (("in", "--seed", "-1"), "seed: -1; expected a whole number, at least 0"),
         (("in", "--to", "in"), "in exists and is not a dataset; give a path that is free"),
         (("in", "--to", "notes.txt/d"), "to: notes.txt/d cannot be built"),
@@ -191,7 +191,7 @@ def test_a_full_disk_leaves_nothing(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     done = hoptree(folder, "build", "large.npz", "--to", "d", "--partitions", "2", program=SMALL_FILES)
     assert done.returncode == 2
-    assert done.stderr.startswith("DataError: to: d cannot be built ([Errno 27] File too large")
+    assert done.stderr.startswith("DataError: --to: cannot write the dataset to d ([Errno 27] File too large")
     assert done.stderr.count("\n") == 1
     assert sorted(folder.rglob("*")) == before
 

@@ -71,7 +71,7 @@ def test_what_is_refused_names_the_line_of_the_program(tmp_path: Path) -> None:
     [
         (
             "import numpy\nimport nowhere_to_be_found\n",
-            "install it for the Python that runs this",
+            "install it for this Python",
             "line 2, in <module>",
         ),
         ("x = 1\ndef net(hp)\n    return 1\n", "SyntaxError: expected ':'", "line 2\n      def net(hp)"),
@@ -123,7 +123,7 @@ def test_a_failing_model_has_one_look_whoever_runs_it(tmp_path: Path) -> None:
         assert trace.startswith(f"  The full trace: {tmp_path / '.hoptree' / 'logs'}")
         assert "Traceback" in whole(done.stderr)
     assert shown[0][:-1] == shown[1][:-1]
-    assert hoptree("studies", cwd=tmp_path).stdout.startswith("No study is in ")  # refused: nothing was done
+    assert hoptree("studies", cwd=tmp_path).stdout.startswith("No studies in ")  # refused: nothing was done
 
 
 def test_a_study_that_cannot_be_has_the_same_look(tmp_path: Path) -> None:

@@ -63,12 +63,12 @@ def test_a_store_can_be_looked_at_by_who_may_only_read_it(closed: Path) -> None:
 
 def test_what_cannot_be_written_is_refused_by_its_name(closed: Path) -> None:
     expected = {
-        "extend tiny 0 --epochs 4": "this user may read it, and not write it",
-        "run tiny.py": "that you may write there",
+        "extend tiny 0 --epochs 4": "this user has read permission only",
+        "run tiny.py": "that you have write permission",
         "clean --yes --logs": "Permission denied; expected a path that can be written",
-        "export tiny --to trials.csv": f"--to: {closed} cannot be written; name another place",
-        "export tiny --to best.pt": f"--to: {closed} cannot be written; name another place",
-        "export tiny --to report.html": f"--to: {closed} cannot be written; name another place",
+        "export tiny --to trials.csv": f"--to: no write permission for {closed}",
+        "export tiny --to best.pt": f"--to: no write permission for {closed}",
+        "export tiny --to report.html": f"--to: no write permission for {closed}",
         "export tiny --bundle tiny.zip": "Permission denied; expected a path that can be written",
         "plot tiny curves --save curves.svg": "curves.svg: Permission denied; expected a path that can be written",
         "plot tiny all --save plots": "plots: Permission denied; expected a path that can be written",

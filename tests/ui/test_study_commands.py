@@ -177,7 +177,7 @@ def test_the_journal_may_be_elsewhere(copy: Path, tmp_path: Path) -> None:
 def test_a_store_that_is_not_there(tmp_path: Path, command: list[str]) -> None:
     result = invoke(tmp_path / "none", *command)
     assert isinstance(result.exception, StoreMissingError)
-    assert "none: no store is there; run a study first, or say with --store" in str(result.exception)
+    assert "none: no store is there; run a study first, or give the store's folder" in str(result.exception)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -268,7 +268,7 @@ def test_run_tells_the_best_and_where_things_are(folder: Path, monkeypatch: pyte
             f"Its fingerprint: {best['fingerprint']}",
             "Work: 8 epochs asked, 0 trained, 2 shared, 6 reused (merge rate 1.33); 0 B hopped",
             f"States and journal: {folder / '.hoptree'}",
-            "What failed, and why: hoptree show tiny",
+            "Show the errors: hoptree show tiny",
         ]
 
 
@@ -307,9 +307,9 @@ def refused(path: Path, text: str, name: str = "") -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1", "no study was found; expected a variable at its top level that is an ht.Study"),
+        ("x = 1", "no study was found; assign an ht.Study to a variable at the top level"),
         ("if __name__ == '__main__':\n    print(1 / 0)", "no study was found"),
-        ("import sys\nsys.exit(3)", "it ended itself while it was loaded (exit code 3)"),
+        ("import sys\nsys.exit(3)", "it called sys.exit while it was loaded (exit code 3)"),
         ("x =", 'p.py", line 1\n    x ='),
         (
             "import hoptree as ht\n\nht.Cluster(workers=0)",
@@ -358,11 +358,11 @@ def test_verify_needs_a_program_with_that_study(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.py").write_text(f"{STUDIES}\nother = make('other')\ntiny = make('tiny')")
     result = invoke(copy, "verify", "tiny", "--program", "p.py:other")
-    assert "its study is 'other'; expected 'tiny'" in str(result.exception)
+    assert "it defines the study 'other'; expected 'tiny'" in str(result.exception)
     result = invoke(copy, "verify", "tiny", "--program", "p.py")
-    assert "the program has another trainer (stored " in str(result.exception)
+    assert "the program has a different trainer (stored " in str(result.exception)
     assert ", another data (stored " in str(result.exception)
-    for program, message in (("", "run in a notebook"), (str(tmp_path / "gone.py"), "gone.py is gone")):
+    for program, message in (("", "run in a notebook"), (str(tmp_path / "gone.py"), "gone.py does not exist")):
         change(copy, "update hoptree_studies set spec = json_set(spec, '$.program', ?)", program)
         result = invoke(copy, "verify", "tiny")
         assert message in str(result.exception)
@@ -392,7 +392,7 @@ def test_verify_tells_bits_that_differ(copy: Path, best: Any) -> None:
     states.delete(key)
     lost = invoke(copy, "verify", "tiny")
     assert lost.exit_code == 1
-    assert f"trial {number}: nothing to compare with: its state is gone or damaged" in lost.output
+    assert f"trial {number}: cannot be compared: its stored state is missing or damaged" in lost.output
     assert lost.output.count("same bits") == 3
 
 
@@ -400,11 +400,11 @@ def test_verify_refuses_other_code(copy: Path, best: Any, tmp_path: Path) -> Non
     other = tmp_path / "other.py"
     other.write_text(PROGRAM.read_text().replace("relu()", "tanh()"))
     result = invoke(copy, "verify", "tiny", "--program", str(other))
-    assert "study 'tiny': the program has another trainer (stored " in str(result.exception)
+    assert "study 'tiny': the program has a different trainer (stored " in str(result.exception)
     assert "data" not in str(result.exception)
     other.write_text(PROGRAM.read_text().replace('    "tiny",', '    "tiny",\n    seed=7,'))
     result = invoke(copy, "verify", "tiny", "--program", str(other))
-    assert "the program has another seed (stored 0, the program's 7)" in str(result.exception)
+    assert "the program has a different seed (stored 0, the program's 7)" in str(result.exception)
 
 
 def test_lines_that_load_a_model(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ class RayWorker:
         from hoptree.worker.runner import CommandRunner
 
         self._states = open_states(setup.states)
-        if not self._states.signed(setup.sign):
+        if not self._states.has_marker(setup.sign):
             from hoptree.store.errors import StoreError
 
             raise StoreError(

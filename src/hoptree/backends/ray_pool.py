@@ -107,9 +107,9 @@ class RayPool:
         try:
             self._worker = settings.resources_per_worker or self._usual_worker()
             self._check(self._nodes())
-            for left in self._states.signs(self._signs):  # by a driver that was killed
-                self._states.unsign(left)
-            self._states.sign(self._sign)
+            for left in self._states.markers(self._signs):  # by a driver that was killed
+                self._states.remove_marker(left)
+            self._states.write_marker(self._sign)
             self._pickled: Any = ray.put(pickled)
             takes = {"CPU": 0.0, **self._worker}
             options = {option: takes.pop(name) for name, option in _OPTIONS.items() if name in takes}
@@ -426,7 +426,7 @@ class RayPool:
             stack.callback(self._button.close)
             stack.callback(self._doorbell.close)
             with suppress(OSError, StoreError):  # whoever drives the study next takes it away
-                self._states.unsign(self._sign)
+                self._states.remove_marker(self._sign)
             if self._requested:
                 from ray.autoscaler.sdk import request_resources
 

@@ -1,4 +1,4 @@
-"""Exports: a study for other programs. Each kind is one function of a chronicle and a path."""
+"""Exports a study for other programs. Each kind is one function of a timeline and a path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hoptree.report.timeline import ReportError
 
 __all__ = ["KINDS", "export", "kind_of"]
 
-# Kind, module, function. What a kind needs is imported when it is asked for; a further kind is one line here.
+# Kind, module, function. Modules are imported on use; another kind is one line here.
 KINDS: Final[dict[str, tuple[str, str]]] = {
     "csv": ("hoptree.exports.tables", "to_csv"),
     "parquet": ("hoptree.exports.tables", "to_parquet"),
@@ -23,8 +23,8 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".html": "html"}
 
 
-def export(chronicle: StudyTimeline, kind: str, path: str | Path, **options: Any) -> Path:
-    """Write a study as one of ``KINDS``, and return where it is."""
+def export(history: StudyTimeline, kind: str, path: str | Path, **options: Any) -> Path:
+    """Write a study as one of ``KINDS``, and return the path."""
     if kind not in KINDS:
         raise ReportError(
             f"kind: {kind!r}; expected one of {', '.join(KINDS)}, safetensors or pt; "
@@ -32,14 +32,14 @@ def export(chronicle: StudyTimeline, kind: str, path: str | Path, **options: Any
         )
     path = Path(path)
     if not path.absolute().parent.is_dir():
-        raise ReportError(f"{path}: there is no folder {path.absolute().parent}; make it first")
+        raise ReportError(f"{path}: the folder {path.absolute().parent} does not exist; create it first")
     module, function = KINDS[kind]
     write: Callable[..., Path] = getattr(import_module(module), function)
-    return write(chronicle, path, **options)
+    return write(history, path, **options)
 
 
 def kind_of(path: str | Path) -> str | None:
-    """Return the kind that a path's suffix stands for, if any.
+    """Return the kind of a path's suffix, if any.
 
     >>> kind_of("trials.csv"), kind_of("runs")
     ('csv', None)

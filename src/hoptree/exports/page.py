@@ -1,4 +1,4 @@
-"""A study as one HTML file: plots, trials, environment and how to reproduce it. It loads nothing from elsewhere."""
+"""A study as one self-contained HTML file: plots, trials, environment and how to reproduce it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hoptree.report.study_timeline import StudyTimeline, TrialTimeline, short
 from hoptree.report.tables import duration
 from hoptree.report.timeline import ReportError
 
-_VECTORS = 4_000  # spans beyond which a picture is smaller as pixels
+_VECTORS = 4_000  # spans above which a PNG is smaller than an SVG
 _PLOTS = {
     "best": "The best so far",
     "curves": "Learning curves",
@@ -30,18 +30,18 @@ _PLOTS = {
 }
 
 
-def to_html(chronicle: StudyTimeline, path: Path, dark: bool = False) -> Path:
-    """Write the report; plots that a study has nothing to draw for are left out."""
-    chronicle.with_reports("html")
+def to_html(history: StudyTimeline, path: Path, dark: bool = False) -> Path:
+    """Write the report; plots without data are left out."""
+    history.with_reports("html")
     parts = [
-        _head(chronicle),
-        *_plots(chronicle, dark),
-        _section("Trials", _trials(chronicle)),
-        _section("The study", _table(chronicle.facts)),
-        _section("Environment", _environments(chronicle)),
-        _section("How to reproduce it", _reproduce(chronicle)),
+        _head(history),
+        *_plots(history, dark),
+        _section("Trials", _trials(history)),
+        _section("The study", _table(history.facts)),
+        _section("Environment", _environments(history)),
+        _section("How to reproduce it", _reproduce(history)),
     ]
-    name = escape(chronicle.name)
+    name = escape(history.name)
     page = (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -56,36 +56,36 @@ def _section(title: str, body: str) -> str:
     return f"<section><h2>{escape(title)}</h2>\n{body}</section>\n"
 
 
-def _head(chronicle: StudyTimeline) -> str:
-    best, last = chronicle.best, chronicle.moments[-1]
-    states = [course.state for course in chronicle.courses]
+def _head(history: StudyTimeline) -> str:
+    best, last = history.best, history.progress[-1]
+    states = [trial.state for trial in history.trials]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     saved = 1 - last.trained / last.got if last.got else 0.0
     figures = {
         "trials": f"{len(states):,}<small>{escape(counts)}</small>",
-        "epochs that trials got": f"{last.got:,.6g}",
+        "epochs received": f"{last.got:,.6g}",
         "epochs trained": f"{last.trained:,.6g}<small>{max(0.0, saved):.0%} saved</small>",
-        "time": duration(chronicle.timeline.makespan),
-        "time of workers": f"{duration(last.spent)}<small>{duration(last.alone)} for each trial alone</small>",
+        "time": duration(history.timeline.makespan),
+        "time of workers": f"{duration(last.spent)}<small>{duration(last.alone)} without sharing</small>",
     }
     if best is not None:
-        value = chronicle.value(best.last)
+        value = history.value(best.last)
         first = f"{value:.5g}<small>trial {best.number}, {best.epochs} epochs</small>"
-        figures = {f"best {chronicle.metric}": first, **figures}
+        figures = {f"best {history.metric}": first, **figures}
     boxes = "".join(f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in figures.items())
-    config = "" if best is None else f"<p class=config>{escape(_told(best))}</p>"
-    return f"<header><h1>{escape(chronicle.name)}</h1>{config}<dl>{boxes}</dl></header>\n"
+    config = "" if best is None else f"<p class=config>{escape(_config_text(best))}</p>"
+    return f"<header><h1>{escape(history.name)}</h1>{config}<dl>{boxes}</dl></header>\n"
 
 
-def _told(course: TrialTimeline) -> str:
-    return ", ".join(f"{name} = {short(value)}" for name, value in course.config.items())
+def _config_text(trial: TrialTimeline) -> str:
+    return ", ".join(f"{name} = {short(value)}" for name, value in trial.config.items())
 
 
-def _plots(chronicle: StudyTimeline, dark: bool) -> list[str]:
+def _plots(history: StudyTimeline, dark: bool) -> list[str]:
     found = []
     for kind, title in _PLOTS.items():
         try:
-            figure = plot.KINDS[kind](chronicle, dark=dark)
+            figure = plot.KINDS[kind](history, dark=dark)
         except ReportError:
             continue  # a study without rungs, or with too few trials to compare
         except ImportError as error:
@@ -93,7 +93,7 @@ def _plots(chronicle: StudyTimeline, dark: bool) -> list[str]:
                 raise
             found.append(_section(title, f"<p>{escape(str(error))}</p>"))
             continue
-        if kind == "gantt" and len(chronicle.timeline.spans) > _VECTORS:
+        if kind == "gantt" and len(history.timeline.spans) > _VECTORS:
             data = base64.b64encode(rendered(figure, ".png")).decode()
             image = f'<img alt="{escape(title)}" src="data:image/png;base64,{data}">'
         else:
@@ -103,34 +103,34 @@ def _plots(chronicle: StudyTimeline, dark: bool) -> list[str]:
     return found
 
 
-def _trials(chronicle: StudyTimeline) -> str:
-    searched, metrics = chronicle.searched, chronicle.metrics
+def _trials(history: StudyTimeline) -> str:
+    searched, metrics = history.searched, history.metrics
     columns = ["trial", "state", "epochs", *searched, *metrics]
-    if any(course.error for course in chronicle.courses):
+    if any(trial.error for trial in history.trials):
         columns.append("error")
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    best = chronicle.best
-    ordered = sorted(chronicle.courses, key=lambda c: (chronicle.loss(chronicle.value(c.last)), c.number))
+    best = history.best
+    ordered = sorted(history.trials, key=lambda c: (history.loss(history.value(c.last)), c.number))
     rows = []
-    for course in ordered:
-        values = [chronicle.value(course.last, metric) for metric in metrics]
+    for trial in ordered:
+        values = [history.value(trial.last, metric) for metric in metrics]
         cells = [
-            str(course.number),
-            course.state,
-            str(course.epochs),
-            *(short(course.config[name]) if name in course.config else "" for name in searched),
-            *("" if math.isnan(value) and course.last is None else f"{value:.5g}" for value in values),
+            str(trial.number),
+            trial.state,
+            str(trial.epochs),
+            *(short(trial.config[name]) if name in trial.config else "" for name in searched),
+            *("" if math.isnan(value) and trial.last is None else f"{value:.5g}" for value in values),
         ]
         if columns[-1] == "error":
-            cells.append(_gist(course.error))
-        mark = " class=best" if course is best else ""
+            cells.append(_gist(trial.error))
+        mark = " class=best" if trial is best else ""
         rows.append(f"<tr{mark}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return f"<div class=scroll><table class=sortable>{body}</table></div>"
 
 
 def _gist(error: str) -> str:
-    """Return the line of an error that its traceback leads to, else the first."""
+    """Return the last line of an error's traceback, else its first line."""
     lines = [line for line in error.splitlines() if line.strip()]
     ends = [line for before, line in pairwise(lines) if before.startswith("  ") and not line.startswith("  ")]
     return (ends[-1] if ends else next(iter(lines), ""))[:200]
@@ -145,24 +145,24 @@ def _table(facts: dict[str, str]) -> str:
     return f"<table class=facts>{rows}</table>"
 
 
-def _environments(chronicle: StudyTimeline) -> str:
-    if not chronicle.environments:
-        return "<p>It was run by a Hoptree that did not note where.</p>"
-    return "".join(_table(each) for each in chronicle.environments)
+def _environments(history: StudyTimeline) -> str:
+    if not history.environments:
+        return "<p>Unknown: the study was run by a version of Hoptree that did not record it.</p>"
+    return "".join(_table(each) for each in history.environments)
 
 
-def _reproduce(chronicle: StudyTimeline) -> str:
-    name = shlex.quote(chronicle.name)
-    program = shlex.quote(Path(chronicle.facts.get("program", "")).name or "PROGRAM.py")
+def _reproduce(history: StudyTimeline) -> str:
+    name = shlex.quote(history.name)
+    program = shlex.quote(Path(history.facts.get("program", "")).name or "PROGRAM.py")
     commands = (
         f"# train what is missing; a finished study trains nothing\nhoptree run {program}\n"
-        f"# train every trial again, alone, and compare the bits\nhoptree verify {name}\n"
+        f"# train every trial again in a fresh process, and compare the bits\nhoptree verify {name}\n"
         f"# the same on another machine\nhoptree export {name} --bundle {name}.zip\n"
         f"hoptree verify {name}.zip --program {program}"
     )
-    facts = {key: chronicle.facts.get(key, "") for key in ("trainer", "data", "seed", "order", "partitions")}
+    facts = {key: history.facts.get(key, "") for key in ("trainer", "data", "seed", "order", "partitions")}
     return (
-        "<p>The weights of a trial follow from its config, the seed, the code and the data alone: not from the "
-        "number of workers, the timing, or what was shared.</p>"
+        "<p>The weights of a trial depend only on its config, the seed, the code and the data: not on the "
+        "number of workers, the timing, or sharing.</p>"
         f"<pre>{escape(commands)}</pre>{_table(facts)}"
     )

@@ -1,4 +1,4 @@
-"""How the HTML report looks, and how its table is sorted: plain CSS and a few lines of script, both in the file."""
+"""The inline CSS and JavaScript of the HTML report: its style, and sorting of its table."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ from hoptree.core.errors import MissingExtraError
 from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
 from hoptree.report.timeline import ReportError
 
-_BATCH = 1000  # metrics that MLflow takes at once
+_BATCH = 1000  # metrics that MLflow accepts per call
 _PARAMS = 100  # … and params
-_LONGEST = 250  # letters of a name
+_LONGEST = 250  # characters of a name
 _STATES = {"complete": "FINISHED", "stopped": "FINISHED", "failed": "FAILED", "running": "RUNNING"}
 
 
-def to_mlflow(chronicle: StudyTimeline, path: Path) -> Path:
+def to_mlflow(history: StudyTimeline, path: Path) -> Path:
     """Write an SQLite tracking store; ``mlflow ui --backend-store-uri sqlite:///FILE`` shows it.
 
     A path without a suffix is a folder, with `mlflow.db` in it. An experiment of this name must not be there yet.
@@ -30,47 +30,47 @@ def to_mlflow(chronicle: StudyTimeline, path: Path) -> Path:
     file.parent.mkdir(exist_ok=True)
     with _quiet():
         client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{file.absolute()}")
-        if client.get_experiment_by_name(chronicle.name) is not None:
-            raise ReportError(f"{file}: it has an experiment {chronicle.name!r} already; choose another file")
+        if client.get_experiment_by_name(history.name) is not None:
+            raise ReportError(f"{file}: it already has an experiment {history.name!r}; choose another file")
         folder = (file.parent / "artifacts").absolute().as_uri()
-        experiment = client.create_experiment(chronicle.name, artifact_location=folder, tags=chronicle.facts)
-        names = [name for course in chronicle.courses for name in course.config]
-        names += [name for course in chronicle.courses for told in course.reports for name in told.metrics]
+        experiment = client.create_experiment(history.name, artifact_location=folder, tags=history.facts)
+        names = [name for trial in history.trials for name in trial.config]
+        names += [name for trial in history.trials for told in trial.reports for name in told.metrics]
         keys = _keys(names)
-        for course in chronicle.courses:
-            _run(mlflow, client, experiment, chronicle, course, keys)
+        for trial in history.trials:
+            _run(mlflow, client, experiment, history, trial, keys)
         _forget(client)
     return file
 
 
 def _run(
-    mlflow: Any, client: Any, experiment: str, chronicle: StudyTimeline, course: TrialTimeline, keys: dict[str, str]
+    mlflow: Any, client: Any, experiment: str, history: StudyTimeline, trial: TrialTimeline, keys: dict[str, str]
 ) -> None:
     entities = mlflow.entities
-    best = chronicle.best
-    tags = {"state": course.state, "trial": str(course.number)}
-    if best is not None and best.number == course.number:
+    best = history.best
+    tags = {"state": trial.state, "trial": str(trial.number)}
+    if best is not None and best.number == trial.number:
         tags["best"] = "yes"
-    if course.error:
-        tags["error"] = course.error[:5000]
-    run = client.create_run(experiment, _millis(chronicle, course.begun), tags, f"trial {course.number}")
+    if trial.error:
+        tags["error"] = trial.error[:5000]
+    run = client.create_run(experiment, _millis(history, trial.begun), tags, f"trial {trial.number}")
     number = run.info.run_id
     metrics = [
-        entities.Metric(keys[name], value, _millis(chronicle, told.now), told.epoch)
-        for told in course.reports
+        entities.Metric(keys[name], value, _millis(history, told.now), told.epoch)
+        for told in trial.reports
         for name, value in told.metrics.items()
     ]
-    params = [entities.Param(keys[name], str(value)[:6000]) for name, value in course.config.items()]
+    params = [entities.Param(keys[name], str(value)[:6000]) for name, value in trial.config.items()]
     for start in range(0, len(params), _PARAMS):
         client.log_batch(number, params=params[start : start + _PARAMS])
     for start in range(0, len(metrics), _BATCH):
         client.log_batch(number, metrics=metrics[start : start + _BATCH])
-    if course.state != "running":
-        client.set_terminated(number, _STATES[course.state], _millis(chronicle, course.ended or course.begun))
+    if trial.state != "running":
+        client.set_terminated(number, _STATES[trial.state], _millis(history, trial.ended or trial.begun))
 
 
 def _keys(names: Iterable[str]) -> dict[str, str]:
-    """Return names as MLflow takes them: as they are, or without the letters that it refuses; no two become one.
+    """Return unique names for MLflow: unchanged if possible, else with invalid characters replaced.
 
     >>> _keys(["lr", "f1 (macro)", "top@5", "top#5", "../x"])
     {'lr': 'lr', 'f1 (macro)': 'f1 _macro_', 'top@5': 'top_5', 'top#5': 'top_5 2', '../x': 'x'}
@@ -85,13 +85,13 @@ def _keys(names: Iterable[str]) -> dict[str, str]:
     return keys
 
 
-def _millis(chronicle: StudyTimeline, seconds: float) -> int:
-    return round(1000 * (chronicle.created + seconds))
+def _millis(history: StudyTimeline, seconds: float) -> int:
+    return round(1000 * (history.created + seconds))
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep MLflow from telling how it makes its tables."""
+    """Suppress MLflow's messages about creating its tables."""
     names = ("mlflow", "alembic")
     before = {name: logging.getLogger(name).level for name in names}
     for name in names:
@@ -104,7 +104,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _forget(client: Any) -> None:
-    """Let go of the database: MLflow keeps its connections for the life of the process."""
+    """Close the database: MLflow otherwise keeps its connections until the process exits."""
     engine = getattr(client._tracking_client.store, "engine", None)
     if engine is not None:
         engine.dispose()

@@ -10,7 +10,7 @@ from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
 from hoptree.report.timeline import ReportError
 
 
-def to_tensorboard(chronicle: StudyTimeline, path: Path) -> Path:
+def to_tensorboard(history: StudyTimeline, path: Path) -> Path:
     """Write a folder with one run per trial; ``tensorboard --logdir`` shows it.
 
     Steps are epochs; wall times are those of the reports.
@@ -22,39 +22,39 @@ def to_tensorboard(chronicle: StudyTimeline, path: Path) -> Path:
         )
     board = _tensorboard()
     path.mkdir(exist_ok=True)
-    width = len(str(max(0, len(chronicle.courses) - 1)))
-    _write(board, path, [(chronicle.created, 0, _experiment(board, chronicle))])
-    for course in chronicle.courses:
-        _write(board, path / f"trial-{course.number:0{width}}", _run(board, chronicle, course))
+    width = len(str(max(0, len(history.trials) - 1)))
+    _write(board, path, [(history.created, 0, _experiment(board, history))])
+    for trial in history.trials:
+        _write(board, path / f"trial-{trial.number:0{width}}", _run(board, history, trial))
     return path
 
 
-def _run(board: Any, chronicle: StudyTimeline, course: TrialTimeline) -> list[tuple[float, int, Any]]:
-    values = {name: _plain(value) for name, value in course.config.items()}
-    name = f"{chronicle.name} {course.number}"
-    begun = chronicle.created + course.begun
-    ended = chronicle.created + (course.begun if course.ended is None else course.ended)
+def _run(board: Any, history: StudyTimeline, trial: TrialTimeline) -> list[tuple[float, int, Any]]:
+    values = {name: _plain(value) for name, value in trial.config.items()}
+    name = f"{history.name} {trial.number}"
+    begun = history.created + trial.begun
+    ended = history.created + (trial.begun if trial.ended is None else trial.ended)
     found = [(begun, 0, board.hparams.hparams_pb(values, trial_id=name, start_time_secs=begun))]
-    for told in course.reports:
+    for told in trial.reports:
         for metric, value in told.metrics.items():
-            found.append((chronicle.created + told.now, told.epoch, board.scalar_pb(metric, value)))
+            found.append((history.created + told.now, told.epoch, board.scalar_pb(metric, value)))
     info = board.plugin_data.SessionEndInfo(
-        status={"complete": "STATUS_SUCCESS", "failed": "STATUS_FAILURE"}.get(course.state, "STATUS_UNKNOWN"),
+        status={"complete": "STATUS_SUCCESS", "failed": "STATUS_FAILURE"}.get(trial.state, "STATUS_UNKNOWN"),
         end_time_secs=ended,
     )
     data = board.plugin_data.HParamsPluginData(session_end_info=info, version=board.metadata.PLUGIN_DATA_VERSION)
-    found.append((ended, course.epochs, _summary(board, "_hparams_/session_end_info", data)))
+    found.append((ended, trial.epochs, _summary(board, "_hparams_/session_end_info", data)))
     return found
 
 
-def _experiment(board: Any, chronicle: StudyTimeline) -> Any:
+def _experiment(board: Any, history: StudyTimeline) -> Any:
     """Say which hyper-parameters and metrics the table has."""
     options: dict[str, dict[Any, None]] = {}
-    for course in chronicle.courses:
-        for name, value in course.config.items():
+    for trial in history.trials:
+        for name, value in trial.config.items():
             options.setdefault(name, {})[_plain(value)] = None
     params = [board.hparams.HParam(name, _domain(board, list(values))) for name, values in options.items()]
-    metrics = [board.hparams.Metric(name) for name in chronicle.metrics]
+    metrics = [board.hparams.Metric(name) for name in history.metrics]
     return board.hparams.hparams_config_pb(params, metrics)
 
 

@@ -1,4 +1,4 @@
-"""A study as other programs show it: in an Optuna storage for optuna-dashboard, or in Weights & Biases."""
+"""Mirrors show a study in other programs: in an Optuna storage for optuna-dashboard, or in Weights & Biases."""
 
 from hoptree.mirror.live import LiveMirror
 from hoptree.mirror.optuna_mirror import OptunaMirror

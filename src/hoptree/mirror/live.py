@@ -1,4 +1,4 @@
-"""A mirror that follows a study while it runs, and never holds it up.
+"""A mirror that follows a study while it runs, and never delays it.
 
 The driver only notes what has changed; a thread writes it. When that is slower than the study, changes of
 one trial become one. When it fails, the first failure is logged, what could not be written is tried again with the
@@ -22,18 +22,18 @@ from hoptree.record.record import Record
 
 log = logging.getLogger("hoptree")
 
-_PATIENCE = 30.0  # seconds that the end of a run waits for the last changes to be written
+_PATIENCE = 30.0  # seconds that a run waits at its end for the last changes to be written
 
 
 @final
 class LiveMirror:
-    """Follows one study of a record: ``watch`` is a watch of the drive loop, after the record's own."""
+    """Follows one study of a record: ``watch`` is an observer of the event loop, after the record's own."""
 
     def __init__(self, mirror: Mirror, record: Record, study: str) -> None:
         self._mirror = mirror
         self._record = record
         self._study = study
-        self._numbers: dict[int, int] = {}  # the engine's to those that the study shows
+        self._numbers: dict[int, int] = {}  # the engine's numbers to those of the study
         self._seen = 0
         self._changed: dict[int, TrialSnapshot] = {}
         self._condition = Condition()
@@ -48,11 +48,11 @@ class LiveMirror:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Have all that is known written, for a while at most."""
+        """Write all pending changes, within a time limit."""
         self._note(shown_trials(self._record, self._study), closing=True)
         self._thread.join(_PATIENCE)
         if self._thread.is_alive():
-            log.warning("mirror of study %r: it takes too long; mirror it again", self._study)
+            log.warning("mirror of study %r: writing takes too long; mirror it again", self._study)
         else:
             self._close()
 
@@ -63,9 +63,9 @@ class LiveMirror:
             log.warning("mirror of study %r: %s; mirror it again", self._study, error)
 
     def watch(self, step: Step) -> None:
-        """Note the trials that a step has changed."""
+        """Record the trials that a step has changed."""
         event = step.event
-        if not self._seen:  # a study that goes on: all that is there already
+        if not self._seen:  # a resumed study: all trials that exist already
             self._number()
             self._note(shown_trials(self._record, self._study))
         touched = [action.trial for action in step.actions if isinstance(action, Report | EndTrial)]
@@ -103,9 +103,9 @@ class LiveMirror:
             try:
                 self._mirror.show(list(waiting.values()))
                 waiting.clear()
-            except Exception as error:  # whatever others can do to us
+            except Exception as error:  # the other program may raise anything
                 if not self._complained:
-                    log.warning("mirror of study %r: %s; training goes on", self._study, error)
+                    log.warning("mirror of study %r: %s; training continues", self._study, error)
                 self._complained = True
         if waiting:
             log.warning("mirror of study %r: not all of it was written; mirror it again", self._study)

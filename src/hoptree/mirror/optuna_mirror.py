@@ -1,4 +1,4 @@
-"""A mirror: a study of ours as a study in an Optuna storage, for optuna-dashboard.
+"""A mirror in an Optuna storage: a Hoptree study as an Optuna study, for optuna-dashboard.
 
 | of ours | in Optuna |
 |---|---|
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from optuna.storages import RDBStorage
     from optuna.trial import FrozenTrial, TrialState
 
-_MARK = "hoptree"  # the attribute that tells a mirror from a study of Optuna's own
+_MARK = "hoptree"  # the attribute that marks a mirror, to distinguish it from other Optuna studies
 _LONGEST = 2_000  # characters of an error that are shown: its end, where the reason is
 
 
@@ -72,7 +72,7 @@ class OptunaMirror:
             raise
 
     def show(self, trials: Sequence[TrialSnapshot]) -> None:
-        """Write what is new of some trials; one that is new there comes after all with lower numbers."""
+        """Write the changes of some trials; new trials must be written in the order of their numbers."""
         for trial in sorted(trials, key=lambda trial: trial.number):
             if trial.number >= len(self._known):
                 self._add(trial)
@@ -80,7 +80,7 @@ class OptunaMirror:
                 self._update(self._known[trial.number], trial)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._storage.remove_session()
         self._storage.engine.dispose()
 
@@ -95,7 +95,7 @@ class OptunaMirror:
     # --- the study --------------------------------------------------------------------------------------
 
     def _find(self, name: str, identity: str) -> int:
-        """Return the id of the study there; make it if there is none."""
+        """Return the id of the study in the storage; create it if it does not exist."""
         import optuna
 
         with quiet():
@@ -128,7 +128,7 @@ class OptunaMirror:
         from optuna.trial import FrozenTrial
 
         if self._storage.get_n_trials(self._study) != len(self._known):
-            self._known = self._read()  # somebody else mirrors it too
+            self._known = self._read()  # another process mirrors it too
             if trial.number < len(self._known):
                 self._update(self._known[trial.number], trial)
                 return
@@ -175,7 +175,7 @@ class OptunaMirror:
         self._known[trial.number] = self._storage.get_trial(place)
 
     def _reopen(self, place: int) -> None:
-        """Let a finished trial go on."""
+        """Reopen a finished trial."""
         from sqlalchemy import text
 
         with self._storage.engine.begin() as connection:
@@ -238,7 +238,7 @@ def _shown_url(url: str) -> str:
 
 
 def _same(known: dict[Any, Any], key: Any, value: Any) -> bool:
-    """Return whether something is there already; NaN is itself."""
+    """Return whether two values are equal; NaN equals itself."""
     before = known.get(key)
     if isinstance(before, float) and isinstance(value, float) and math.isnan(before):
         return math.isnan(value)

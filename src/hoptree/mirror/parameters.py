@@ -1,7 +1,7 @@
-"""A space and its configs in Optuna's terms, for people to look at.
+"""A space and its configs as Optuna distributions and values, for display.
 
-Unlike ``search/optuna_distributions.py``, where options are told by their index, values are shown as they are: numbers with
-their ranges, options as themselves where Optuna takes them, and schedules and parts as text.
+Unlike ``search/optuna_distributions.py``, which encodes options by index, it shows values as they are: numbers with
+their ranges, options as themselves if Optuna accepts them, schedules and parts as text.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Parameters:
 
     @property
     def constants(self) -> dict[str, str]:
-        """What is the same in every config, as text."""
+        """The values that are the same in every config, as text."""
         return {entry.path: text(entry.value) for _, entry in self._root.entries if isinstance(entry, Given)}
 
     def values(self, config: Config) -> dict[str, Any]:
-        """Return the values of a config; what does not fit the space, as users may add it, is left out."""
+        """Return the values of a config; values outside of the space, which users may add, are left out."""
         decisions = decisions_of(self._root, config)
         if decisions is None:
             decisions = {}
@@ -57,7 +57,7 @@ class Parameters:
         match parameter:
             case Continuous(_, low, high, log):
                 return FloatDistribution(low, high, log=log)
-            case Stepped(_, low, _, step, log):  # Optuna has steps or logarithms, not both
+            case Stepped(_, low, _, step, log):  # Optuna supports steps or logarithms, not both
                 return FloatDistribution(
                     low, parameter.value(parameter.count - 1), log=log, step=None if log else step
                 )
@@ -70,7 +70,7 @@ class Parameters:
 
 
 def options_of(pick: Pick) -> Sequence[Any]:
-    """Return options as Optuna takes them: themselves if all are scalars that it can tell apart, else as text."""
+    """Return options for Optuna: themselves if all are scalars that it can distinguish, else as text."""
     values = [option.value for option in pick.options if isinstance(option, Given)]
     if len(values) == pick.count and all(map(_is_plain, values)) and len(set(values)) == len(values):
         return values
@@ -79,7 +79,7 @@ def options_of(pick: Pick) -> Sequence[Any]:
 
 
 def label(node: Node) -> str:
-    """Return a node as it was written, more or less."""
+    """Return a node as text, similar to how it was written."""
     match node:
         case SpacePart(_, entries):
             return "{" + ", ".join(f"{name!r}: {label(entry)}" for name, entry in entries) + "}"

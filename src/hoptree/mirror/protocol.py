@@ -1,4 +1,4 @@
-"""The waist between what follows a study and what shows it elsewhere."""
+"""The protocol between the code that follows a study and the code that shows it in another program."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hoptree.mirror.trial_snapshot import TrialSnapshot
 
 
 class Mirror(Protocol):
-    """Shows the trials of one study in another program; what is there already is changed only where it differs."""
+    """Shows the trials of one study in another program; only differences are written."""
 
     def show(self, trials: Sequence[TrialSnapshot]) -> None:
-        """Write what is new of some trials."""
+        """Write the changes of some trials."""
         ...
 
     def close(self) -> None:
-        """Let go of what is held; nothing is shown afterwards."""
+        """Release all resources; nothing is shown afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""What a mirror shows of a trial, taken from the record of its study."""
+"""A snapshot of a trial for mirrors, taken from the record of its study."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TrialSnapshot(msgspec.Struct, frozen=True):
 
     @classmethod
     def take(cls, number: int, trial: Trial) -> TrialSnapshot:
-        """Return how a trial stands now."""
+        """Return the current snapshot of a trial."""
         config = dict(trial.history[-1].config)
         return cls(number, config, trial.ending or "running", dict(trial.curve), trial.reason)
 
@@ -44,21 +44,21 @@ class TrialSnapshot(msgspec.Struct, frozen=True):
 
 
 def shown_trials(record: Record, study: str) -> list[TrialSnapshot]:
-    """Return all trials of a study as they stand now."""
+    """Return the current snapshots of all trials of a study."""
     own = [trial for trial in record.trials if trial.study == study]
     return [TrialSnapshot.take(number, trial) for number, trial in enumerate(own)]
 
 
-def timed(trials: Sequence[TrialSnapshot], chronicle: StudyTimeline) -> list[TrialSnapshot]:
-    """Return trials with the times at which they began and ended."""
-    at = {course.number: course for course in chronicle.courses}
+def timed(trials: Sequence[TrialSnapshot], history: StudyTimeline) -> list[TrialSnapshot]:
+    """Return trials with their start and end times."""
+    at = {trial_timeline.number: trial_timeline for trial_timeline in history.trials}
     return [
         msgspec.structs.replace(
             trial,
-            begun=chronicle.created + course.begun,
-            ended=None if course.ended is None else chronicle.created + course.ended,
+            begun=history.created + trial_timeline.begun,
+            ended=None if trial_timeline.ended is None else history.created + trial_timeline.ended,
         )
-        if (course := at.get(trial.number)) is not None
+        if (trial_timeline := at.get(trial.number)) is not None
         else trial
         for trial in trials
     ]

@@ -51,7 +51,7 @@ class WandB(msgspec.Struct, frozen=True):
 
 
 class _Written(msgspec.Struct):
-    """What a run has: the last epoch, and how its trial stood."""
+    """What was written to a run: the last epoch, and the state of its trial."""
 
     epoch: int = -1
     state: str = ""
@@ -83,8 +83,8 @@ class WandbMirror:
             _log_in()
 
     def show(self, trials: Sequence[TrialSnapshot]) -> None:
-        """Write what is new of some trials."""
-        if self._mode == "disabled":  # WANDB_MODE says so
+        """Write the changes of some trials."""
+        if self._mode == "disabled":  # by WANDB_MODE
             return
         try:
             for trial in sorted(trials, key=lambda trial: trial.number):
@@ -95,12 +95,12 @@ class WandbMirror:
             aside.replace(self._note)
 
     def close(self) -> None:
-        """End the runs of trials that have not ended: they go on when the study does."""
+        """Close the runs of unfinished trials: they continue when the study is resumed."""
         while self._runs:
             self._runs.popitem()[1].finish()
 
     def run_id(self, number: int) -> str:
-        """Return the id of a trial's run: the same whenever and wherever the study goes on."""
+        """Return the id of a trial's run: the same whenever and wherever the study is resumed."""
         return keys.identity("wandb run", self._name, self._identity, number)[:16]
 
     # --- runs -------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class WandbMirror:
             job_type="trial",
             config=config_of(trial.config),
             resume="allow" if self._mode == "online" else None,
-            reinit="create_new",  # what the program itself has in wandb is none of our business
+            reinit="create_new",  # leaves runs of the user's own program alone
             mode=self._where.mode,
             settings=wandb.Settings(
                 silent=True,
@@ -152,12 +152,12 @@ class WandbMirror:
 
 
 def config_of(config: Config) -> dict[str, Any]:
-    """Return a config as wandb shows it: numbers and texts as they are, schedules as text."""
+    """Return a config for wandb: numbers and texts as they are, schedules as text."""
     return {name: text(value) if isinstance(value, Schedule) else value for name, value in config.items()}
 
 
 def _log_in() -> None:
-    """Have wandb ask for what it needs before anything is trained, if it can ask anybody."""
+    """Let wandb ask for credentials before training starts, if there is a terminal."""
     import wandb
 
     try:

@@ -1,4 +1,4 @@
-"""How a run looks while it lasts: a tally of what happens, scenes to show, and displays that show them."""
+"""Progress of a run: statistics of its events, views of its current state, and displays that draw them."""
 
 from hoptree.progress.display import Display, NoDisplay, ProgressReporter, choose_display
 from hoptree.progress.remaining import TimeLeft, TimeLeftEstimator

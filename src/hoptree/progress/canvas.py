@@ -1,4 +1,4 @@
-"""The canvas: the last lines of a terminal, drawn over themselves."""
+"""Draws and redraws the last lines of a terminal."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import TextIO, final
 from rich.console import Console
 from rich.text import Text
 
-_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # between them a terminal shows nothing half drawn
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # synchronized output: the terminal shows the text between them at once
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"  # the cursor
-_LINE, _REST_OF_LINE, _ALL_BELOW = "\x1b[2K", "\x1b[K", "\x1b[J"  # to erase
+_LINE, _REST_OF_LINE, _ALL_BELOW = "\x1b[2K", "\x1b[K", "\x1b[J"  # codes that erase
 _DOWN = "\x1b[1B"
 
 
 @final
 class Canvas:
-    """Draws pictures on a terminal, each in one piece over the last one, and lines that stay above it.
+    """Draws a picture over the previous one, and permanent lines above it.
 
-    A line is never erased before it is drawn: terminals that do not know how to wait for a whole picture do not
-    flicker either. The cursor rests where the last line begins, so that it is known how far up the picture begins
-    also after the window has become narrower, where terminals wrap what they show.
+    A line is never erased before it is redrawn, so that terminals without synchronized output do not flicker. The
+    cursor stays at the start of the last line, so that the top of the picture can be found even after the window
+    has become narrower and the terminal has wrapped lines.
     """
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
-        self._drawn: list[int] = []  # the columns of every line of the last picture
+        self._drawn: list[int] = []  # the width of every line of the previous picture
         self._width = 0
         self._text = io.StringIO()
         self._console = Console(file=self._text, force_terminal=True, legacy_windows=False, highlight=False)
 
     def size(self) -> tuple[int, int]:
-        """Return columns and lines: of a picture, which leaves the last column and one line free."""
+        """Return the columns and lines of a picture, which leaves the last column and one line free."""
         try:
             width, height = os.get_terminal_size(self._terminal.fileno())
         except OSError:
@@ -41,34 +41,34 @@ class Canvas:
         return max(1, (width or 80) - 1), max(1, (height or 24) - 1)
 
     def draw(self, above: Iterable[Text], picture: Sequence[Text]) -> None:
-        """Print lines that stay, and beneath them a picture in the place of the last one."""
+        """Print permanent lines, and below them a picture that replaces the previous one."""
         stay = self._printed(above)
         lines = "\n".join(f"{self._ansi(line)}{_REST_OF_LINE}" for line in picture)
         width, _ = self.size()
-        top = self._to_the_top(erase=bool(stay) or width != self._width)
+        top = self._move_to_top(erase=bool(stay) or width != self._width)
         self._write(f"{_HIDE}{top}{stay}{lines}{_ALL_BELOW}\r")
         self._width = width
         self._drawn = [line.cell_len for line in picture]
 
     def end(self, above: Iterable[Text], last: Iterable[Text]) -> None:
-        """Leave some lines in the place of the picture, and give the cursor back."""
-        self._write(f"{self._to_the_top(erase=True)}{self._printed([*above, *last])}{_SHOW}")
+        """Replace the picture by permanent lines, and show the cursor again."""
+        self._write(f"{self._move_to_top(erase=True)}{self._printed([*above, *last])}{_SHOW}")
         self._drawn = []
 
-    def _to_the_top(self, erase: bool) -> str:
-        """Go to where the last picture begins; it has to be erased where the terminal wraps lines, or has wrapped.
+    def _move_to_top(self, erase: bool) -> str:
+        """Return codes that move to the top of the previous picture, and erase it if lines may be wrapped.
 
-        It goes line by line: some terminals keep what they erase from the top of the screen on.
+        It erases line by line: some terminals keep in their history what is erased from the top of the screen.
         """
         width, height = self.size()
         rows = [max(1, -(-columns // (width + 1))) for columns in self._drawn]
         up = min(height, sum(rows[:-1]))
         top = f"\r\x1b[{up}A" if up else "\r"
-        all_of_it = min(height + 1, sum(rows))
-        if not erase or not all_of_it:
+        total = min(height + 1, sum(rows))
+        if not erase or not total:
             return top
-        back = f"\x1b[{all_of_it - 1}A" if all_of_it > 1 else ""
-        return f"{top}{_DOWN.join([_LINE] * all_of_it)}{back}"
+        back = f"\x1b[{total - 1}A" if total > 1 else ""
+        return f"{top}{_DOWN.join([_LINE] * total)}{back}"
 
     def _printed(self, lines: Iterable[Text]) -> str:
         return "".join(f"{self._ansi(line)}\n" for line in lines)

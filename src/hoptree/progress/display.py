@@ -1,4 +1,4 @@
-"""A display shows a run to whoever looks on: the drive loop tells it what happens, and it decides when to draw."""
+"""Displays show the progress of a run: the event loop passes them every step, and they decide when to draw."""
 
 from __future__ import annotations
 
@@ -19,82 +19,82 @@ from hoptree.store.logs import Logs
 
 
 class Display(Protocol):
-    """What a run is shown with."""
+    """Shows the progress of a run."""
 
-    def begin(self, scenes: RunViews, logs: Logs) -> None:
-        """Show that a run begins."""
+    def begin(self, views: RunViews, logs: Logs) -> None:
+        """Show that a run starts."""
         ...
 
-    def look(self, scenes: RunViews) -> None:
-        """Show what there is to see, if it is time to."""
+    def update(self, views: RunViews) -> None:
+        """Show the current state, if the last update is old enough."""
         ...
 
-    def end(self, scenes: RunViews) -> None:
-        """Show how it ended; nothing is drawn afterwards."""
+    def end(self, views: RunViews) -> None:
+        """Show the result; nothing is drawn afterwards."""
         ...
 
 
 @final
 class NoDisplay:
-    """Shows nothing at all."""
+    """Shows nothing."""
 
-    def begin(self, scenes: RunViews, logs: Logs) -> None:
+    def begin(self, views: RunViews, logs: Logs) -> None:
         """Show nothing."""
 
-    def look(self, scenes: RunViews) -> None:
+    def update(self, views: RunViews) -> None:
         """Show nothing."""
 
-    def end(self, scenes: RunViews) -> None:
+    def end(self, views: RunViews) -> None:
         """Show nothing."""
 
 
 @final
 class ProgressReporter:
-    """Stands between a driver and a display: keeps the tally, and lets the display look after every moment."""
+    """Connects a driver with a display: updates the statistics, then the display, after every event."""
 
     def __init__(
-        self, display: Display, goals: Mapping[str, Goal], workers: int, logs: Path, asking: BudgetTracker
+        self, display: Display, goals: Mapping[str, Goal], workers: int, logs: Path, budget: BudgetTracker
     ) -> None:
         self._display = display
-        self._asking = asking
+        self._budget = budget
         self._goals = goals
         self._workers = workers
         self._logs = Logs(logs)
-        self._scenes: RunViews | None = None
+        self._views: RunViews | None = None
 
     def begin(self, engine: Engine, estimator: Estimator) -> None:
-        """Look on from here; the estimator goes on learning."""
+        """Start to show the run; the estimator keeps learning."""
         if not isinstance(self._display, NoDisplay):
-            self._scenes = RunViews(RunStats(engine, self._goals), self._workers, estimator, self._asking)
-            scenes, logs = self._scenes, self._logs
-            if not self._drawn(lambda: self._display.begin(scenes, logs)):
-                self._scenes = None
+            self._views = RunViews(RunStats(engine, self._goals), self._workers, estimator, self._budget)
+            views, logs = self._views, self._logs
+            if not self._drawn(lambda: self._display.begin(views, logs)):
+                self._views = None
 
     def see(self, step: Step) -> None:
-        """Take in what happens: a watch of the drive loop."""
-        if self._scenes is not None:
-            self._scenes.tally.see(step)
+        """Process a step: an observer of the event loop."""
+        if self._views is not None:
+            self._views.stats.see(step)
             if not step.more:
                 self.tick()
 
     def tick(self) -> None:
-        """Look again although nothing has happened."""
-        scenes = self._scenes
-        if scenes is not None and not self._drawn(lambda: self._display.look(scenes)):
+        """Update the display although no event has occurred."""
+        views = self._views
+        if views is not None and not self._drawn(lambda: self._display.update(views)):
             self.end()
 
     def view(self) -> RunView | None:
-        """Return what there is to see now; None when nothing is shown."""
-        return None if self._scenes is None else self._scenes.scene()
+        """Return the current view; None if nothing is shown."""
+        return None if self._views is None else self._views.view()
 
     def end(self) -> None:
-        """Show how it ended."""
-        scenes, self._scenes = self._scenes, None
-        if scenes is not None:
-            self._drawn(lambda: self._display.end(scenes))
+        """Show the result."""
+        views, self._views = self._views, None
+        if views is not None:
+            self._drawn(lambda: self._display.end(views))
 
     def _drawn(self, draw: Callable[[], None]) -> bool:
-        """Draw; where nobody reads any more (``python study/study.py | head``) return False: the run goes on unseen."""
+        """Draw; return False if the output was closed (``python study.py | head``): the run continues anyway."""
         try:
             draw()
         except OSError:
@@ -103,14 +103,14 @@ class ProgressReporter:
 
 
 def choose_display(quiet: bool = False) -> Display:
-    """Return what suits whoever looks on: a terminal, a notebook, or a log."""
+    """Return the display for the current environment: a terminal, a notebook, or a log."""
     if quiet:
         return NoDisplay()
     if _in_notebook():
         from hoptree.progress.notebook import NotebookDisplay
 
         return NotebookDisplay()
-    if _on_a_terminal():
+    if _in_terminal():
         from hoptree.progress.terminal import TerminalDisplay
 
         return TerminalDisplay()
@@ -119,19 +119,19 @@ def choose_display(quiet: bool = False) -> Display:
     return PlainDisplay()
 
 
-def _on_a_terminal() -> bool:
-    """Whether somebody sees the cursor move: both streams are terminals, and no robot runs us."""
+def _in_terminal() -> bool:
+    """Return whether stdout and stderr are interactive terminals, outside of CI."""
     if os.environ.get("TERM", "dumb") == "dumb" or os.environ.get("CI"):
         return False
     try:
         streams = (sys.stdout.fileno(), sys.stderr.fileno())
-    except (AttributeError, OSError, ValueError):  # replaced by something without a file
+    except (AttributeError, OSError, ValueError):  # replaced by an object without a file descriptor
         return False
     return streams == (1, 2) and all(map(os.isatty, streams))
 
 
 def _in_notebook() -> bool:
-    """Whether this is a notebook's kernel; IPython is not imported to find out."""
+    """Return whether this is a notebook's kernel, without importing IPython."""
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None else None
     return shell is not None and hasattr(shell, "kernel")

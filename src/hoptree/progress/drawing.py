@@ -1,4 +1,4 @@
-"""Scenes drawn for a terminal: never wider or higher than it, whatever is in them."""
+"""Draws a view of a run as lines of text that always fit the terminal."""
 
 from __future__ import annotations
 
@@ -7,109 +7,109 @@ import math
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from hoptree.progress.run_view import STARTS, RunView, TrialView
+from hoptree.progress.run_view import STARTING, RunView, TrialView
 from hoptree.report.spark import sparkline
 from hoptree.report.tables import NOTHING, duration, percent, printable
 
-_HAND = 35  # columns for a worker and what it does
+_WORKER = 35  # columns for a worker and what it does
 _CURVE = 12
 _LABEL = 9
-_NAME = 12  # columns at least for the names of studies
-_TIME = 56  # columns for the percent and the time that is gone and left, in all but the longest runs
+_NAME = 12  # minimum columns for the names of studies
+_TIME = 59  # columns for the percentage and the elapsed and remaining time, except in the longest runs
 
 
-def draw(scene: RunView, width: int, height: int) -> list[Text]:
+def draw(view: RunView, width: int, height: int) -> list[Text]:
     """Return at most ``height`` lines of at most ``width`` columns."""
-    lines = [*_head(scene, width), *_hands(scene, width, most=max(1, height // 4))]
+    lines = [*_head(view, width), *_workers(view, width, most=max(1, height // 4))]
     room = height - len(lines)
-    if scene.rows and room >= 3:
-        lines += _trials(scene, width, room)
-    return [_fit(line, width) for line in lines[:height]]
+    if view.rows and room >= 3:
+        lines += _trials(view, width, room)
+    return [_truncate(line, width) for line in lines[:height]]
 
 
-def draw_end(scene: RunView, width: int) -> list[Text]:
-    """Return the few lines that stay when a run is over; none of one that was refused."""
-    lines = _head(scene, width, over=True) if any(scene.counts.values()) else []
-    return [_fit(line, width) for line in lines]
+def draw_end(view: RunView, width: int) -> list[Text]:
+    """Return the few lines that remain when a run has ended; none for a run without trials."""
+    lines = _head(view, width, over=True) if any(view.counts.values()) else []
+    return [_truncate(line, width) for line in lines]
 
 
 # --- the head ---------------------------------------------------------------------------------------------
 
 
-def _head(scene: RunView, width: int, over: bool = False) -> list[Text]:
-    lines = [_title(scene, width, over)]
-    lines.append(_labelled("trials", told_counts(scene)))
-    lines += [_labelled("best", told_leader(scene, i)) for i in range(min(3, len(scene.leaders)))]
-    lines.append(_labelled("epochs", told_work(scene)))
+def _head(view: RunView, width: int, over: bool = False) -> list[Text]:
+    lines = [_title(view, width, over)]
+    lines.append(_labelled("trials", counts_text(view)))
+    lines += [_labelled("best", best_text(view, i)) for i in range(min(3, len(view.best_trials)))]
+    lines.append(_labelled("epochs", work_text(view)))
     return lines
 
 
-def _title(scene: RunView, width: int, over: bool) -> Text:
-    """Say how far it is, after the names of the studies and a bar, as far as these leave room for it.
+def _title(view: RunView, width: int, over: bool) -> Text:
+    """Return the names of the studies, a progress bar and the time, shortened to fit.
 
-    The bar does not jump when the text beside it changes: the terminal alone decides its width.
+    The bar's width depends on the terminal and the names only, so that it does not jump when the text changes.
     """
-    names, told, bar = study_names(scene), told_time(scene, over), []
-    if scene.fraction is not None:
-        told = f" {percent(scene.fraction):>5}  {told}"
+    names, progress, bar = study_names(view), time_text(view, over), []
+    if view.fraction is not None:
+        progress = f" {percent(view.fraction):>5}  {progress}"
         columns = max(0, min(40, width - _TIME - cell_len(names) - 2))
-        full = min(columns, round(scene.fraction * columns))
+        full = min(columns, round(view.fraction * columns))
         bar = [("━" * full, "green"), ("─" * (columns - full), "bright_black")]
     name = Text(names, "bold")
-    name.truncate(max(_NAME, width - cell_len(told) - 2), overflow="ellipsis")
-    return Text.assemble(name, "  ", *bar, told)
+    name.truncate(max(_NAME, width - cell_len(progress) - 2), overflow="ellipsis")
+    return Text.assemble(name, "  ", *bar, progress)
 
 
 def _labelled(label: str, text: str) -> Text:
     return Text.assemble((f"{label:<{_LABEL}}", "cyan"), printable(text))
 
 
-def study_names(scene: RunView) -> str:
+def study_names(view: RunView) -> str:
     """Return the names of the studies that run together."""
-    return printable(" + ".join(scene.studies))
+    return printable(" + ".join(view.studies))
 
 
-def told_progress(scene: RunView, over: bool = False) -> str:
-    """Say how far it is, if that is known, and the time."""
-    done = "" if scene.fraction is None else f"{percent(scene.fraction)}, "
-    return f"{done}{told_time(scene, over)}"
+def progress_text(view: RunView, over: bool = False) -> str:
+    """Return the finished fraction, if it is known, and the time."""
+    done = "" if view.fraction is None else f"{percent(view.fraction)}, "
+    return f"{done}{time_text(view, over)}"
 
 
-def told_time(scene: RunView, over: bool = False) -> str:
-    """Say how long it has taken, and how long it will take."""
+def time_text(view: RunView, over: bool = False) -> str:
+    """Return the elapsed and the remaining time."""
     if over:
-        return f"in {duration(scene.elapsed)}"
-    if scene.left is None:
-        return f"{_clock(scene.elapsed)} gone"
-    least, expected, most = map(_clock, scene.left)
-    if scene.open_ended:
-        return f"{_clock(scene.elapsed)} gone, at least {expected} left"
-    return f"{_clock(scene.elapsed)} gone, {expected} left ({least} to {most})"
+        return f"in {duration(view.elapsed)}"
+    if view.left is None:
+        return f"{_clock(view.elapsed)} elapsed"
+    least, expected, most = map(_clock, view.left)
+    if view.open_ended:
+        return f"{_clock(view.elapsed)} elapsed, at least {expected} left"
+    return f"{_clock(view.elapsed)} elapsed, {expected} left ({least} to {most})"
 
 
-def told_counts(scene: RunView) -> str:
-    """Say how many trials are in which state."""
-    found = [f"{count:,} {state}" for state, count in scene.counts.items() if count]
-    starting = bool(scene.hands) and all(hand.doing == STARTS for hand in scene.hands)
+def counts_text(view: RunView) -> str:
+    """Return the number of trials per state."""
+    found = [f"{count:,} {state}" for state, count in view.counts.items() if count]
+    starting = bool(view.workers) and all(worker.doing == STARTING for worker in view.workers)
     return ", ".join([*(found or ["none yet"]), *(["workers are starting"] if starting else [])])
 
 
-def told_leader(scene: RunView, index: int = 0) -> str:
-    """Say which trial is the best so far."""
-    leader = scene.leaders[index]
-    study = f" of {leader.study}" if len(scene.studies) > 1 else ""
-    return f"trial {leader.number}{study}: {leader.metric} {number(leader.value)} ({leader.config})"
+def best_text(view: RunView, index: int = 0) -> str:
+    """Return the best trial so far, its value and config."""
+    best = view.best_trials[index]
+    study = f" of {best.study}" if len(view.studies) > 1 else ""
+    return f"trial {best.number}{study}: {best.metric} {number(best.value)} ({best.config})"
 
 
-def told_work(scene: RunView) -> str:
-    """Say what was asked for, and what of it is saved."""
-    shared = scene.epochs_asked - scene.epochs_unique
-    saved = f", {shared:,g} of them shared ({percent(shared / scene.epochs_asked)} saved)" if shared > 0 else ""
-    return f"{scene.epochs_asked:,g} asked{saved}, {round(scene.epochs_trained, 2):,g} trained now"
+def work_text(view: RunView) -> str:
+    """Return the requested, shared and trained epochs."""
+    shared = view.epochs_asked - view.epochs_unique
+    saved = f", {shared:,g} shared ({percent(shared / view.epochs_asked)} saved)" if shared > 0 else ""
+    return f"{view.epochs_asked:,g} requested{saved}, {round(view.epochs_trained, 2):,g} trained in this run"
 
 
 def number(value: float) -> str:
-    """Return a metric in five significant digits at most, with as many columns from one report to the next.
+    """Return a metric with at most five significant digits, and a stable width from one report to the next.
 
     >>> number(0.98), number(12.3456), number(float("nan"))
     ('0.9800', '12.346', 'nan')
@@ -123,7 +123,7 @@ def number(value: float) -> str:
 
 
 def _clock(seconds: float) -> str:
-    """Say a time in whole seconds, so that it is not another text ten times a second.
+    """Return a time in whole seconds, so that the text does not change several times a second.
 
     >>> _clock(3.7), _clock(250.2)
     ('3 s', '4 min 10 s')
@@ -134,16 +134,16 @@ def _clock(seconds: float) -> str:
 # --- the workers ------------------------------------------------------------------------------------------
 
 
-def _hands(scene: RunView, width: int, most: int) -> list[Text]:
-    room = max(1, (width - _LABEL) // _HAND)
-    cells = [f"{hand.name} {hand.doing}" for hand in scene.hands]
+def _workers(view: RunView, width: int, most: int) -> list[Text]:
+    room = max(1, (width - _LABEL) // _WORKER)
+    cells = [f"{worker.name} {worker.doing}" for worker in view.workers]
     if len(cells) > room * most:
         keep = room * most - 1
-        idle = sum(hand.doing == "idle" for hand in scene.hands[keep:])
+        idle = sum(worker.doing == "idle" for worker in view.workers[keep:])
         cells = [*cells[:keep], f"and {len(cells) - keep:,} more" + (f", {idle:,} idle" if idle else "")]
     lines = []
     for first in range(0, len(cells), room):
-        row = "".join(set_cell_size(cell, _HAND - 1) + " " for cell in cells[first : first + room])
+        row = "".join(set_cell_size(cell, _WORKER - 1) + " " for cell in cells[first : first + room])
         lines.append(_labelled("" if first else "workers", row))
     return lines
 
@@ -151,12 +151,12 @@ def _hands(scene: RunView, width: int, most: int) -> list[Text]:
 # --- the trials -------------------------------------------------------------------------------------------
 
 
-def _trials(scene: RunView, width: int, room: int) -> list[Text]:
-    total = len(scene.rows) + scene.hidden
-    shown = scene.rows if total <= room - 1 else scene.rows[: max(0, room - 2)]
-    numbers = max(5, *(len(f"{row.number:,}") for row in scene.rows))
-    names = max(cell_len(printable(row.study)) for row in scene.rows) if len(scene.studies) > 1 else 0
-    metric = printable(scene.metrics[0] if len(scene.metrics) == 1 else "goal")
+def _trials(view: RunView, width: int, room: int) -> list[Text]:
+    total = len(view.rows) + view.hidden
+    shown = view.rows if total <= room - 1 else view.rows[: max(0, room - 2)]
+    numbers = max(5, *(len(f"{row.number:,}") for row in view.rows))
+    names = max(cell_len(printable(row.study)) for row in view.rows) if len(view.studies) > 1 else 0
+    metric = printable(view.metrics[0] if len(view.metrics) == 1 else "goal")
     value = max(10, min(16, cell_len(metric)))
     curve = _CURVE if width < 120 else 2 * _CURVE
     title = f"{'trial':>{numbers}}  {'study':<{names}}" if names else f"{'trial':>{numbers}}"
@@ -185,8 +185,8 @@ def _right(text: str, width: int) -> str:
     return " " * (width - cell_len(text)) + text
 
 
-def _fit(line: Text, width: int) -> Text:
-    """Cut a line to the width: nothing wraps."""
+def _truncate(line: Text, width: int) -> Text:
+    """Truncate a line to the width, so that nothing wraps."""
     line.rstrip()
     line.truncate(width, overflow="ellipsis")
     return line

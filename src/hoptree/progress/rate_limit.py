@@ -1,4 +1,4 @@
-"""The pace of what is done again and again: as often as its share of the driver's time allows."""
+"""Limits how often repeated work runs, so that it takes at most a share of the driver's time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable
 from typing import Self, final
 
-_LONGEST = 1.0  # seconds after which it is done again at the latest: who looks on must see that time passes
+_LONGEST = 1.0  # seconds after which the work runs again at the latest, so that users see that time passes
 
 
 @final
 class RateLimit:
-    """Says when something is due, and takes the time that it took: ``with pace: ...``.
+    """Says when work is due, and measures how long it takes: ``with limit: ...``.
 
-    What counts is the processor's time of this thread. The clock would count what other programs take meanwhile,
-    and a machine that is busy for a moment would silence the view for seconds.
+    It measures the CPU time of this thread. Wall-clock time would include other programs, and a machine that is
+    briefly busy would stop the view for seconds.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class RateLimit:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to do it again."""
+        """Whether it is time to run again."""
         return self._clock() >= self._due
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What searches may still ask for, beside what has been asked for: most of them go step by step."""
+"""The epochs that searches may still request: most of them decide step by step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoptree.search.budget_estimate import BudgetEstimate
 
 
 class RemainingBudget(NamedTuple):
-    """What may still be asked for, in shares of what has been asked for; nine of ten times from least to most."""
+    """Epochs that may still be requested, relative to those requested so far; a 90 % interval."""
 
     least: float
     expected: float
@@ -22,44 +22,46 @@ class RemainingBudget(NamedTuple):
 
 @final
 class BudgetTracker:
-    """Compares the outlook of every study with the epochs that its trials have been granted.
+    """Compares the budget estimate of every study with the epochs that its trials have been granted.
 
-    Without outlooks nothing more is asked for. A study whose outlook is None cannot say what it will ask for.
-    What users have asked for is no part of it.
+    Without estimates nothing more is expected. An estimate of None means that the study cannot tell what it will
+    request. Requests of users do not count.
     """
 
-    def __init__(self, outlooks: Mapping[str, BudgetEstimate | None] | None = None) -> None:
-        self._outlooks = dict(outlooks or {})
+    def __init__(self, estimates: Mapping[str, BudgetEstimate | None] | None = None) -> None:
+        self._estimates = dict(estimates or {})
 
     @property
     def known(self) -> bool:
-        """Whether all searches can say what they will ask for."""
-        return None not in self._outlooks.values()
+        """Whether all searches can tell what they will request."""
+        return None not in self._estimates.values()
 
-    def is_surpassed(self, tally: RunStats) -> bool:
-        """Return whether a search has asked for more than it was said to: what comes is not known any more."""
-        granted = self._granted(tally)
-        return any(outlook and granted[name] > max(outlook) > 0 for name, outlook in self._outlooks.items())
+    def is_exceeded(self, stats: RunStats) -> bool:
+        """Return whether a search has requested more than its estimate, so that the rest is unknown."""
+        granted = self._granted(stats)
+        return any(estimate and granted[name] > max(estimate) > 0 for name, estimate in self._estimates.items())
 
-    def unasked(self, tally: RunStats) -> RemainingBudget:
-        """Return what may still come, as far as that can be said."""
-        asked = sum(map(_epochs, tally.engine.trials.values()))
-        granted = self._granted(tally)
-        told = [(granted[name], outlook) for name, outlook in self._outlooks.items() if outlook is not None]
-        if not asked or not told:
+    def remaining(self, stats: RunStats) -> RemainingBudget:
+        """Return what may still be requested, as far as it is known."""
+        asked = sum(map(_epochs, stats.engine.trials.values()))
+        granted = self._granted(stats)
+        known = [(granted[name], estimate) for name, estimate in self._estimates.items() if estimate is not None]
+        if not asked or not known:
             return RemainingBudget(0.0, 0.0, 0.0)
-        parts = zip(*([max(0.0, epochs - before) for epochs in outlook] for before, outlook in told), strict=True)
+        parts = zip(
+            *([max(0.0, epochs - before) for epochs in estimate] for before, estimate in known), strict=True
+        )
         return RemainingBudget(*(sum(part) / asked for part in parts))
 
-    def _granted(self, tally: RunStats) -> Counter[str]:
-        """Return by study the epochs that its searches have granted."""
+    def _granted(self, stats: RunStats) -> Counter[str]:
+        """Return the epochs that searches have granted, by study."""
         granted: Counter[str] = Counter()
-        for trial in tally.engine.trials.values():
+        for trial in stats.engine.trials.values():
             by_user = trial.asked_by is not None and trial.asked_by[0] == USER
             granted[trial.study] += 0 if by_user else _epochs(trial)
         return granted
 
 
 def _epochs(trial: Trial) -> int:
-    """Return the epochs that a trial was granted; what a branch follows was granted to another."""
+    """Return the epochs that a trial was granted, without those before it branched off another trial."""
     return trial.until - trial.history[-1].start if len(trial.history) > 1 else trial.until

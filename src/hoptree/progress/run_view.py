@@ -1,4 +1,4 @@
-"""The scene: all that is shown of a run at one moment, as plain values; terminals and notebooks draw it."""
+"""A view of a run: its current state as plain values, for terminals and notebooks to draw."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hoptree.progress.remaining import TimeLeft, TimeLeftEstimator
 from hoptree.progress.remaining_budget import BudgetTracker
 from hoptree.progress.run_stats import Failure, RunStats, TrialStats
 
-_ROWS = 400  # trials of which more is known than that they are there
-_SHARE = 0.02  # of the time may be spent on counting the work of all trials
+_ROWS = 400  # trials with details at most
+_SHARE = 0.02  # share of the driver's time that may be spent on counting the work of all trials
 _ALMOST = 0.99
-STARTS = "starts"  # what a worker does that has not joined yet
+STARTING = "starting"  # the activity of a worker that has not joined yet
 
 
 class TrialView(msgspec.Struct, frozen=True):
-    """A trial that has not ended: how far it is, its curve, and which workers train it now."""
+    """A trial that has not ended: its progress, its curve, and which workers train it now."""
 
     number: int
     study: str
@@ -46,7 +46,7 @@ class BestTrialView(msgspec.Struct, frozen=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """A worker, and what it does."""
+    """A worker and its current activity."""
 
     name: str
     doing: str
@@ -54,12 +54,12 @@ class WorkerView(msgspec.Struct, frozen=True):
 
 @final
 class RunView(msgspec.Struct, frozen=True):
-    """A run at one moment.
+    """The current state of a run.
 
-    ``rows`` are trials that have not ended, those that train first; ``hidden`` says how many more there are.
-    ``epochs_asked`` are of all trials, ``epochs_unique`` what is left of them when equal ones are trained once.
-    ``fraction`` never falls, and is None if nobody can say what searches will ask for. ``open_ended``: what is left
-    is that of what has been asked for, and more may come.
+    ``rows`` are trials that have not ended, those in training first; ``hidden`` counts further ones.
+    ``epochs_asked`` counts the epochs of all trials, ``epochs_unique`` counts shared ones once. ``fraction`` never
+    decreases, and is None if it is unknown what searches will request. ``open_ended`` means that ``left`` covers
+    only what has been requested so far, and more may follow.
     """
 
     studies: tuple[str, ...]
@@ -68,8 +68,8 @@ class RunView(msgspec.Struct, frozen=True):
     fraction: float | None
     left: TimeLeft | None
     counts: dict[str, int]
-    leaders: tuple[BestTrialView, ...]
-    hands: tuple[WorkerView, ...]
+    best_trials: tuple[BestTrialView, ...]
+    workers: tuple[WorkerView, ...]
     rows: tuple[TrialView, ...]
     hidden: int
     epochs_asked: float
@@ -81,92 +81,92 @@ class RunView(msgspec.Struct, frozen=True):
 
 @final
 class RunViews:
-    """Puts scenes together from a tally; the driver's time is not spent on what nobody would see."""
+    """Creates views from statistics; expensive parts are computed less often, to save the driver's time."""
 
     def __init__(
         self,
-        tally: RunStats,
+        stats: RunStats,
         workers: int,
         estimator: Estimator,
-        asking: BudgetTracker | None = None,
+        budget: BudgetTracker | None = None,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
-        self.tally = tally
+        self.stats = stats
         self._workers = workers
-        self._asking = asking or BudgetTracker()
-        self._remaining = TimeLeftEstimator(tally, estimator, self._asking, cpu)
-        self._clock = tally.clock
-        self._begun = tally.clock()
+        self._budget = budget or BudgetTracker()
+        self._remaining = TimeLeftEstimator(stats, estimator, self._budget, cpu)
+        self._clock = stats.clock
+        self._begun = stats.clock()
         self._work = Work(0, 0)
-        self._pace = RateLimit(_SHARE, tally.clock, cpu)
+        self._limit = RateLimit(_SHARE, stats.clock, cpu)
         self._fraction = 0.0
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the driver began."""
+        """Seconds since the driver started."""
         return self._clock() - self._begun
 
-    def scene(self, over: bool = False) -> RunView:
-        """Return what there is to show now, or at the end."""
-        tally, engine = self.tally, self.tally.engine
+    def view(self, over: bool = False) -> RunView:
+        """Return the current view, or with ``over`` the final one."""
+        stats, engine = self.stats, self.stats.engine
         partitions = engine.settings.partitions
         trained_by = self._training()
         rows = sorted(
-            tally.live.values(),
+            stats.live.values(),
             key=lambda each: (each.trial.number not in trained_by, not each.values, each.study, each.number),
         )
         work = self._counted(over)
-        running = sum(bool(each.values) or each.trial.number in trained_by for each in tally.live.values())
+        running = sum(bool(each.values) or each.trial.number in trained_by for each in stats.live.values())
         return RunView(
-            studies=tuple(tally.goals),
-            metrics=tuple(dict.fromkeys(goal.metric for goal in tally.goals.values())),
+            studies=tuple(stats.goals),
+            metrics=tuple(dict.fromkeys(goal.metric for goal in stats.goals.values())),
             elapsed=self.elapsed,
             fraction=self._progress(over),
-            left=self._remaining.remaining() if tally.live else None,
+            left=self._remaining.remaining() if stats.live else None,
             counts={
-                **{ending: tally.endings[ending] for ending in ("complete", "stopped", "failed")},
+                **{ending: stats.endings[ending] for ending in ("complete", "stopped", "failed")},
                 "running": running,
-                "waiting": len(tally.live) - running,
+                "waiting": len(stats.live) - running,
             },
-            leaders=tuple(_leader(each, tally) for each in (tally.final() if over else tally.best.values())),
-            hands=self._hands(),
-            rows=tuple(_row(each, tally, trained_by.get(each.trial.number, ())) for each in rows[:_ROWS]),
+            best_trials=tuple(_best_view(each, stats) for each in (stats.final() if over else stats.best.values())),
+            workers=self._worker_views(),
+            rows=tuple(_row(each, stats, trained_by.get(each.trial.number, ())) for each in rows[:_ROWS]),
             hidden=max(0, len(rows) - _ROWS),
             epochs_asked=work.asked / partitions,
             epochs_unique=work.unique / partitions,
-            epochs_trained=tally.units / partitions,
-            failures=tuple(tally.failures),
-            open_ended=not self._asking.known or self._asking.is_surpassed(tally),
+            epochs_trained=stats.units / partitions,
+            failures=tuple(stats.failures),
+            open_ended=not self._budget.known or self._budget.is_exceeded(stats),
         )
 
     def _progress(self, over: bool) -> float | None:
-        """Return how much of all is done, with what searches are expected to ask for; it never falls.
+        """Return the finished fraction of requested and expected work; it never decreases.
 
-        Until the run is over it is below 1: at any moment a search may turn out to ask for more than expected.
+        It stays below 1 until the run has ended, because a search may request more than expected.
         """
-        tally, demand = self.tally, self.tally.engine.demand
-        if over and tally.followed and not tally.live:
+        stats, demand = self.stats, self.stats.engine.demand
+        if over and stats.trials and not stats.live:
             return 1.0
-        if not self._asking.known:
+        if not self._budget.known:
             return None
         done = sum(demand.done)
         asked = done + max(0.0, demand.backlog)
         if asked > 0:
-            now = done / (asked * (1 + self._asking.unasked(tally).expected))
+            now = done / (asked * (1 + self._budget.remaining(stats).expected))
             self._fraction = max(self._fraction, min(now, _ALMOST))
         return self._fraction
 
     def _training(self) -> dict[int, list[str]]:
-        """Return by trial the workers that train it now: several trials where they share."""
+        """Return the workers that train each trial now; a worker can train several trials that share a prefix."""
         found: dict[int, list[str]] = {}
-        for worker, queue in self.tally.queues.items():
+        for worker, queue in self.stats.queues.items():
             for trial in self._behind(queue[:1]):
-                found.setdefault(trial.number, []).append(self.tally.workers.get(worker, worker))
+                found.setdefault(trial.number, []).append(self.stats.workers.get(worker, worker))
         return found
 
     def _behind(self, actions: Iterable[RunUnit | Evaluate]) -> list[Trial]:
-        """Return the trials that wait for what a worker does."""
-        engine = self.tally.engine
+        """Return the trials that wait for some runs."""
+        engine = self.stats.engine
         found: dict[int, Trial] = {}
         for action in actions:
             run = engine.runs.get(action.run)
@@ -178,56 +178,58 @@ class RunViews:
                 found.update((trial.number, trial) for trial in engine.demand.trials_behind(run.lineage))
         return list(found.values())
 
-    def _hands(self) -> tuple[WorkerView, ...]:
-        tally = self.tally
-        hands = [WorkerView(called, self._doing(name)) for name, called in tally.workers.items()]
-        missing = range(len(hands), self._workers)
-        return (*hands, *(WorkerView(f"w{i}", STARTS) for i in missing))
+    def _worker_views(self) -> tuple[WorkerView, ...]:
+        stats = self.stats
+        workers = [WorkerView(called, self._doing(name)) for name, called in stats.workers.items()]
+        missing = range(len(workers), self._workers)
+        return (*workers, *(WorkerView(f"w{i}", STARTING) for i in missing))
 
     def _doing(self, worker: str) -> str:
-        queue = self.tally.queues.get(worker)
+        queue = self.stats.queues.get(worker)
         if not queue:
             return "idle"
         action, trials = queue[0], self._behind(queue[:1])
-        numbers = sorted(self.tally.followed[trial.number].number for trial in trials)
-        whom = f"trial {numbers[0]}" if numbers else "a trial"
+        numbers = sorted(self.stats.trials[each.number].number for each in trials)
+        trial = f"trial {numbers[0]}" if numbers else "a trial"
         others = f" +{len(numbers) - 1}" if len(numbers) > 1 else ""
         if isinstance(action, Evaluate):
-            return f"{whom}{others}: evaluates"
-        partitions = self.tally.engine.settings.partitions
-        return f"{whom}{others}: epoch {action.epoch + 1}, {action.unit % partitions + 1} of {partitions}"
+            return f"{trial}{others}: evaluating"
+        partitions = self.stats.engine.settings.partitions
+        return f"{trial}{others}: epoch {action.epoch + 1}, {action.unit % partitions + 1} of {partitions}"
 
     def _counted(self, over: bool) -> Work:
-        """Count the work of all trials; with many of them that takes a while, so it is done less often."""
-        if over or self._pace.is_due:
-            with self._pace:
-                engine = self.tally.engine
+        """Count the work of all trials; this is slow with many trials, so it is done less often."""
+        if over or self._limit.is_due:
+            with self._limit:
+                engine = self.stats.engine
                 self._work = engine.plan.work(engine.trials.values())
         return self._work
 
 
-def _row(followed: TrialStats, tally: RunStats, by: Iterable[str]) -> TrialView:
-    trial = followed.trial
+def _row(trial_stats: TrialStats, stats: RunStats, by: Iterable[str]) -> TrialView:
+    trial = trial_stats.trial
     return TrialView(
-        number=followed.number,
-        study=followed.study,
+        number=trial_stats.number,
+        study=trial_stats.study,
         epochs=trial.reached,
         until=trial.until,
-        values=tuple(followed.values),
-        config=_config(trial, tally),
+        values=tuple(trial_stats.values),
+        config=_config(trial, stats),
         by=tuple(by),
     )
 
 
-def _leader(followed: TrialStats, tally: RunStats) -> BestTrialView:
-    config = _config(followed.trial, tally)
-    return BestTrialView(followed.number, followed.study, followed.goal.metric, followed.values[-1], config)
+def _best_view(trial_stats: TrialStats, stats: RunStats) -> BestTrialView:
+    config = _config(trial_stats.trial, stats)
+    return BestTrialView(
+        trial_stats.number, trial_stats.study, trial_stats.goal.metric, trial_stats.values[-1], config
+    )
 
 
-def _config(trial: Trial, tally: RunStats) -> str:
-    """Return what sets a trial apart from others, or all of its config if nothing does."""
+def _config(trial: Trial, stats: RunStats) -> str:
+    """Return the values in which a trial differs from others, or its whole config if none differ."""
     config = dict(trial.history[-1].config)
-    return ", ".join(f"{name}={_value(config[name])}" for name in tally.telling(config))
+    return ", ".join(f"{name}={_value(config[name])}" for name in stats.distinguishing(config))
 
 
 def _value(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Where a time axis has its ticks, and in which unit."""
+"""The ticks and the unit of a time axis."""
 
 import itertools
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import msgspec
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """Ticks from 0 to at most the makespan: `seconds` where they are, `labels` without the unit."""
+    """Ticks from 0 to at most the makespan: their positions in `seconds`, and `labels` without the unit."""
 
     unit: str
     seconds: tuple[float, ...]
@@ -15,7 +15,7 @@ class Axis(msgspec.Struct, frozen=True):
 
 
 def time_axis(makespan: float, at_most: int) -> Axis:
-    """At most that many round steps of a unit that people would choose for this length of time.
+    """Return at most ``at_most`` round steps, in a unit that suits the makespan.
 
     >>> time_axis(45, at_most=5).labels, time_axis(45, at_most=5).unit
     (('0', '10', '20', '30', '40'), 's')
@@ -41,7 +41,7 @@ def _unit(makespan: float) -> tuple[str, float]:
 
 
 def _steps(unit: str) -> Iterator[float]:
-    """Round steps, rising without end; those of minutes and hours follow the clock."""
+    """Yield round steps in increasing order, without end; those of minutes and hours follow the clock."""
     match unit:
         case "min":
             yield from (0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120)

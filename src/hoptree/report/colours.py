@@ -1,17 +1,17 @@
-"""A colour and a symbol for every lane, the same in every picture and every run."""
+"""A colour and a symbol for every lane, the same in every plot and every run."""
 
 import math
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
-# No "x": it marks what failed.
+# No "x": it marks failures.
 _SYMBOLS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwyz"
-# Neighbours in hue come many lanes later, and differ in lightness then.
+# Lanes with a similar hue are many lanes apart, and differ in lightness.
 _LIGHTNESS = (0.72, 0.80, 0.64)
 _CHROMA = 0.125
 
 
 def symbol(lane: int) -> str:
-    """Return the letter or digit of a lane; after 61 lanes they begin again.
+    """Return the letter or digit of a lane; they repeat after 61 lanes.
 
     >>> symbol(0), symbol(10), symbol(61)
     ('0', 'A', '0')
@@ -20,9 +20,9 @@ def symbol(lane: int) -> str:
 
 
 def lane_colour(lane: int) -> str:
-    """Return the colour of a lane: hues a golden ratio apart, so that few lanes and many are spread evenly.
+    """Return the colour of a lane: hues a golden ratio apart, so that any number of lanes is spread evenly.
 
-    Light enough for dark writing on it, and strong enough for a white page.
+    It is light enough for dark text on it, and strong enough for a white page.
 
     >>> lane_colour(0), lane_colour(1)
     ('#e8847c', '#79c4ff')
@@ -32,7 +32,7 @@ def lane_colour(lane: int) -> str:
 
 
 def _oklch(lightness: float, chroma: float, turn: float) -> str:
-    """Convert Oklch to sRGB: equal steps of hue are equal to the eye there, unlike in HSV.
+    """Convert Oklch to sRGB: unlike in HSV, equal steps of hue look equal.
 
     The numbers are from https://bottosson.github.io/posts/oklab.
     """

@@ -1,4 +1,4 @@
-"""Hyper-parameters as axes: numbers by their size or their logarithm, everything else as options in a row."""
+"""Hyper-parameters as axes: numbers on a linear or logarithmic scale, everything else as options side by side."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 from hoptree.report.facets import Facet, facets
 from hoptree.report.study_timeline import TrialTimeline, short
 
-_FACTOR = 50  # numbers that span more than this are told by their logarithm
-_FEW = 8  # numbers with at most so many different values stand in a row, however far apart they are
+_FACTOR = 50  # numbers whose range exceeds this factor may get a logarithmic scale
+_FEW = 8  # numbers with at most this many different values are drawn as options
 
 
 class ParameterColumn(msgspec.Struct, frozen=True):
-    """One hyper-parameter of many trials: ``places`` are where they stand (NaN where a config lacks it).
+    """One hyper-parameter of many trials: ``places`` are their positions (NaN if a config lacks it).
 
     ``kind`` is "linear", "log" (places are decimal logarithms) or "options" (places count the options from 0).
-    ``numbers`` are its values if all of them are numbers, and ``spreads`` says that they do so by their logarithm.
+    ``numbers`` are its values if all of them are numbers; ``spreads`` says that a logarithmic scale suits them.
     """
 
     name: str
@@ -32,26 +32,26 @@ class ParameterColumn(msgspec.Struct, frozen=True):
 
     @property
     def constant(self) -> bool:
-        """Whether all trials have it, and the same value of it."""
+        """Whether all trials have the same value."""
         return len(set(self.places)) < 2
 
     @property
     def span(self) -> tuple[float, float]:
-        """From the lowest place to the highest."""
+        """The lowest and the highest place."""
         found = [place for place in (*self.places, *self.ticks) if math.isfinite(place)]
         return min(found, default=0.0), max(found, default=1.0)
 
 
-def columns(name: str, courses: Sequence[TrialTimeline], longest: int = 18) -> list[ParameterColumn]:
-    """Return a hyper-parameter of trials as an axis, or as two of them where it may be a schedule.
+def columns(name: str, trials: Sequence[TrialTimeline], longest: int = 18) -> list[ParameterColumn]:
+    """Return a hyper-parameter of trials as one axis, or as two if some values are schedules.
 
-    Numbers of few different values stand in a row too: what lies close together could not be read.
+    Numbers with few different values are drawn as options: values close to each other would be unreadable.
 
-    >>> courses = [TrialTimeline(i, {"lr": 10.0**-i}, "complete", "", 0, 1, (), (), ()) for i in range(9)]
-    >>> columns("lr", courses)[0].kind, columns("lr", courses[:2])[0].labels
+    >>> trials = [TrialTimeline(i, {"lr": 10.0**-i}, "complete", "", 0, 1, (), (), ()) for i in range(9)]
+    >>> columns("lr", trials)[0].kind, columns("lr", trials[:2])[0].labels
     ('log', ('0.1', '1'))
     """
-    return [_column(facet, longest) for facet in facets(name, courses)]
+    return [_column(facet, longest) for facet in facets(name, trials)]
 
 
 def _column(facet: Facet, longest: int) -> ParameterColumn:
@@ -72,12 +72,12 @@ def _of_numbers(facet: Facet, numbers: Sequence[float]) -> ParameterColumn:
     different = sorted(set(numbers))
     log = low > 0 and high / low >= _FACTOR and _is_even(numbers, math.log) > _is_even(numbers, float)
     given = iter(numbers)
-    all_of_them = tuple(None if absent else next(given) for absent in facet.missing)
+    values = tuple(None if absent else next(given) for absent in facet.missing)
 
     def column(kind: str, place: Callable[[float], float], ticks: Sequence[float]) -> ParameterColumn:
-        places = tuple(math.nan if number is None else place(number) for number in all_of_them)
+        places = tuple(math.nan if number is None else place(number) for number in values)
         labels = tuple(map(short, ticks))
-        return ParameterColumn(facet.name, kind, places, tuple(map(place, ticks)), labels, all_of_them, log)
+        return ParameterColumn(facet.name, kind, places, tuple(map(place, ticks)), labels, values, log)
 
     if len(different) <= _FEW:
         order = {number: float(index) for index, number in enumerate(different)}
@@ -87,13 +87,13 @@ def _of_numbers(facet: Facet, numbers: Sequence[float]) -> ParameterColumn:
 
 
 def _is_even(numbers: Sequence[float], place: Callable[[float], float]) -> float:
-    """Return how near the middle number is to the middle of the axis: 0 at the far end, 1 in the middle."""
+    """Return how close the median is to the middle of the axis: 0 at an end, 1 in the middle."""
     low, middle, high = (place(number) for number in (min(numbers), statistics.median(numbers), max(numbers)))
     return 1 - 2 * abs((middle - low) / (high - low) - 0.5)
 
 
 def _round(low: float, high: float, log: bool, whole: bool) -> list[float]:
-    """Return round numbers between two, for an axis."""
+    """Return round numbers between two numbers, as ticks."""
     if log:
         first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
         step = max(1, (last - first) // 5)
@@ -106,14 +106,14 @@ def _round(low: float, high: float, log: bool, whole: bool) -> list[float]:
 
 
 def _order(value: object) -> tuple[int, float, str]:
-    """Return where an option stands in a row: numbers by size, then words."""
+    """Return a sort key for options: booleans, then numbers by size, then text."""
     if isinstance(value, int | float) and not math.isnan(value):
         return int(not isinstance(value, bool)), float(value), ""
     return 2, 0.0, short(value)
 
 
 def _labels(options: Sequence[str], longest: int) -> tuple[str, ...]:
-    """Return options cut to a length: where they would look alike, what they begin with in common is left out.
+    """Return options truncated to a length; if they would look alike, their common prefix is left out.
 
     >>> _labels(["multistep([4], 0.1)", "multistep([12], 0.1)", "constant"], 12)
     ('…4], 0.1)', '…12], 0.1)', 'constant')
@@ -133,7 +133,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def spread(places: Sequence[float], keys: Sequence[int], width: float = 0.6) -> list[float]:
-    """Move those who stand on one option apart, the same way every time: by the golden ratio of their numbers.
+    """Spread points on the same option apart, deterministically: by the golden ratio of their numbers.
 
     >>> [round(place, 2) for place in spread([1.0, 1.0], [0, 1])]
     [0.7, 1.07]

@@ -1,6 +1,6 @@
-"""The facets of a hyper-parameter that may be a schedule: the value that it starts from, and its form.
+"""The facets of a hyper-parameter that may be a schedule: its start value and its form.
 
-A schedule is no number, and a space of schedules gives every trial one of its own: as options they say nothing.
+A schedule is not a number, and in a space of schedules every trial may have its own: as options they say nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import msgspec
 from hoptree.core.schedules import Scalar, Schedule, Value
 from hoptree.report.study_timeline import TrialTimeline
 
-_FORMS = 8  # that are told with their numbers; of more, the kinds alone
+_FORMS = 8  # forms that are shown with their numbers; if there are more, only the kinds are shown
 
 
 class Facet(msgspec.Struct, frozen=True):
-    """What an axis is made of: a value for each trial; ``missing`` says whose config lacks it."""
+    """The values of an axis, one per trial; ``missing`` says which configs lack it."""
 
     name: str
     values: tuple[Value, ...]
@@ -24,18 +24,18 @@ class Facet(msgspec.Struct, frozen=True):
 
     @property
     def differs(self) -> bool:
-        """Whether trials differ in it, in the value or in having one."""
+        """Whether trials differ in the value, or in having one."""
         given = {repr(value) for value, absent in zip(self.values, self.missing, strict=True) if not absent}
         return len(given) > 1 or (bool(given) and any(self.missing))
 
 
-def facets(name: str, courses: Sequence[TrialTimeline]) -> list[Facet]:
-    """Return a hyper-parameter of trials as one facet, or as start and form where some of it are schedules.
+def facets(name: str, trials: Sequence[TrialTimeline]) -> list[Facet]:
+    """Return a hyper-parameter of trials as one facet, or as start and form if some values are schedules.
 
-    The start of a warm-up is the value that it leads to. What all trials have in common is left out.
+    The start of a warm-up is the value that it leads to. A facet that is the same for all trials is left out.
     """
-    values = tuple(course.config.get(name) for course in courses)
-    missing = tuple(name not in course.config for course in courses)
+    values = tuple(trial.config.get(name) for trial in trials)
+    missing = tuple(name not in trial.config for trial in trials)
     whole = Facet(name, values, missing)
     if not any(isinstance(value, Schedule) for value in values):
         return [whole]
@@ -65,7 +65,7 @@ def _kind(value: Value) -> str:
 
 
 def _form(value: Value) -> str:
-    """Return a schedule without the number that it starts from."""
+    """Return a schedule without its start value."""
     if not isinstance(value, Schedule) or value.kind == "constant":
         return "constant"
     if value.kind == "warmup":

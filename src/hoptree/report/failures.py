@@ -1,4 +1,4 @@
-"""Failures in a few words: what a traceback says in the end, and where in the user's own code."""
+"""Short texts about failures: the last line of a traceback, and the location in the user's own code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from hoptree.core.plan import Trial
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>\S+))?', re.MULTILINE)
 _OURS = f"{Path(__file__).resolve().parents[1]}/"
-_COMPILED = (".pyx", ".pxi")  # of extensions, whose traces name files that are not there
+_COMPILED = (
+    ".pyx",
+    ".pxi",
+)  # sources of compiled extensions, which tracebacks name although they are not installed
 _LIBRARIES = (
     "site-packages", "dist-packages", f"{Path(re.__file__).parent.parent}/", "<frozen ", _OURS, *_COMPILED,
 )  # fmt: skip
@@ -23,7 +26,7 @@ _OUR_MODULE = re.compile(r"^hoptree(?:\.\w+)*\.(?=\w+: )")
 
 
 def gist(error: str) -> str | None:
-    r"""Return the line of an error that says most: the one that its traceback leads to, else the first.
+    r"""Return the most informative line of an error: the last line of its traceback, else its first line.
 
     >>> gist("Traceback (most recent call last):\n  File 'a.py', line 1\nValueError: odd\n\nmodel: raised this")
     'ValueError: odd'
@@ -34,7 +37,7 @@ def gist(error: str) -> str | None:
 
 
 def whereabouts(error: str) -> str | None:
-    r"""Return the last place in a traceback that is in nobody's library: most likely the user's own line.
+    r"""Return the last location in a traceback outside of libraries: most likely the user's own code.
 
     >>> whereabouts('  File "/home/me/net.py", line 7, in net\n    raise ValueError\nValueError')
     'net.py, line 7, in net'
@@ -44,7 +47,7 @@ def whereabouts(error: str) -> str | None:
 
 
 def own_place(error: str) -> tuple[str, str] | None:
-    r"""Return that place, and what stands there ("" where the traceback does not tell).
+    r"""Return that location and its source line ("" if the traceback does not show it).
 
     >>> own_place('  File "/home/me/net.py", line 7, in net\n    raise ValueError\nValueError')
     ('net.py, line 7, in net', 'raise ValueError')
@@ -60,7 +63,7 @@ def own_place(error: str) -> tuple[str, str] | None:
 
 
 def has_trace(error: str) -> bool:
-    r"""Return whether a message has a traceback in it.
+    r"""Return whether a message contains a traceback.
 
     >>> has_trace('lr: a log range starts at 0'), has_trace('  File "net.py", line 7, in net\n    f()\nKeyError')
     (False, True)
@@ -69,7 +72,7 @@ def has_trace(error: str) -> bool:
 
 
 def without_traces(error: str) -> str:
-    r"""Return a message without the tracebacks in it: what they lead to is left, and all that is said besides.
+    r"""Return a message without its tracebacks; their last lines and all other text remain.
 
     >>> print(without_traces('model:\nTraceback (most recent call last):\n  File "a", line 1\n    f()\nKeyError'))
     model:
@@ -89,16 +92,16 @@ def without_traces(error: str) -> str:
 
 
 def told(error: str) -> str:
-    r"""Return what happened and where, in one line.
+    r"""Return the error and its location in the user's code, in one line.
 
     >>> told('  File "/home/me/net.py", line 7, in net\n    raise ValueError\nValueError: odd')
     'ValueError: odd (net.py, line 7, in net)'
     """
-    what, where = gist(error) or "no reason is known", whereabouts(error)
+    what, where = gist(error) or "unknown reason", whereabouts(error)
     return f"{what} ({where})" if where else what
 
 
 def failure_text(trial: Trial, number: int) -> str:
-    """Return all that is known of a failed trial."""
+    """Return everything known about a failed trial."""
     config = "\n".join(f"  {name}: {value}" for name, value in dict(trial.history[-1].config).items())
     return f"trial {number} of {trial.study}\nreported epochs: {trial.reached}\nconfig:\n{config}\n\n{trial.reason}"

@@ -22,7 +22,7 @@ _MOST_WORKER_NAMES = 40
 _MOST_WRITING = 500
 _MOST_OUTLINES = 4_000
 _MOST_VECTORS = 20_000
-# How tall a bar is, from the middle of its row; a hop is thin, because it may go on during a unit.
+# The vertical extent of a bar, from the middle of its row; a hop is thin, because it may overlap a unit.
 _HEIGHT: dict[str, tuple[float, float]] = {
     "down": (-0.4, 0.4),
     "unit": (-0.4, 0.4),
@@ -54,7 +54,7 @@ def save(timeline: Timeline, path: str | Path, dark: bool = False) -> None:
 
 
 def _rows(axes: "Axes", timeline: Timeline, theme: Theme) -> None:
-    """Draw a quiet track per worker, so that idle time is seen as a gap."""
+    """Draw a light track per worker, so that idle time appears as a gap."""
     rows = range(len(timeline.workers))
     if rows and timeline.makespan:
         axes.barh(
@@ -63,7 +63,7 @@ def _rows(axes: "Axes", timeline: Timeline, theme: Theme) -> None:
 
 
 def _stretch(timeline: Timeline) -> float:
-    """Return how much taller bars are: gaps between many rows would be all that one sees."""
+    """Return how much taller bars are: with many rows, the gaps between them would dominate."""
     return 1.25 if len(timeline.workers) > 2 * _MOST_WORKER_NAMES else 1.0
 
 
@@ -91,11 +91,11 @@ def _collection(timeline: Timeline, kind: str, spans: Sequence[Span], theme: The
         list(vertices), linewidths=0.6 if few else 0.0, edgecolors=theme.page, antialiaseds=few, zorder=2
     )
     bars.set_rasterized(len(timeline.spans) > _MOST_VECTORS)
-    _dress(bars, kind, spans, theme)
+    _style(bars, kind, spans, theme)
     return bars
 
 
-def _dress(bars: "PolyCollection", kind: str, spans: Sequence[Span], theme: Theme) -> None:
+def _style(bars: "PolyCollection", kind: str, spans: Sequence[Span], theme: Theme) -> None:
     match kind:
         case "down":
             bars.set(facecolor=theme.page, edgecolor=theme.down, hatch="/////", linewidth=0.0)
@@ -107,7 +107,7 @@ def _dress(bars: "PolyCollection", kind: str, spans: Sequence[Span], theme: Them
 
 
 def _shade(kind: str, lane: int, theme: Theme) -> str:
-    """Wash the lane's colour out for an evaluation, and deepen it for a hop to stand out on a unit."""
+    """Return the lane's colour: lighter for an evaluation, darker for a hop so that it stands out on a unit."""
     match kind:
         case "evaluation":
             return _mix(lane_colour(lane), theme.page, 0.6)
@@ -123,7 +123,7 @@ def _mix(colour: str, other: str, share: float) -> str:
 
 
 def _writing(axes: "Axes", timeline: Timeline) -> None:
-    """Write the last word of the label in every bar that is wide enough, if the page does not get crowded."""
+    """Write the last word of the label in every bar that is wide enough, unless there are too many."""
     if len(timeline.workers) > _MOST_WORKER_NAMES or not timeline.makespan:
         return
     row = {worker: i for i, worker in enumerate(timeline.workers)}
@@ -181,7 +181,7 @@ def _every(workers: int) -> int:
 
 
 def _legend(page: "Figure", timeline: Timeline, theme: Theme) -> None:
-    """List the lanes, if few enough to tell apart, and the kinds that are not units."""
+    """List the lanes, if they are few enough to be distinguished, and the kinds that are not units."""
     from matplotlib.patches import Patch
 
     lanes = timeline.lanes()

@@ -19,19 +19,19 @@ _UTILISATION = len(" 100 %")
 _IDLE = "·"
 _SIGNS: dict[str, str] = {"evaluation": "+", "hop": ">", "failed": "x", "down": "▒"}
 
-# What a cell shows: a kind and a lane, or nothing.
+# The content of a cell: a kind and a lane, or nothing.
 Cell = tuple[str, int] | None
 
 
 def terminal(timeline: Timeline, width: int = 100, colour: bool = True, legend: bool = True) -> str:
     """Draw one row per worker, one cell per slice of time; no line is wider than `width`.
 
-    A cell shows what filled most of it, and is idle when less than half of it was filled.
+    A cell shows what fills most of it, and is idle if less than half of it is filled.
     """
     if width < LEAST_WIDTH:
-        raise ReportError(f"width: {width} columns; a chart needs at least {LEAST_WIDTH}, widen the terminal")
+        raise ReportError(f"width: {width} columns; a chart needs at least {LEAST_WIDTH}; widen the terminal")
     if not timeline.workers:
-        return "No worker has joined yet: there is nothing to draw."
+        return "No worker has joined yet, so there is nothing to draw."
     shown = timeline.workers[:MOST_ROWS]
     utilisation = timeline.utilisation()
     margin = min(max(cell_len(printable(name)) for name in shown), max(4, width // 5)) + 1
@@ -56,7 +56,7 @@ def terminal(timeline: Timeline, width: int = 100, colour: bool = True, legend: 
 
 
 def headline(timeline: Timeline, utilisation: dict[str, float]) -> str:
-    """Sum the chart up in one line."""
+    """Summarize the chart in one line."""
     workers = len(timeline.workers)
     return (
         f"{count(workers)} worker{'' if workers == 1 else 's'} · makespan {duration(timeline.makespan)} · "
@@ -65,7 +65,7 @@ def headline(timeline: Timeline, utilisation: dict[str, float]) -> str:
 
 
 def _paint(timeline: Timeline, shown: Sequence[str], cells: int) -> list[list[Cell]]:
-    """Find what each cell of each row shows, in one pass over the spans."""
+    """Return the content of each cell of each row, in one pass over the spans."""
     if not timeline.makespan:
         return [[None] * cells for _ in shown]
     shares: dict[str, list[dict[tuple[str, int], float]]]
@@ -111,12 +111,12 @@ def _style(content: Cell) -> str:
 
 
 def _axis(makespan: float, margin: int, cells: int, width: int) -> Iterator[Text]:
-    """Draw a ruler under the rows; a label that would touch its neighbour or leave the page is left out."""
+    """Draw a ruler below the rows; skip a label that would touch its neighbour or not fit."""
     axis = time_axis(makespan, at_most=max(1, cells // 11))
     ruler, labels = ["─"] * cells, ""
     for seconds, label in zip(axis.seconds, axis.labels, strict=True):
         at = round(seconds / makespan * cells) if makespan else 0
-        # The end of the last cell is where the tick of the makespan itself belongs.
+        # The tick of the makespan itself belongs at the end of the last cell.
         ruler[min(at, cells - 1)] = "┬"
         text = f"{label} {axis.unit}"
         start = min(at, cells - 1)
@@ -127,7 +127,7 @@ def _axis(makespan: float, margin: int, cells: int, width: int) -> Iterator[Text
 
 
 def _legend(timeline: Timeline, rows: list[list[Cell]], width: int) -> Iterator[Text]:
-    """Explain the signs that are seen, then the lanes on a few lines, and say how many are left out."""
+    """Explain the symbols that are used, then the lanes on a few lines, and count those that are left out."""
     seen = {content[0] for row in rows for content in row if content}
     yield _line([Text(f"{_IDLE} idle"), *(Text(f"{sign} {kind}") for kind, sign in _SIGNS.items() if kind in seen)])
     lanes = [

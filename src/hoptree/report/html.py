@@ -1,4 +1,4 @@
-"""Tables and facts as HTML, for notebooks: plain elements that follow the page's own light or dark style."""
+"""Tables and facts as HTML for notebooks: plain elements that follow the page's light or dark style."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hoptree.report.tables import NOTHING
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]], best: int | None = None) -> str:
-    """Return a table; the row ``best`` is set in bold.
+    """Return a table; the row ``best`` is bold.
 
     >>> html_table(["trial", "loss"], [[0, 0.51234]])
     '<table><thead><tr><th>trial</th><th>loss</th></tr></thead><tbody><tr><td>0</td><td>0.5123</td></tr></tbody></table>'
@@ -24,8 +24,8 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]], best: i
 
 
 def html_facts(title: str, facts: Mapping[str, object]) -> str:
-    """Return names and what they stand for, under a title."""
-    left = ' style="text-align:left"'  # notebooks have numbers in mind
+    """Return names with their values, under a title."""
+    left = ' style="text-align:left"'  # notebooks align to the right by default
     rows = "".join(
         f"<tr><th{left}>{escape(name)}</th><td{left}>{_cell(value)}</td></tr>" for name, value in facts.items()
     )
@@ -33,12 +33,12 @@ def html_facts(title: str, facts: Mapping[str, object]) -> str:
 
 
 def html_bar(fraction: float) -> str:
-    """Return how much of something is done, as a bar."""
+    """Return a progress bar."""
     return f'<progress value="{min(1.0, max(0.0, fraction)):.4f}" max="1" style="width:20em"></progress>'
 
 
 def html_text(text: str) -> str:
-    """Return text as it is, line by line."""
+    """Return preformatted text."""
     return f'<pre style="white-space:pre-wrap">{escape(text)}</pre>'
 
 

@@ -1,4 +1,4 @@
-"""How much each hyper-parameter matters, by Optuna's evaluators: the trials become a study in its memory."""
+"""The importance of hyper-parameters, by Optuna's evaluators: the trials become an in-memory Optuna study."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from hoptree.report.timeline import ReportError
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-CONSTANT, PARTIAL, CROWDED = "the same in all of them", "not in all of them", "nearly another one in each of them"
+CONSTANT, PARTIAL, CROWDED = "the same in all trials", "not set in all trials", "different in nearly every trial"
 EVALUATORS = ("ped-anova", "fanova", "mean-decrease")
 _FEWEST = 4
-_OPTIONS = 12  # of a hyper-parameter, up to which fANOVA takes seconds
+_OPTIONS = 12  # options of a hyper-parameter, up to which fANOVA takes seconds
 
 
 class Importance(msgspec.Struct, frozen=True):
-    """Shares of the hyper-parameters, which add up to 1, the largest first; and what they were computed from.
+    """The shares of hyper-parameters, which add up to 1, largest first, and what they were computed from.
 
-    ``left_out`` are hyper-parameters whose share cannot be compared, each with the reason.
+    ``left_out`` holds hyper-parameters that cannot be compared, each with the reason.
     """
 
     shares: dict[str, float]
@@ -36,45 +36,47 @@ class Importance(msgspec.Struct, frozen=True):
     left_out: dict[str, str]
 
 
-def importance(chronicle: StudyTimeline, evaluator: str = "ped-anova", seed: int = 0) -> Importance:
-    """Compare trials at the largest epoch that at least half of them have reported: equal work for all."""
+def importance(history: StudyTimeline, evaluator: str = "ped-anova", seed: int = 0) -> Importance:
+    """Compare trials at the largest epoch that at least half of them have reported, for equal training."""
     if evaluator not in EVALUATORS:
         raise ReportError(f"evaluator: {evaluator!r}; expected one of {', '.join(EVALUATORS)}")
-    chronicle.with_reports("importance")
-    epoch = chronicle.common_epoch
-    courses = [c for c in chronicle.courses if math.isfinite(chronicle.value(c.at(epoch)))]
-    found = [each for name in chronicle.searched for each in columns(name, courses)]
+    history.with_reports("importance")
+    epoch = history.common_epoch
+    trial_timelines = [c for c in history.trials if math.isfinite(history.value(c.at(epoch)))]
+    found = [each for name in history.searched for each in columns(name, trial_timelines)]
     left_out = {each.name: reason for each in found if (reason := _unfit(each, evaluator))}
     compared = [each for each in found if each.name not in left_out]
-    if len(courses) < _FEWEST or not compared:
+    if len(trial_timelines) < _FEWEST or not compared:
         raise ReportError(
-            f"importance: {len(courses)} trials with a finite {chronicle.metric!r} at epoch {epoch}, and "
+            f"importance: {len(trial_timelines)} trials with a finite {history.metric!r} at epoch {epoch}, and "
             f"{len(compared)} hyper-parameters in which all of them differ; expected at least {_FEWEST} and 1"
         )
     for each in compared:
         if evaluator == "fanova" and not each.numbers and len(each.ticks) > _OPTIONS:
             raise ReportError(
-                f"evaluator: 'fanova' would take minutes for {each.name!r} with its many options; take 'ped-anova'"
+                f"evaluator: 'fanova' would take minutes for {each.name!r} with its many options; use 'ped-anova'"
             )
-    shares = _evaluated(chronicle, courses, epoch, compared, evaluator, seed)
+    shares = _evaluated(history, trial_timelines, epoch, compared, evaluator, seed)
     shares = dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
-    return Importance(shares, evaluator, len(courses), epoch, left_out)
+    return Importance(shares, evaluator, len(trial_timelines), epoch, left_out)
 
 
 def _unfit(each: ParameterColumn, evaluator: str) -> str:
-    """Return why a hyper-parameter cannot be compared; nothing if it can."""
+    """Return why a hyper-parameter cannot be compared; "" if it can."""
     given = [place for place in each.places if not math.isnan(place)]
     if len(set(given)) < 2:
         return CONSTANT
-    if evaluator != "ped-anova" and len(given) < len(each.places):  # the only one that can compare such ones
+    if evaluator != "ped-anova" and len(given) < len(
+        each.places
+    ):  # the only evaluator that supports missing values
         return PARTIAL
     many = not each.numbers and len(each.ticks) > _OPTIONS and 2 * len(each.ticks) > len(given)
     return CROWDED if many else ""
 
 
 def _evaluated(
-    chronicle: StudyTimeline,
-    courses: Sequence[TrialTimeline],
+    history: StudyTimeline,
+    trial_timelines: Sequence[TrialTimeline],
     epoch: int,
     found: Sequence[ParameterColumn],
     evaluator: str,
@@ -86,27 +88,27 @@ def _evaluated(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna calls some of its evaluators experimental
-            study = optuna.create_study(direction="maximize" if chronicle.maximize else "minimize")
+            study = optuna.create_study(direction="maximize" if history.maximize else "minimize")
             terms = {each.name: _terms(each) for each in found}
-            rows = range(len(courses))
+            rows = range(len(trial_timelines))
             given = [[name for name in terms if terms[name][1][row] is not None] for row in rows]
             study.add_trials(
                 [
                     optuna.trial.create_trial(
                         params={name: terms[name][1][index] for name in names},
                         distributions={name: terms[name][0] for name in names},
-                        value=chronicle.value(course.at(epoch)),
+                        value=history.value(trial_timeline.at(epoch)),
                     )
-                    for index, (course, names) in enumerate(zip(courses, given, strict=True))
+                    for index, (trial_timeline, names) in enumerate(zip(trial_timelines, given, strict=True))
                 ]
             )
-            judge = _judge(optuna, evaluator, seed)
-            return dict(optuna.importance.get_param_importances(study, evaluator=judge, params=list(terms)))
+            scorer = _evaluator(optuna, evaluator, seed)
+            return dict(optuna.importance.get_param_importances(study, evaluator=scorer, params=list(terms)))
     finally:
         optuna.logging.set_verbosity(before)
 
 
-def _judge(optuna: Any, evaluator: str, seed: int) -> Any:
+def _evaluator(optuna: Any, evaluator: str, seed: int) -> Any:
     try:
         match evaluator:
             case "fanova":
@@ -118,12 +120,12 @@ def _judge(optuna: Any, evaluator: str, seed: int) -> Any:
     except ImportError as error:
         raise MissingExtraError(
             f"evaluator: {evaluator!r} needs scikit-learn, which is not installed; pip install scikit-learn, or "
-            "take 'ped-anova'"
+            "use 'ped-anova'"
         ) from error
 
 
 def _terms(each: ParameterColumn) -> tuple[BaseDistribution, list[Any]]:
-    """Return a hyper-parameter as Optuna knows it, and its values: options are told by their index."""
+    """Return a hyper-parameter's Optuna distribution and its values: options are encoded by their index."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if not each.numbers:

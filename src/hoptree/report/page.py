@@ -1,4 +1,4 @@
-"""Pages that figures are drawn on: light or dark, the same colours and the same frame in every plot."""
+"""The common style of all figures: light or dark, with the same colours and frames."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _FORMATS: dict[str, dict[str, Any]] = {
 }
 
 
-_TITLE, _SMALLER = 8.6, 13.6  # letters that fit into an inch of a title, and of what is written beneath it
+_TITLE, _SMALLER = 8.6, 13.6  # characters per inch of a title, and of the caption below it
 
 
 class Theme(msgspec.Struct, frozen=True):
-    """The colours of a page. ``few`` tell up to seven things apart, also for the colour-blind (Okabe and Ito)."""
+    """The colours of a page. ``few`` holds seven colours that the colour-blind can distinguish (Okabe and Ito)."""
 
     dark: bool
     page: str
@@ -79,14 +79,14 @@ def matplotlib() -> tuple[Any, Any]:
     except ImportError as error:
         raise MissingExtraError(
             "matplotlib is not installed; figures need it: pip install 'hoptree[plot]' "
-            "(the terminal chart works without)"
+            "(the terminal chart works without it)"
         ) from error
     return style, Figure
 
 
 @contextmanager
 def drawing(dark: bool, width: float = 10.0, height: float = 5.6) -> Iterator[tuple[Figure, Theme]]:
-    """Give an empty page of so many inches; what is drawn on it does not depend on the user's style."""
+    """Yield an empty page of the given size in inches, independent of the user's matplotlib style."""
     style, figure_class = matplotlib()
     theme = theme_of(dark)
     with style.context("default"):
@@ -95,18 +95,18 @@ def drawing(dark: bool, width: float = 10.0, height: float = 5.6) -> Iterator[tu
         yield page, theme
 
 
-def title(page: Figure, theme: Theme, text: str, beneath: str = "") -> None:
-    """Write what a plot says at the top left, and in what way, smaller, beneath it; both in lines that fit."""
-    # A figure's own title is centred and does not know of other lines in another size: it gets empty ones for them.
+def title(page: Figure, theme: Theme, text: str, caption: str = "") -> None:
+    """Write a title at the top left, and a smaller caption below it, both wrapped to the width."""
+    # Matplotlib's title has one font size: empty lines make room for the caption.
     width, height = page.get_figwidth(), page.get_figheight()
-    said, smaller = headline(text, width), wrap(printable(beneath), int(width * _SMALLER))
-    room = "\n" * -(-len(smaller) * 3 // 4)  # four of the smaller lines are as high as three
+    heading, smaller = headline(text, width), wrap(printable(caption), int(width * _SMALLER))
+    room = "\n" * -(-len(smaller) * 3 // 4)  # four lines of the caption are as high as three of the title
     page.suptitle(
-        "\n".join(said) + room, x=0.012, ha="left", fontsize=13, weight="bold", color=theme.ink, parse_math=False
+        "\n".join(heading) + room, x=0.012, ha="left", fontsize=13, weight="bold", color=theme.ink, parse_math=False
     )
     page.text(
         0.012,
-        1 - (0.40 + 0.22 * (len(said) - 1)) / height,
+        1 - (0.40 + 0.22 * (len(heading) - 1)) / height,
         "\n".join(smaller),
         ha="left",
         va="top",
@@ -117,12 +117,12 @@ def title(page: Figure, theme: Theme, text: str, beneath: str = "") -> None:
 
 
 def headline(text: str, width: float) -> list[str]:
-    """Return the lines of a title that fit into so many inches."""
+    """Wrap a title to a width in inches."""
     return wrap(printable(text), int(width * _TITLE))
 
 
 def frame(axes: Axes, theme: Theme, *, x: str = "", y: str = "", grid: Literal["x", "y"] = "y") -> None:
-    """Draw quiet axes with their names."""
+    """Draw light axes with their names."""
     axes.set_facecolor(theme.page)
     axes.set_xlabel(x, color=theme.muted, fontsize=9.5, parse_math=False)
     axes.set_ylabel(y, color=theme.muted, fontsize=9.5, parse_math=False)
@@ -134,7 +134,7 @@ def frame(axes: Axes, theme: Theme, *, x: str = "", y: str = "", grid: Literal["
 
 
 def scale_of(theme: Theme) -> Colormap:
-    """Return colours from worst to best: also the colour-blind see the order, and the best stands out."""
+    """Return a colour map from worst to best, whose order the colour-blind can see too."""
     import numpy as np
     from matplotlib import colormaps
     from matplotlib.colors import LinearSegmentedColormap
@@ -144,7 +144,7 @@ def scale_of(theme: Theme) -> Colormap:
 
 
 def norm_of(losses: Sequence[float]) -> Normalize:
-    """Return what turns losses into 0 (worst) to 1 (best); the worst tenth, which may be far off, is all worst."""
+    """Return a norm from losses to 0 (worst) to 1 (best); the worst tenth, which may be far off, is all 0."""
     import numpy as np
     from matplotlib.colors import Normalize
 
@@ -155,7 +155,7 @@ def norm_of(losses: Sequence[float]) -> Normalize:
 
 
 def bar(page: Figure, theme: Theme, axes: Any, losses: Sequence[float], name: str, maximize: bool) -> Colorbar:
-    """Draw what the colours of losses mean, in values of the metric."""
+    """Draw a colour bar for losses, labelled with values of the metric."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -171,9 +171,9 @@ def bar(page: Figure, theme: Theme, axes: Any, losses: Sequence[float], name: st
 
 
 def value_limits(values: Sequence[float], keep: Sequence[float] = ()) -> tuple[float, float]:
-    """Return what an axis of values should show: all of a few; of many, all but the odd ones out.
+    """Return the limits of an axis: they include all of a few values, and exclude outliers of many.
 
-    ``keep`` are values that must be seen.
+    ``keep`` holds values that must be visible.
 
     >>> value_limits([0.0, 1.0])
     (-0.05, 1.05)
@@ -194,17 +194,17 @@ def value_limits(values: Sequence[float], keep: Sequence[float] = ()) -> tuple[f
 
 
 def off_the_page(values: Sequence[float], limits: tuple[float, float]) -> str:
-    """Say how many values an axis does not show.
+    """Return how many values an axis does not show.
 
     >>> off_the_page([0.5, 7.0, math.nan], (0.0, 1.0))
-    '2 values are off the page.'
+    '2 values are outside of the plot.'
     """
     beyond = sum(not limits[0] <= value <= limits[1] for value in values)
-    return f"{beyond:,} value{'s are' if beyond > 1 else ' is'} off the page." if beyond else ""
+    return f"{beyond:,} value{'s are' if beyond > 1 else ' is'} outside of the plot." if beyond else ""
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
-    """Return the first of some names, and how many more there are.
+    """Return the first few names, and how many more there are.
 
     >>> listed(["a", "b", "c"], most=2)
     'a, b and 1 more'
@@ -214,7 +214,7 @@ def listed(names: Sequence[str], most: int = 4) -> str:
 
 
 def apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return places as near to the wanted ones as can be, at least ``gap`` apart, in the same order, within bounds.
+    """Return places close to the wanted ones, at least ``gap`` apart, in the same order, within bounds.
 
     >>> apart([1.0, 1.1, 5.0], gap=1.0, low=0.0, high=9.0)
     [1.0, 2.0, 5.0]
@@ -231,7 +231,7 @@ def apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[
 
 
 def check_suffix(path: str | Path) -> Path:
-    """Refuse a file of a kind that cannot be written, before anything is drawn."""
+    """Raise an error for an unsupported file type, before anything is drawn."""
     path = Path(path)
     if path.suffix not in _FORMATS:
         raise ReportError(
@@ -247,7 +247,7 @@ def save(page: Figure, path: str | Path) -> Path:
     try:
         path.write_bytes(rendered(page, path.suffix))
     except FileNotFoundError:
-        raise ReportError(f"{path}: there is no folder {path.parent}; make it first") from None
+        raise ReportError(f"{path}: the folder {path.parent} does not exist; create it first") from None
     return path
 
 

@@ -6,7 +6,7 @@
     ht.plot.best(results, dark=True)
     ht.plot.save(ht.plot.tree(study), "tree.svg")
 
-They are functions of the journal: they work while a study runs, and need neither its code nor its states.
+They need only the journal: they work while a study runs, and need neither its code nor its states.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ class Subject(Protocol):
     """What can be plotted: a study, its results, or a simulation."""
 
     def chronicle(self) -> StudyTimeline:
-        """Return what happened in it, and when."""
+        """Return its timeline."""
         ...
 
 
 def curves(subject: Subject | StudyTimeline, *, metric: str | None = None, dark: bool = False) -> Figure:
     """Draw every trial's metric over its epochs."""
-    return plot_curves.figure(_told(subject), metric, dark)
+    return plot_curves.figure(_timeline(subject), metric, dark)
 
 
 def best(subject: Subject | StudyTimeline, *, dark: bool = False) -> Figure:
-    """Draw the best so far, over time and over epochs trained."""
-    return plot_best.figure(_told(subject), dark)
+    """Draw the best value so far, over time and over trained epochs."""
+    return plot_best.figure(_timeline(subject), dark)
 
 
 def parallel(subject: Subject | StudyTimeline, *, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
     """Draw every trial as a line through its values; ``names`` chooses hyper-parameters."""
-    return plot_parallel.figure(_told(subject), names, dark)
+    return plot_parallel.figure(_timeline(subject), names, dark)
 
 
 def importance(subject: Subject | StudyTimeline, *, evaluator: str = "ped-anova", dark: bool = False) -> Figure:
@@ -76,32 +76,32 @@ def importance(subject: Subject | StudyTimeline, *, evaluator: str = "ped-anova"
 
     ``evaluator`` is "ped-anova" (Optuna's own default), "fanova" or "mean-decrease".
     """
-    return plot_importance.figure(_told(subject), evaluator, dark)
+    return plot_importance.figure(_timeline(subject), evaluator, dark)
 
 
 def slices(subject: Subject | StudyTimeline, *, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
     """Draw the metric over each hyper-parameter by itself; ``names`` chooses hyper-parameters."""
-    return plot_slices.figure(_told(subject), names, dark)
+    return plot_slices.figure(_timeline(subject), names, dark)
 
 
 def tree(subject: Subject | StudyTimeline, *, dark: bool = False) -> Figure:
-    """Draw the stage tree: epochs that trials share, where they part, and what came of it."""
-    return plot_tree.figure(_told(subject), dark)
+    """Draw the stage tree: epochs that trials share, where they branch, and their results."""
+    return plot_tree.figure(_timeline(subject), dark)
 
 
 def gantt(subject: Subject | StudyTimeline, *, dark: bool = False) -> Figure:
-    """Draw what every worker did and when, and the hops between them."""
-    return plot_gantt.figure(_told(subject), dark)
+    """Draw what each worker did and when, and the hops between them."""
+    return plot_gantt.figure(_timeline(subject), dark)
 
 
 def savings(subject: Subject | StudyTimeline, *, dark: bool = False) -> Figure:
-    """Draw over time what trials got, and what it took."""
-    return plot_savings.figure(_told(subject), dark)
+    """Draw over time the epochs that trials received, and those that were trained."""
+    return plot_savings.figure(_timeline(subject), dark)
 
 
 def rungs(subject: Subject | StudyTimeline, *, dark: bool = False) -> Figure:
-    """Draw the rungs of a halving search: who got there, and who went on."""
-    return plot_rungs.figure(_told(subject), dark)
+    """Draw the rungs of a halving search: which trials reached them, and which were promoted."""
+    return plot_rungs.figure(_timeline(subject), dark)
 
 
 def save(figure: Figure, path: str | Path) -> Path:
@@ -122,5 +122,5 @@ KINDS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-def _told(subject: Subject | StudyTimeline) -> StudyTimeline:
+def _timeline(subject: Subject | StudyTimeline) -> StudyTimeline:
     return subject if isinstance(subject, StudyTimeline) else subject.chronicle()

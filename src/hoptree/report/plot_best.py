@@ -1,4 +1,4 @@
-"""The best so far: over time, and over the epochs that were trained for it."""
+"""The best value so far, over time and over trained epochs."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ class _Point(NamedTuple):
     failed: bool
 
 
-def figure(chronicle: StudyTimeline, dark: bool = False) -> Figure:
-    """Draw every report as a dot and the best so far as a staircase, twice: by the clock, and by work done."""
-    points = _points(chronicle)
-    stairs = _stairs(chronicle, points)
+def figure(history: StudyTimeline, dark: bool = False) -> Figure:
+    """Draw every report as a dot and the best so far as a step line, over time and over trained epochs."""
+    points = _points(history)
+    stairs = _stairs(history, points)
     with pages.drawing(dark, 11, 5.0) as (page, theme):
         left, right = page.subplots(1, 2, sharey=True)
-        end = max(chronicle.timeline.makespan, points[-1].now)
+        end = max(history.timeline.makespan, points[-1].now)
         axis = time_axis(end, at_most=7)
         _panel(left, theme, [(p.now, p.value) for p in points], [(s.now, s.value) for s in stairs], end)
         left.set_xticks(axis.seconds, labels=list(axis.labels))
-        pages.frame(left, theme, x=f"time ({axis.unit})", y=f"{chronicle.metric}, best so far")
+        pages.frame(left, theme, x=f"time ({axis.unit})", y=f"{history.metric}, best so far")
         trained = max(point.trained for point in points)
         _panel(
             right, theme, [(p.trained, p.value) for p in points], [(s.trained, s.value) for s in stairs], trained
         )
-        pages.frame(right, theme, x="epochs trained, all trials together")
+        pages.frame(right, theme, x="trained epochs of all trials")
         values = [point.value for point in points]
         limits = pages.value_limits(values, [stairs[-1].value])
         left.set_ylim(*limits)
         _name(left, theme, stairs[-1], stairs[-1].now, end)
         _name(right, theme, stairs[-1], stairs[-1].trained, trained)
         last = stairs[-1]
-        said = (
-            f"{chronicle.name}: {chronicle.metric} {last.value:.4g} was found after {duration(last.now)} "
+        heading = (
+            f"{history.name}: {history.metric} {last.value:.4g} was found after {duration(last.now)} "
             f"and {_epochs(last.trained)} of training"
         )
-        whole = max(trained, *(moment.trained for moment in chronicle.moments[-1:]), 0.0)
-        beneath = (
+        whole = max(trained, *(moment.trained for moment in history.progress[-1:]), 0.0)
+        caption = (
             f"The best improved {counted(len(stairs), 'time')}; the study took {duration(end)} and trained "
-            f"{_epochs(whole)}. {_dots(points)} {_in_the_end(chronicle, last)}{pages.off_the_page(values, limits)}"
+            f"{_epochs(whole)}. {_dots(points)} {_in_the_end(history, last)}{pages.off_the_page(values, limits)}"
         )
-        pages.title(page, theme, said, beneath.rstrip())
+        pages.title(page, theme, heading, caption.rstrip())
     return page
 
 
 def _epochs(epochs: float) -> str:
-    """Return epochs as people count them: parts of one matter while there are few."""
+    """Return a number of epochs as text, with fractions only if there are few."""
     return counted(round(epochs) if epochs >= 100 else float(f"{epochs:.3g}"), "epoch")
 
 
@@ -70,33 +70,33 @@ def _dots(points: Sequence[_Point]) -> str:
     return f"Dots are the {count(len(points))} reports." if len(points) > 1 else "The dot is the only report."
 
 
-def _in_the_end(chronicle: StudyTimeline, last: _Point) -> str:
-    """Name the best trial, where another one had reported something better on its way."""
-    best = chronicle.best
-    if best is None or best.number == last.trial or not math.isfinite(value := chronicle.value(best.last)):
+def _in_the_end(history: StudyTimeline, last: _Point) -> str:
+    """Return a sentence on the best trial, if another trial had reported a better value earlier."""
+    best = history.best
+    if best is None or best.number == last.trial or not math.isfinite(value := history.value(best.last)):
         return ""
     return f"By its last report trial {best.number} is the best ({value:.4g}). "
 
 
-def _points(chronicle: StudyTimeline) -> list[_Point]:
-    told = [
-        _Point(each.now, each.trained, chronicle.value(each), course.number, course.state == "failed")
-        for course in chronicle.with_reports("best")
-        for each in course.reports
+def _points(history: StudyTimeline) -> list[_Point]:
+    reports = [
+        _Point(each.now, each.trained, history.value(each), trial_timeline.number, trial_timeline.state == "failed")
+        for trial_timeline in history.with_reports("best")
+        for each in trial_timeline.reports
     ]
-    points = sorted(point for point in told if math.isfinite(point.value))
+    points = sorted(point for point in reports if math.isfinite(point.value))
     if not points:
         raise ReportError(
-            f"best: no report of {chronicle.name!r} has a finite {chronicle.metric!r}; expected at least one"
+            f"best: no report of {history.name!r} has a finite {history.metric!r}; expected at least one"
         )
     return points
 
 
-def _stairs(chronicle: StudyTimeline, points: list[_Point]) -> list[_Point]:
-    """Return the reports that were better than all before them, of trials that have not failed if there are any."""
+def _stairs(history: StudyTimeline, points: list[_Point]) -> list[_Point]:
+    """Return the reports that improved on all earlier ones; of trials that have not failed, if there are any."""
     stairs: list[_Point] = []
     for point in [point for point in points if not point.failed] or points:
-        if not stairs or chronicle.loss(point.value) < chronicle.loss(stairs[-1].value):
+        if not stairs or history.loss(point.value) < history.loss(stairs[-1].value):
             stairs.append(point)
     return stairs
 

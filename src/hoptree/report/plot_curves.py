@@ -15,59 +15,59 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_NAMED = 7  # trials that get colours of their own, and names
+_NAMED = 7  # trials that get their own colour and name
 _LONGEST = 46
 
 
-def figure(chronicle: StudyTimeline, metric: str | None = None, dark: bool = False) -> Figure:
-    """Draw one line per trial; few have a colour each, many are coloured by how good they ended."""
-    metric = chronicle.check_metric(metric)
-    courses = chronicle.with_reports("curves")
-    best = chronicle.best
+def figure(history: StudyTimeline, metric: str | None = None, dark: bool = False) -> Figure:
+    """Draw one line per trial; a few get a colour each, many are coloured by their last value."""
+    metric = history.check_metric(metric)
+    trials = history.with_reports("curves")
+    best = history.best
     with pages.drawing(dark) as (page, theme):
         axes = page.add_subplot()
         pages.frame(axes, theme, x="epoch", y=metric)
-        if len(courses) <= _NAMED:
-            _few(axes, chronicle, courses, metric, theme)
+        if len(trials) <= _NAMED:
+            _few(axes, history, trials, metric, theme)
         else:
-            _many(page, axes, chronicle, courses, metric, theme)
-        notes = [_limits(axes, chronicle, courses, metric), _failures(axes, chronicle, courses, metric, theme)]
-        beneath = " ".join(part for part in (_beneath(chronicle, courses), *notes) if part)
-        pages.title(page, theme, _headline(chronicle, courses, metric, best), beneath)
+            _many(page, axes, history, trials, metric, theme)
+        notes = [_limits(axes, history, trials, metric), _failures(axes, history, trials, metric, theme)]
+        caption = " ".join(part for part in (_caption(history, trials), *notes) if part)
+        pages.title(page, theme, _headline(history, trials, metric, best), caption)
     return page
 
 
 def _headline(
-    chronicle: StudyTimeline, courses: Sequence[TrialTimeline], metric: str, best: TrialTimeline | None
+    history: StudyTimeline, trials: Sequence[TrialTimeline], metric: str, best: TrialTimeline | None
 ) -> str:
-    whose = f"{count(len(courses))} trials over their" if len(courses) > 1 else "1 trial over its"
+    whose = f"{count(len(trials))} trials over their" if len(trials) > 1 else "1 trial over its"
     what = f"{metric} of {whose} epochs"
-    if best is None or not math.isfinite(chronicle.value(best.last, metric)):
-        return f"{chronicle.name}: {what}"
-    return f"{chronicle.name}: {what}; trial {best.number} ends best at {chronicle.value(best.last, metric):.4g}"
+    if best is None or not math.isfinite(history.value(best.last, metric)):
+        return f"{history.name}: {what}"
+    return f"{history.name}: {what}; trial {best.number} ends best at {history.value(best.last, metric):.4g}"
 
 
-def _beneath(chronicle: StudyTimeline, courses: Sequence[TrialTimeline]) -> str:
-    states = [course.state for course in chronicle.courses]
+def _caption(history: StudyTimeline, trials: Sequence[TrialTimeline]) -> str:
+    states = [trial.state for trial in history.trials]
     counts = ", ".join(f"{count(states.count(state))} {state}" for state in dict.fromkeys(states))
-    silent = len(chronicle.courses) - len(courses)
-    shared = any(len(twig.trials) > 1 for twig in chronicle.twigs)
+    silent = len(history.trials) - len(trials)
+    shared = any(len(tree_node.trials) > 1 for tree_node in history.tree)
     return (
         f"{counts}{f'; {silent} without a report are not drawn' if silent else ''}."
-        f"{' Trials lie on one line as long as they share their training.' if shared else ''}"
+        f"{' Trials that share their training lie on one line.' if shared else ''}"
     )
 
 
-def _line(chronicle: StudyTimeline, course: TrialTimeline, metric: str) -> list[tuple[float, float]]:
-    return [(told.epoch, chronicle.value(told, metric)) for told in course.reports]
+def _line(history: StudyTimeline, trial: TrialTimeline, metric: str) -> list[tuple[float, float]]:
+    return [(report.epoch, history.value(report, metric)) for report in trial.reports]
 
 
-def _few(axes: Axes, chronicle: StudyTimeline, courses: Sequence[TrialTimeline], metric: str, theme: Theme) -> None:
-    searched = chronicle.searched
-    for course, colour in zip(courses, theme.few, strict=False):
-        x, y = zip(*_line(chronicle, course, metric), strict=True)
-        is_best = course is chronicle.best
-        label = f"{course.number}: {described(course.config, searched)}".rstrip(": ")
+def _few(axes: Axes, history: StudyTimeline, trials: Sequence[TrialTimeline], metric: str, theme: Theme) -> None:
+    searched = history.searched
+    for trial, colour in zip(trials, theme.few, strict=False):
+        x, y = zip(*_line(history, trial, metric), strict=True)
+        is_best = trial is history.best
+        label = f"{trial.number}: {described(trial.config, searched)}".rstrip(": ")
         axes.plot(
             x,
             y,
@@ -92,30 +92,30 @@ def _cut(text: str) -> str:
 
 
 def _many(
-    page: Figure, axes: Axes, chronicle: StudyTimeline, courses: Sequence[TrialTimeline], metric: str, theme: Theme
+    page: Figure, axes: Axes, history: StudyTimeline, trials: Sequence[TrialTimeline], metric: str, theme: Theme
 ) -> None:
     from matplotlib.collections import LineCollection
 
-    losses = {course.number: chronicle.loss(chronicle.value(course.last)) for course in courses}
-    ordered = sorted(courses, key=lambda course: (-losses[course.number], course.number))
+    losses = {trial.number: history.loss(history.value(trial.last)) for trial in trials}
+    ordered = sorted(trials, key=lambda trial: (-losses[trial.number], trial.number))
     norm, scale = pages.norm_of(list(losses.values())), pages.scale_of(theme)
     colours = [scale(norm(-losses[c.number]) if math.isfinite(losses[c.number]) else 0.0) for c in ordered]
-    thin = len(courses) > 60
-    lines = [_line(chronicle, course, metric) for course in ordered]
+    thin = len(trials) > 60
+    lines = [_line(history, trial, metric) for trial in ordered]
     axes.add_collection(
         LineCollection(
             lines, colors=colours, linewidths=0.7 if thin else 1.2, alpha=0.75 if thin else 0.95, zorder=2
         )
     )
-    # A trial that has reported once only is a point.
+    # A trial with a single report is a point.
     points = [(line[0], colour) for line, colour in zip(lines, colours, strict=True) if len(line) == 1]
     if points:
         x, y = zip(*(point for point, _ in points), strict=True)
         axes.scatter(x, y, c=[colour for _, colour in points], s=8, zorder=2, linewidths=0)
-    best = chronicle.best
+    best = history.best
     if best is not None:
-        _best(axes, _line(chronicle, best, metric), best.number, theme)
-    pages.bar(page, theme, axes, list(losses.values()), f"last {chronicle.metric}", chronicle.maximize)
+        _best(axes, _line(history, best, metric), best.number, theme)
+    pages.bar(page, theme, axes, list(losses.values()), f"last {history.metric}", history.maximize)
 
 
 def _best(axes: Axes, line: Sequence[tuple[float, float]], number: int, theme: Theme) -> None:
@@ -136,28 +136,28 @@ def _best(axes: Axes, line: Sequence[tuple[float, float]], number: int, theme: T
     )
 
 
-def _limits(axes: Axes, chronicle: StudyTimeline, courses: Sequence[TrialTimeline], metric: str) -> str:
-    """Choose what the axes show, and say what they do not."""
+def _limits(axes: Axes, history: StudyTimeline, trials: Sequence[TrialTimeline], metric: str) -> str:
+    """Set the limits of the axes, and return how many values they exclude."""
     from matplotlib.ticker import MaxNLocator
 
-    best = chronicle.best
-    values = [chronicle.value(told, metric) for course in courses for told in course.reports]
-    keep = [] if best is None else [chronicle.value(told, metric) for told in best.reports]
+    best = history.best
+    values = [history.value(report, metric) for trial in trials for report in trial.reports]
+    keep = [] if best is None else [history.value(report, metric) for report in best.reports]
     limits = pages.value_limits(values, keep)
     axes.set_ylim(*limits)
-    first = min(course.reports[0].epoch for course in courses)
-    last = max(course.epochs for course in courses)
-    room = 0.04 * (last - first) or 0.4  # a single epoch stands in the middle
-    axes.set_xlim(first - room, last + (2.2 if len(courses) > _NAMED else 1.0) * room)
+    first = min(trial.reports[0].epoch for trial in trials)
+    last = max(trial.epochs for trial in trials)
+    room = 0.04 * (last - first) or 0.4  # a single epoch is centred
+    axes.set_xlim(first - room, last + (2.2 if len(trials) > _NAMED else 1.0) * room)
     axes.xaxis.set_major_locator(MaxNLocator(12, integer=True, min_n_ticks=1))
     return pages.off_the_page(values, limits)
 
 
 def _failures(
-    axes: Axes, chronicle: StudyTimeline, courses: Sequence[TrialTimeline], metric: str, theme: Theme
+    axes: Axes, history: StudyTimeline, trials: Sequence[TrialTimeline], metric: str, theme: Theme
 ) -> str:
-    """Mark where trials failed, and say how."""
-    ends = [_line(chronicle, course, metric)[-1] for course in courses if course.state == "failed"]
+    """Mark where trials failed, and return the caption for the marks."""
+    ends = [_line(history, trial, metric)[-1] for trial in trials if trial.state == "failed"]
     ends = [end for end in ends if math.isfinite(end[1])]
     if ends:
         x, y = zip(*ends, strict=True)

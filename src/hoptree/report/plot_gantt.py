@@ -13,24 +13,24 @@ from hoptree.report.timeline import ReportError, mean
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MOST_HOPS = 400  # lines that can be told apart
+_MOST_HOPS = 400  # lines that can be distinguished
 
 
-def figure(chronicle: StudyTimeline, dark: bool = False) -> Figure:
-    """Draw what every worker did, and, while they can be told apart, a line for every hop."""
-    timeline = chronicle.timeline
+def figure(history: StudyTimeline, dark: bool = False) -> Figure:
+    """Draw what each worker did, and a line for every hop if there are not too many."""
+    timeline = history.timeline
     if not timeline.spans:
-        raise ReportError(f"gantt: no worker has done anything for {chronicle.name!r} yet; run the study first")
+        raise ReportError(f"gantt: no worker has done anything for {history.name!r} yet; run the study first")
     page = gantt_figure.figure(timeline, dark)
     axes = page.axes[0]
     theme = theme_of(dark)
-    if 0 < len(chronicle.hops) <= _MOST_HOPS:
+    if 0 < len(history.hops) <= _MOST_HOPS:
         from matplotlib.collections import LineCollection
 
         row = {worker: float(index) for index, worker in enumerate(timeline.workers)}
         lines = [
             [(hop.left, row[hop.source]), (hop.begun, row[hop.worker])]
-            for hop in chronicle.hops
+            for hop in history.hops
             if hop.source in row and hop.worker in row
         ]
         axes.add_collection(
@@ -38,12 +38,12 @@ def figure(chronicle: StudyTimeline, dark: bool = False) -> Figure:
         )
     busy = mean(timeline.utilisation().values())
     workers = len(timeline.workers)
-    said = (
-        f"{chronicle.name}: {counted(workers, 'worker')} busy {percent(busy)} of "
-        f"{duration(timeline.makespan)}, {counted(len(chronicle.hops), 'hop')}"
+    heading = (
+        f"{history.name}: {counted(workers, 'worker')} busy {percent(busy)} of "
+        f"{duration(timeline.makespan)}, {counted(len(history.hops), 'hop')}"
     )
     axes.set_title(
-        "\n".join(headline(said, page.get_figwidth() - 1)),
+        "\n".join(headline(heading, page.get_figwidth() - 1)),
         loc="left",
         fontsize=13,
         color=theme.ink,

@@ -16,13 +16,13 @@ _MOST = 20
 _NAMES = {"fanova": "fANOVA", "mean-decrease": "mean decrease of impurity", "ped-anova": "PED-ANOVA"}
 
 
-def figure(chronicle: StudyTimeline, evaluator: str = "ped-anova", dark: bool = False) -> Figure:
+def figure(history: StudyTimeline, evaluator: str = "ped-anova", dark: bool = False) -> Figure:
     """Draw one bar per hyper-parameter, the most important on top."""
-    found = importance(chronicle, evaluator)
+    found = importance(history, evaluator)
     shares = list(found.shares.items())[:_MOST]
     with pages.drawing(dark, 9, min(8.0, 1.7 + 0.42 * len(shares))) as (page, theme):
         axes = page.add_subplot()
-        pages.frame(axes, theme, x="importance; all together are 100 %", grid="x")
+        pages.frame(axes, theme, x="importance (total: 100 %)", grid="x")
         rows = range(len(shares))
         colour = theme.few[4] if theme.dark else theme.few[0]
         axes.barh(rows, [share for _, share in shares], height=0.62, color=colour, zorder=2)
@@ -35,15 +35,15 @@ def figure(chronicle: StudyTimeline, evaluator: str = "ped-anova", dark: bool = 
         for row, (_, share) in zip(rows, shares, strict=True):
             axes.text(share + 0.012 * highest, row, percent(share), va="center", fontsize=9, color=theme.ink)
         name, share = shares[0]
-        said = (
-            f"{chronicle.name}: {name} matters most for {chronicle.metric}, with {percent(share)} of the importance"
+        heading = (
+            f"{history.name}: {name} matters most for {history.metric}, with {percent(share)} of the importance"
         )
-        beneath = (
+        caption = (
             f"{_NAMES[found.evaluator]} by Optuna, from the {count(found.trials)} trials that reported epoch "
             f"{found.epoch}."
         )
         for reason in dict.fromkeys(found.left_out.values()):
             names = [name for name, why in found.left_out.items() if why == reason]
-            beneath += f" {reason.capitalize()}, so not compared: {pages.listed(names)}."
-        pages.title(page, theme, said, beneath)
+            caption += f" {reason.capitalize()}, so not compared: {pages.listed(names)}."
+        pages.title(page, theme, heading, caption)
     return page

@@ -1,4 +1,4 @@
-"""Parallel coordinates: every trial a line through its values and its result."""
+"""Parallel coordinates: every trial is a line through its values and its result."""
 
 from __future__ import annotations
 
@@ -22,59 +22,59 @@ if TYPE_CHECKING:
 _MOST = 10  # axes that can be read on one page
 
 
-def figure(chronicle: StudyTimeline, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
-    """Draw the hyper-parameters in which trials differ (or those named) and the metric as axes side by side."""
-    courses = [c for c in chronicle.with_reports("parallel") if math.isfinite(chronicle.value(c.last))]
-    drawn = chosen(chronicle, courses, names, "parallel")
+def figure(history: StudyTimeline, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
+    """Draw the hyper-parameters in which trials differ (or those in ``names``) and the metric as parallel axes."""
+    trials = [c for c in history.with_reports("parallel") if math.isfinite(history.value(c.last))]
+    drawn = chosen(history, trials, names, "parallel")
     columns = drawn.columns[:_MOST]
     with pages.drawing(dark, 11, 5.6) as (page, theme):
         axes = page.add_subplot()
-        _lines(axes, chronicle, courses, columns, theme)
-        _axes(axes, chronicle, courses, columns, theme)
-        losses = [chronicle.loss(chronicle.value(course.last)) for course in courses]
-        if len(courses) > 1:
-            pages.bar(page, theme, axes, losses, chronicle.metric, chronicle.maximize)
-        best = chronicle.best
-        found = "".join(f"; trial {course.number} is the best" for course in courses if course is best)
-        beneath = f"{_explained(columns)} {drawn.left_out(len(columns))}".rstrip()
-        pages.title(page, theme, f"{chronicle.name}: the values of {count(len(courses))} trials{found}", beneath)
+        _lines(axes, history, trials, columns, theme)
+        _axes(axes, history, trials, columns, theme)
+        losses = [history.loss(history.value(trial.last)) for trial in trials]
+        if len(trials) > 1:
+            pages.bar(page, theme, axes, losses, history.metric, history.maximize)
+        best = history.best
+        found = "".join(f"; trial {trial.number} is the best" for trial in trials if trial is best)
+        caption = f"{_explained(columns)} {drawn.left_out(len(columns))}".rstrip()
+        pages.title(page, theme, f"{history.name}: the values of {count(len(trials))} trials{found}", caption)
     return page
 
 
 class ChosenAxes(NamedTuple):
-    """The axes that may be drawn, and the names of those that would say nothing: all trials have one value."""
+    """The axes that may be drawn, and the names of hyper-parameters with the same value in all trials."""
 
     columns: list[ParameterColumn]
     constant: list[str]
 
     def left_out(self, drawn: int) -> str:
-        """Say what is not drawn."""
-        parts = [f"The same in all, so not drawn: {pages.listed(self.constant)}."] if self.constant else []
+        """Return a sentence on what is not drawn."""
+        parts = [f"Not drawn, because all trials agree: {pages.listed(self.constant)}."] if self.constant else []
         if left := len(self.columns) - drawn:
-            parts.append(f"{left} more axes are not drawn: choose with names.")
+            parts.append(f"{left} more axes are not drawn: select axes with names.")
         return " ".join(parts)
 
 
 def chosen(
-    chronicle: StudyTimeline,
-    courses: Sequence[TrialTimeline],
+    history: StudyTimeline,
+    trials: Sequence[TrialTimeline],
     names: Sequence[str] | None,
     what: str,
     longest: int = 18,
 ) -> ChosenAxes:
-    """Return the axes to draw of trials: of the hyper-parameters named, else of those in which trials differ."""
-    if not courses:
-        raise ReportError(f"{what}: no trial has a finite {chronicle.metric!r}; expected at least one")
-    searched = chronicle.searched
-    known = {name for course in chronicle.courses for name in course.config}
+    """Return the axes to draw: of the hyper-parameters in ``names``, else of those in which trials differ."""
+    if not trials:
+        raise ReportError(f"{what}: no trial has a finite {history.metric!r}; expected at least one")
+    searched = history.searched
+    known = {name for trial in history.trials for name in trial.config}
     for name in names or ():
         if name not in known:
             raise ReportError(
                 f"names: {name!r}; expected hyper-parameters of the study: {', '.join(sorted(known))}"
             )
     if names:
-        return ChosenAxes([each for name in names for each in columns_of(name, courses, longest)], [])
-    found = [each for name in searched for each in columns_of(name, courses, longest)]
+        return ChosenAxes([each for name in names for each in columns_of(name, trials, longest)], [])
+    found = [each for name in searched for each in columns_of(name, trials, longest)]
     different = [each for each in found if not each.constant]
     if not different:
         raise ReportError(f"{what}: all trials have the same values; expected a hyper-parameter that differs")
@@ -89,7 +89,7 @@ def _explained(columns: Sequence[ParameterColumn]) -> str:
 
 
 def _heights(each: ParameterColumn, numbers: Sequence[int]) -> list[float]:
-    """Return where lines cross an axis, from 0 to 1; what a config lacks is below."""
+    """Return where lines cross an axis, from 0 to 1; missing values are below."""
     low, high = each.span
     places: Sequence[float] = each.places
     if each.kind == "options":
@@ -101,24 +101,24 @@ def _heights(each: ParameterColumn, numbers: Sequence[int]) -> list[float]:
 
 def _lines(
     axes: Axes,
-    chronicle: StudyTimeline,
-    courses: Sequence[TrialTimeline],
+    history: StudyTimeline,
+    trials: Sequence[TrialTimeline],
     columns: Sequence[ParameterColumn],
     theme: Theme,
 ) -> None:
     import numpy as np
     from matplotlib.collections import LineCollection
 
-    values = [chronicle.value(course.last) for course in courses]
-    low, high = pages.value_limits(values, [chronicle.value(chronicle.best.last)] if chronicle.best else [])
-    numbers = [course.number for course in courses]
+    values = [history.value(trial.last) for trial in trials]
+    low, high = pages.value_limits(values, [history.value(history.best.last)] if history.best else [])
+    numbers = [trial.number for trial in trials]
     ends = [min(1.0, max(0.0, (value - low) / (high - low))) for value in values]
-    ends = ends if chronicle.maximize else [1 - end for end in ends]
+    ends = ends if history.maximize else [1 - end for end in ends]
     heights = np.array([*(_heights(each, numbers) for each in columns), ends]).T
-    losses = [chronicle.loss(value) for value in values]
-    order = sorted(range(len(courses)), key=lambda i: (-losses[i], i))
+    losses = [history.loss(value) for value in values]
+    order = sorted(range(len(trials)), key=lambda i: (-losses[i], i))
     norm, scale = pages.norm_of(losses), pages.scale_of(theme)
-    thin = len(courses) > 60
+    thin = len(trials) > 60
     smooth = [_smooth(heights[i]) for i in order]
     axes.add_collection(
         LineCollection(
@@ -129,14 +129,14 @@ def _lines(
             zorder=2,
         )
     )
-    if chronicle.best is not None and chronicle.best.number in numbers:
-        number = numbers.index(chronicle.best.number)
+    if history.best is not None and history.best.number in numbers:
+        number = numbers.index(history.best.number)
         for colour, width, above in ((theme.page, 4.6, 3), (theme.best, 2.4, 4)):
             axes.plot(*_smooth(heights[number]).T, color=colour, linewidth=width, zorder=above)
 
 
 def _smooth(heights: Any) -> Any:
-    """Return a line that leaves every axis straight: crossing ones can be followed."""
+    """Return a line that crosses every axis horizontally, so that crossing lines can be distinguished."""
     import numpy as np
 
     t = np.linspace(0.0, 1.0, 20)
@@ -150,12 +150,12 @@ def _smooth(heights: Any) -> Any:
 
 def _axes(
     axes: Axes,
-    chronicle: StudyTimeline,
-    courses: Sequence[TrialTimeline],
+    history: StudyTimeline,
+    trials: Sequence[TrialTimeline],
     columns: Sequence[ParameterColumn],
     theme: Theme,
 ) -> None:
-    """Draw the axes, their names beneath and their values beside them."""
+    """Draw the axes, with their names below and their values beside them."""
     for index, each in enumerate(columns):
         low, high = each.span
         if each.kind == "options":
@@ -165,14 +165,14 @@ def _axes(
             for tick, label in zip(each.ticks, each.labels, strict=True)
         ]
         _axis(axes, index, _thinned(marks), theme)
-    values = [chronicle.value(course.last) for course in courses]
-    low, high = pages.value_limits(values, [chronicle.value(chronicle.best.last)] if chronicle.best else [])
+    values = [history.value(trial.last) for trial in trials]
+    low, high = pages.value_limits(values, [history.value(history.best.last)] if history.best else [])
     from matplotlib.ticker import MaxNLocator
 
     ticks = [tick for tick in MaxNLocator(6).tick_values(low, high) if low <= tick <= high]
     marks = [((tick - low) / (high - low), f"{tick:.4g}") for tick in ticks]
-    _axis(axes, len(columns), marks if chronicle.maximize else [(1 - at, text) for at, text in marks], theme)
-    names = [*(printable(each.name) for each in columns), chronicle.metric]
+    _axis(axes, len(columns), marks if history.maximize else [(1 - at, text) for at, text in marks], theme)
+    names = [*(printable(each.name) for each in columns), history.metric]
     axes.set_xticks(range(len(names)), labels=names, parse_math=False)
     axes.tick_params(axis="x", length=0, labelcolor=theme.ink, labelsize=10, pad=6)
     axes.set_yticks([])
@@ -184,7 +184,7 @@ def _axes(
 
 
 def _thinned(marks: list[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Leave out labels that would stand on one another."""
+    """Skip labels that would overlap."""
     step = -(-len(marks) // 14)
     return marks[::step]
 

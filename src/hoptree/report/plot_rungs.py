@@ -1,4 +1,4 @@
-"""Rungs of halving searches: who reached which, and who went on."""
+"""Rungs of halving searches: which trials reached them, and which were promoted."""
 
 from __future__ import annotations
 
@@ -17,90 +17,90 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class _Stand(NamedTuple):
-    """A trial at a rung: what it reported there, and whether it was granted more."""
+class _RungTrial(NamedTuple):
+    """A trial at a rung: its value there, and whether it was granted more epochs."""
 
-    course: TrialTimeline
+    trial: TrialTimeline
     value: float
-    went_on: bool
+    promoted: bool
 
 
-def figure(chronicle: StudyTimeline, dark: bool = False) -> Figure:
-    """Draw a column of dots per rung: those that went on, with lines to the next one, and those that did not."""
-    rungs = _rungs(chronicle)
+def figure(history: StudyTimeline, dark: bool = False) -> Figure:
+    """Draw a column of dots per rung: promoted trials, with lines to the next rung, and the others."""
+    rungs = _rungs(history)
     with pages.drawing(dark, max(7.5, min(12.0, 2.6 + 1.7 * len(rungs))), 5.6) as (page, theme):
         axes = page.add_subplot()
-        pages.frame(axes, theme, x="rung: epochs that were granted, and trials that got there", y=chronicle.metric)
+        pages.frame(axes, theme, x="rung: granted epochs, and trials that reached it", y=history.metric)
         places = _dots(axes, rungs, theme)
         _lines(axes, rungs, places, theme)
-        _best(axes, chronicle, places, theme)
-        names = [f"{count(epoch)}\n{counted(len(stands), 'trial')}" for epoch, stands in rungs.items()]
+        _best(axes, history, places, theme)
+        names = [f"{count(epoch)}\n{counted(len(reached), 'trial')}" for epoch, reached in rungs.items()]
         axes.set_xticks(range(len(rungs)), labels=names)
         axes.set_xlim(-0.6, len(rungs) - 0.3)
-        values = [stand.value for stands in rungs.values() for stand in stands]
-        keep = [chronicle.value(chronicle.best.last)] if chronicle.best else []
+        values = [entry.value for reached in rungs.values() for entry in reached]
+        keep = [history.value(history.best.last)] if history.best else []
         limits = pages.value_limits(values, keep)
         axes.set_ylim(*limits)
         _legend(axes, theme)
-        first, last = (len(stands) for stands in (next(iter(rungs.values())), list(rungs.values())[-1]))
-        said = f"{chronicle.name}: of {counted(first, 'trial')} at the first rung, {count(last)} reached the last"
-        spent = math.fsum(course.epochs for course in chronicle.courses)
-        whole = len(chronicle.courses) * max(rungs)
-        beneath = f"Trials got {spent:,.6g} epochs; all of them up to the last rung would have been {whole:,.6g}. "
-        pages.title(page, theme, said, (beneath + pages.off_the_page(values, limits)).rstrip())
+        first, last = (len(reached) for reached in (next(iter(rungs.values())), list(rungs.values())[-1]))
+        heading = f"{history.name}: of {counted(first, 'trial')} at the first rung, {count(last)} reached the last"
+        spent = math.fsum(trial.epochs for trial in history.trials)
+        whole = len(history.trials) * max(rungs)
+        caption = f"Trials were trained for {spent:,.6g} epochs; training all to the last rung takes {whole:,.6g}. "
+        pages.title(page, theme, heading, (caption + pages.off_the_page(values, limits)).rstrip())
     return page
 
 
-def _rungs(chronicle: StudyTimeline) -> dict[int, list[_Stand]]:
-    """Return who stood at each of the epochs that trials were granted, the fewest epochs first."""
-    granted = sorted(
-        {until for course in chronicle.courses if len(course.grants) > 1 for _, until in course.grants}
-    )
+def _rungs(history: StudyTimeline) -> dict[int, list[_RungTrial]]:
+    """Return the trials that reached each granted number of epochs, in increasing order."""
+    granted = sorted({until for trial in history.trials if len(trial.grants) > 1 for _, until in trial.grants})
     if len(granted) < 2:
         raise ReportError(
-            f"rungs: all trials of {chronicle.name!r} were granted their epochs at once; expected a search "
+            f"rungs: all trials of {history.name!r} were granted their epochs at once; expected a search "
             "that grants more to some, such as SuccessiveHalving, Hyperband or ASHA"
         )
-    rungs: dict[int, list[_Stand]] = {}
+    rungs: dict[int, list[_RungTrial]] = {}
     for epoch in granted:
-        stands = [
-            _Stand(course, chronicle.value(told), max(until for _, until in course.grants) > epoch)
-            for course in chronicle.courses
-            if any(until == epoch for _, until in course.grants) and (told := course.at(epoch)) is not None
+        reached = [
+            _RungTrial(trial, history.value(report), max(until for _, until in trial.grants) > epoch)
+            for trial in history.trials
+            if any(until == epoch for _, until in trial.grants) and (report := trial.at(epoch)) is not None
         ]
-        if stands:
-            rungs[epoch] = stands
+        if reached:
+            rungs[epoch] = reached
     if not rungs:
-        chronicle.with_reports("rungs")
+        history.with_reports("rungs")
         raise ReportError("rungs: no trial has reached a rung yet; expected at least one report at a rung")
     return rungs
 
 
-def _dots(axes: Axes, rungs: dict[int, list[_Stand]], theme: Theme) -> dict[tuple[int, int], tuple[float, float]]:
-    """Draw the trials, and return where each of them stands at which rung."""
+def _dots(
+    axes: Axes, rungs: dict[int, list[_RungTrial]], theme: Theme
+) -> dict[tuple[int, int], tuple[float, float]]:
+    """Draw the trials, and return the position of each trial at each rung."""
     places: dict[tuple[int, int], tuple[float, float]] = {}
-    for index, (epoch, stands) in enumerate(rungs.items()):
-        width = 0.5 if len(stands) > 12 else 0.2
-        x = spread([float(index)] * len(stands), [stand.course.number for stand in stands], width)
-        for went_on in (False, True):
-            chosen = [(at, s) for at, s in zip(x, stands, strict=True) if s.went_on == went_on]
-            places.update({(epoch, stand.course.number): (at, stand.value) for at, stand in chosen})
+    for index, (epoch, reached) in enumerate(rungs.items()):
+        width = 0.5 if len(reached) > 12 else 0.2
+        x = spread([float(index)] * len(reached), [entry.trial.number for entry in reached], width)
+        for promoted in (False, True):
+            chosen = [(at, s) for at, s in zip(x, reached, strict=True) if s.promoted == promoted]
+            places.update({(epoch, entry.trial.number): (at, entry.value) for at, entry in chosen})
             last = index == len(rungs) - 1
             axes.scatter(
                 [at for at, _ in chosen],
-                [stand.value for _, stand in chosen],
-                s=14 if len(stands) > 120 else 30,
-                color=_colour(theme, went_on or last),
-                alpha=0.9 if went_on or last else 0.55,
+                [entry.value for _, entry in chosen],
+                s=14 if len(reached) > 120 else 30,
+                color=_colour(theme, promoted or last),
+                alpha=0.9 if promoted or last else 0.55,
                 linewidths=0,
-                zorder=3 if went_on else 2,
+                zorder=3 if promoted else 2,
             )
     return places
 
 
 def _lines(
     axes: Axes,
-    rungs: dict[int, list[_Stand]],
+    rungs: dict[int, list[_RungTrial]],
     places: dict[tuple[int, int], tuple[float, float]],
     theme: Theme,
 ) -> None:
@@ -114,9 +114,9 @@ def _lines(
 
 
 def _best(
-    axes: Axes, chronicle: StudyTimeline, places: dict[tuple[int, int], tuple[float, float]], theme: Theme
+    axes: Axes, history: StudyTimeline, places: dict[tuple[int, int], tuple[float, float]], theme: Theme
 ) -> None:
-    best = chronicle.best
+    best = history.best
     if best is None:
         return
     line = [place for (_, number), place in sorted(places.items()) if number == best.number]
@@ -136,8 +136,8 @@ def _best(
         )
 
 
-def _colour(theme: Theme, went_on: bool) -> str:
-    return (theme.few[4] if theme.dark else theme.few[0]) if went_on else theme.muted
+def _colour(theme: Theme, promoted: bool) -> str:
+    return (theme.few[4] if theme.dark else theme.few[0]) if promoted else theme.muted
 
 
 def _legend(axes: Axes, theme: Theme) -> None:
@@ -147,8 +147,8 @@ def _legend(axes: Axes, theme: Theme) -> None:
         return Line2D([], [], color=colour, marker="o", linestyle="", markersize=6, label=label)
 
     handles = [
-        mark(_colour(theme, True), "went on, or reached the last rung"),
-        mark(_colour(theme, False), "did not go on"),
+        mark(_colour(theme, True), "promoted, or reached the last rung"),
+        mark(_colour(theme, False), "not promoted"),
         mark(theme.best, "the best"),
     ]
     axes.legend(

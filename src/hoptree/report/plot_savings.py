@@ -1,4 +1,4 @@
-"""Cost and savings over time: what trials got, and what it took."""
+"""Cost and savings over time: epochs that trials received, and epochs that were trained."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def figure(chronicle: StudyTimeline, dark: bool = False) -> Figure:
-    """Draw epochs that trials got against epochs trained, and the workers' time against that of trials alone."""
-    chronicle.with_reports("savings")
-    moments = chronicle.moments
-    last = moments[-1]
-    end = max(chronicle.timeline.makespan, last.now)
-    now = [moment.now for moment in moments]
+def figure(history: StudyTimeline, dark: bool = False) -> Figure:
+    """Draw received against trained epochs, and the workers' time against that of training without sharing."""
+    history.with_reports("savings")
+    progress = history.progress
+    last = progress[-1]
+    end = max(history.timeline.makespan, last.now)
+    now = [moment.now for moment in progress]
     with pages.drawing(dark, 11, 5.0) as (page, theme):
         left, right = page.subplots(1, 2)
-        _gap(left, theme, now, [m.got for m in moments], [m.trained for m in moments], end)
-        _name(left, theme, last.got, last.trained, (f"{last.got:,.6g} got", f"{last.trained:,.6g} trained"))
-        _gap(right, theme, now, [m.alone for m in moments], [m.spent for m in moments], end)
-        words = (f"{duration(last.alone)} alone", f"{duration(last.spent)} spent")
+        _gap(left, theme, now, [m.got for m in progress], [m.trained for m in progress], end)
+        _name(left, theme, last.got, last.trained, (f"{last.got:,.6g} received", f"{last.trained:,.6g} trained"))
+        _gap(right, theme, now, [m.alone for m in progress], [m.spent for m in progress], end)
+        words = (f"{duration(last.alone)} unshared", f"{duration(last.spent)} spent")
         _name(right, theme, last.alone, last.spent, words)
         axis = time_axis(end, at_most=6)
         for panel, name in ((left, "epochs"), (right, "")):
@@ -36,23 +36,23 @@ def figure(chronicle: StudyTimeline, dark: bool = False) -> Figure:
             pages.frame(panel, theme, x=f"time ({axis.unit})", y=name)
         work = time_axis(max(last.alone, last.spent), at_most=6)
         right.set_yticks(work.seconds, labels=list(work.labels))
-        right.set_ylabel(f"time that workers trained ({work.unit})", color=theme.muted, fontsize=9.5)
-        pages.title(page, theme, _headline(chronicle), _BENEATH)
+        right.set_ylabel(f"training time of workers ({work.unit})", color=theme.muted, fontsize=9.5)
+        pages.title(page, theme, _headline(history), _CAPTION)
     return page
 
 
-_BENEATH = (
-    "Left: epochs that trials have behind them, and epochs trained for that. "
-    "Right: the time that units took, and what they would have taken for each trial alone."
+_CAPTION = (
+    "Left: epochs that trials received, and epochs that were trained for them. "
+    "Right: the time of all units, and the time that training every trial by itself would take."
 )
 
 
-def _headline(chronicle: StudyTimeline) -> str:
-    last = chronicle.moments[-1]
+def _headline(history: StudyTimeline) -> str:
+    last = history.progress[-1]
     saved = 1 - last.trained / last.got if last.got else 0.0
     if saved <= 0:
-        return f"{chronicle.name}: {counted(last.got, 'epoch')}, and nothing to share among them"
-    return f"{chronicle.name}: {percent(saved)} of {counted(last.got, 'epoch')} did not have to be trained"
+        return f"{history.name}: {counted(last.got, 'epoch')}, none of them shared"
+    return f"{history.name}: {percent(saved)} of {counted(last.got, 'epoch')} did not have to be trained"
 
 
 def _gap(
@@ -69,7 +69,7 @@ def _gap(
 
 
 def _name(axes: Axes, theme: Theme, more: float, less: float, words: tuple[str, str]) -> None:
-    """Name both lines at their ends, apart from one another."""
+    """Label both lines at their ends, without overlap."""
     top = axes.get_ylim()[1]
     places = pages.apart([less, more] if less <= more else [more, less], 0.06 * top, 0.03 * top, 0.97 * top)
     if less > more:

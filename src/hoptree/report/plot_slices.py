@@ -22,10 +22,10 @@ _IN_A_ROW = 4
 _MOST_TICKS = 8
 
 
-def figure(chronicle: StudyTimeline, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
+def figure(history: StudyTimeline, names: Sequence[str] | None = None, dark: bool = False) -> Figure:
     """Draw a panel per hyper-parameter and a dot per trial, coloured by the epochs that it reached."""
-    courses = [c for c in chronicle.with_reports("slices") if math.isfinite(chronicle.value(c.last))]
-    drawn = chosen(chronicle, courses, names, "slices", longest=12)
+    trials = [c for c in history.with_reports("slices") if math.isfinite(history.value(c.last))]
+    drawn = chosen(history, trials, names, "slices", longest=12)
     columns = drawn.columns[:_MOST]
     across = min(_IN_A_ROW, len(columns))
     down = -(-len(columns) // across)
@@ -34,52 +34,52 @@ def figure(chronicle: StudyTimeline, names: Sequence[str] | None = None, dark: b
         for index, panel in enumerate(grid.flat):
             if index < len(columns):
                 first = index % across == 0
-                _panel(panel, chronicle, courses, columns[index], theme, chronicle.metric if first else "")
+                _panel(panel, history, trials, columns[index], theme, history.metric if first else "")
             else:
                 panel.set_visible(False)
-        values = [chronicle.value(course.last) for course in courses]
-        best = chronicle.best
-        limits = pages.value_limits(values, [chronicle.value(best.last)] if best else [])
+        values = [history.value(trial.last) for trial in trials]
+        best = history.best
+        limits = pages.value_limits(values, [history.value(best.last)] if best else [])
         grid.flat[0].set_ylim(*limits)
-        _epochs_bar(page, theme, grid, courses)
-        beneath = f"Each dot is one of {count(len(courses))} trials at its last report"
+        _epochs_bar(page, theme, grid, trials)
+        caption = f"Each dot is one of {count(len(trials))} trials at its last report"
         at = "" if best is None else f"; the best, trial {best.number}, is ringed"
         notes = f"{drawn.left_out(len(columns))} {pages.off_the_page(values, limits)}".strip()
         pages.title(
             page,
             theme,
-            f"{chronicle.name}: {chronicle.metric} by each hyper-parameter",
-            f"{beneath}{at}. {notes}".rstrip(),
+            f"{history.name}: {history.metric} by each hyper-parameter",
+            f"{caption}{at}. {notes}".rstrip(),
         )
     return page
 
 
-def _most(courses: Sequence[TrialTimeline]) -> int:
-    return max(course.epochs for course in courses)
+def _most(trials: Sequence[TrialTimeline]) -> int:
+    return max(trial.epochs for trial in trials)
 
 
 def _panel(
     axes: Axes,
-    chronicle: StudyTimeline,
-    courses: Sequence[TrialTimeline],
+    history: StudyTimeline,
+    trials: Sequence[TrialTimeline],
     each: ParameterColumn,
     theme: Theme,
     y: str,
 ) -> None:
-    numbers = [course.number for course in courses]
+    numbers = [trial.number for trial in trials]
     options = each.kind == "options"
     x = spread(each.places, numbers) if options else list(each.places)
-    values = [chronicle.value(course.last) for course in courses]
-    most = _most(courses)
-    # Those that got far come last and lie on top.
-    order = sorted(range(len(courses)), key=lambda i: (courses[i].epochs, i))
+    values = [history.value(trial.last) for trial in trials]
+    most = _most(trials)
+    # Trials that were trained longer are drawn last, on top.
+    order = sorted(range(len(trials)), key=lambda i: (trials[i].epochs, i))
     order = [i for i in order if math.isfinite(x[i])]
     pages.frame(axes, theme, x=printable(each.name), y=y)
-    small = len(courses) > 120
+    small = len(trials) > 120
     dots = axes.scatter(
         [x[i] for i in order],
         [values[i] for i in order],
-        c=[courses[i].epochs for i in order],
+        c=[trials[i].epochs for i in order],
         cmap=pages.scale_of(theme),
         vmin=0,
         vmax=most,
@@ -89,7 +89,7 @@ def _panel(
         zorder=3,
     )
     dots.set_rasterized(len(order) > 5_000)
-    best = chronicle.best
+    best = history.best
     if best is not None and best.number in numbers:
         at = numbers.index(best.number)
         if math.isfinite(x[at]):
@@ -109,14 +109,14 @@ def _panel(
             label.set_rotation_mode("anchor")
 
 
-def _epochs_bar(page: Figure, theme: Theme, grid: Any, courses: Sequence[TrialTimeline]) -> None:
+def _epochs_bar(page: Figure, theme: Theme, grid: Any, trials: Sequence[TrialTimeline]) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
     from matplotlib.ticker import MaxNLocator
 
-    if len({course.epochs for course in courses}) == 1:
+    if len({trial.epochs for trial in trials}) == 1:
         return
-    mappable = ScalarMappable(Normalize(0, _most(courses)), pages.scale_of(theme))
+    mappable = ScalarMappable(Normalize(0, _most(trials)), pages.scale_of(theme))
     found = page.colorbar(mappable, ax=list(grid.flat), pad=0.015, fraction=0.03, aspect=32)
     found.ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     found.ax.tick_params(colors=theme.grid, labelcolor=theme.ink, labelsize=8.5, length=3)

@@ -1,4 +1,4 @@
-"""Sparklines: a curve in one line of text."""
+"""Sparklines: curves as one line of text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNKNOWN = "·"
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Draw values from left to right, from the lowest to the highest of them; thinned if they are too many.
+    """Draw values from left to right, scaled from the lowest to the highest; sampled if there are too many.
 
     >>> sparkline([1, 2, 3, 8], 10), sparkline([5, 5], 10), sparkline([1, float("nan"), 2], 10)
     ('▁▂▃█', '▄▄', '▁·█')
@@ -26,7 +26,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def _thinned(values: Sequence[float], width: int) -> list[float]:
-    """Return at most ``width`` of the values, the first and the last among them."""
+    """Return at most ``width`` of the values, including the first and the last."""
     if len(values) <= width:
         return list(values)
     if width < 2:

@@ -1,4 +1,4 @@
-"""The stage tree as text: who shares what, folded where it is large."""
+"""The stage tree as text: which epochs trials share, folded if it is large."""
 
 from __future__ import annotations
 
@@ -15,85 +15,83 @@ _ALONE = 8  # lines for trials that share nothing
 
 @final
 class StageBranch:
-    """A run of units in which all the same trials are together, and what comes after it."""
+    """A range of units that the same trials share, and the branches after it."""
 
     def __init__(self, node: Node, before: Values | None) -> None:
         self.values = node.values
         self.before = before
         self.start = node.start
         self.end = node.start
-        self.parting: int | None = None  # where the first of its trials leaves it or ends
+        self.parting: int | None = None  # the unit at which the first of its trials leaves it or ends
         self.trials = 0
         self.ending = 0  # trials that end in it
         self.children: list[StageBranch] = []
 
     @property
     def units(self) -> int:
-        """Units of it and of all below it."""
+        """The units of this branch and all below it."""
         return self.end - self.start + sum(child.units for child in self.children)
 
     @property
     def size(self) -> int:
-        """How many branches it is, with all below it."""
+        """The number of branches, with all below it."""
         return 1 + sum(child.size for child in self.children)
 
 
 def branches(plan: Plan, trials: Iterable[Trial]) -> list[StageBranch]:
-    """Return the tree of what trials ask for: every node that they pass, in the order of the plan."""
+    """Return the tree of requested epochs: every node that trials pass, in the order of the plan."""
     found: dict[int, StageBranch] = {}
     roots: list[StageBranch] = []
     for trial in trials:
-        way = plan.way(trial, trial.epochs * plan.partitions)
-        for index, (node, end) in enumerate(way):
+        path = plan.way(trial, trial.epochs * plan.partitions)
+        for index, (node, end) in enumerate(path):
             branch = found.get(node.id)
             if branch is None:
-                above = found[way[index - 1][0].id] if index else None
+                above = found[path[index - 1][0].id] if index else None
                 branch = found[node.id] = StageBranch(node, above.values if above is not None else None)
                 (roots if above is None else above.children).append(branch)
             branch.end = max(branch.end, end)
             branch.parting = end if branch.parting is None else min(branch.parting, end)
             branch.trials += 1
-        if way:
-            found[way[-1][0].id].ending += 1
+        if path:
+            found[path[-1][0].id].ending += 1
     return roots
 
 
 def stage_tree(plan: Plan, trials: Sequence[Trial], lines: int = 30, width: int = 100) -> str:
-    """Draw what trials ask for, one line for each stretch of training that the same trials share.
+    """Draw the requested epochs, one line for each range of units that the same trials share.
 
-    With more than ``lines`` of them the deeper and later ones are folded, and their epochs told in sum; of trials
-    that share nothing, which are no tree, few are told.
+    Beyond ``lines`` lines, deeper and later branches are folded into one line with their total epochs. If no trials
+    share epochs, only a few lines are drawn.
     """
     roots = branches(plan, trials)
     if all(branch.trials == 1 for branch in roots):
         lines = min(lines, _ALONE)
-    told = {name for branch in roots for name, _ in branch.values.items}
+    names = {name for branch in roots for name, _ in branch.values.items}
     same = {
-        name for name in told
+        name for name in names
         if len({repr(dict(branch.values.items).get(name)) for branch in roots}) == 1
     } if len(roots) > 1 else set()  # fmt: skip
     return cut("\n".join(_draw(roots, lines, plan.partitions, "", same)), width)
 
 
 def cut(drawn: str, width: int) -> str:
-    """Return a drawing no wider than this: of lines that are too long, the values that come last are cut off."""
+    """Truncate the lines of a drawing to a width."""
     return "\n".join(line if len(line) <= width else f"{line[: width - 1]}…" for line in drawn.splitlines())
 
 
-def _draw(
-    all_of_them: list[StageBranch], room: int, partitions: int, margin: str, hidden: set[str]
-) -> Iterator[str]:
-    """Give every branch a line, then what room is left to those below it, in proportion; fold what has none."""
-    shown = all_of_them
+def _draw(siblings: list[StageBranch], room: int, partitions: int, margin: str, hidden: set[str]) -> Iterator[str]:
+    """Draw a line per branch, and split the remaining lines among their children in proportion; fold the rest."""
+    shown = siblings
     if len(shown) > max(1, room):
         shown = sorted(shown, key=lambda branch: -branch.size)[: max(1, room - 1)]
-        shown = [branch for branch in all_of_them if branch in shown]
-    folded = [branch for branch in all_of_them if branch not in shown]
+        shown = [branch for branch in siblings if branch in shown]
+    folded = [branch for branch in siblings if branch not in shown]
     left = max(0, room - len(shown) - bool(folded))
     below = sum(branch.size - 1 for branch in shown)
     for branch in shown:
         last = branch is shown[-1] and not folded
-        yield f"{margin}{'└─ ' if last else '├─ '}{_told(branch, partitions, hidden)}"
+        yield f"{margin}{'└─ ' if last else '├─ '}{_line(branch, partitions, hidden)}"
         under = margin + ("   " if last else "│  ")
         share = left * (branch.size - 1) // below if below else 0
         if branch.children and share:
@@ -104,20 +102,20 @@ def _draw(
         yield f"{margin}└─ {_folded(folded, partitions)}"
 
 
-def _told(branch: StageBranch, partitions: int, hidden: set[str]) -> str:
+def _line(branch: StageBranch, partitions: int, hidden: set[str]) -> str:
     before = dict(branch.before.items) if branch.before is not None else {}
     changed = [
         f"{name}={_value(content)}"
         for name, content in branch.values.items
         if name not in hidden and before.get(name) != content
     ]
-    gone = [f"no {name}" for name in before if name not in dict(branch.values.items)]
+    removed = [f"no {name}" for name in before if name not in dict(branch.values.items)]
     first, last = branch.start / partitions, branch.end / partitions
     epochs = f"epochs {first:g} to {last:g}"
     parting = branch.end if branch.parting is None else branch.parting
     what = "it" if parting == branch.end else f"{first:g} to {parting / partitions:g}"
     whose = f", {count(branch.trials)} trials share {what}" if branch.trials > 1 else ""
-    return f"{epochs}{whose}: {printable(', '.join([*changed, *gone])) or 'the same values'}"
+    return f"{epochs}{whose}: {printable(', '.join([*changed, *removed])) or 'the same values'}"
 
 
 def _folded(hidden: Sequence[StageBranch], partitions: int) -> str:

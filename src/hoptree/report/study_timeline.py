@@ -1,4 +1,4 @@
-"""A study over time, as plain records: what all plots and exports are drawn from."""
+"""The timeline of a study as plain records: the input of all plots and exports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hoptree.report.timeline import ReportError, Timeline
 
 
 class TimedReport(msgspec.Struct, frozen=True):
-    """A report as a trial got it: when, and how many epochs the study had trained by then."""
+    """A report of a trial, with its time and the epochs that the study had trained by then."""
 
     epoch: int
     now: float
@@ -23,9 +23,9 @@ class TimedReport(msgspec.Struct, frozen=True):
 
 
 class TrialTimeline(msgspec.Struct, frozen=True):
-    """One trial over time. ``grants`` are the epochs that it was granted, with the moment of each.
+    """The timeline of one trial. ``grants`` are pairs of a time and the epochs granted then.
 
-    ``seconds`` is what its units took on workers, whoever they were trained for, up to each of its reports.
+    ``seconds`` is the training time of its units up to each of its reports, including shared units.
     """
 
     number: int
@@ -41,7 +41,7 @@ class TrialTimeline(msgspec.Struct, frozen=True):
 
     @property
     def epochs(self) -> int:
-        """How many epochs have been reported."""
+        """The last reported epoch."""
         return self.reports[-1].epoch if self.reports else 0
 
     @property
@@ -51,13 +51,13 @@ class TrialTimeline(msgspec.Struct, frozen=True):
 
     def at(self, epoch: int) -> TimedReport | None:
         """Return the report of an epoch."""
-        return next((told for told in self.reports if told.epoch == epoch), None)
+        return next((reported for reported in self.reports if reported.epoch == epoch), None)
 
 
 class TreeNode(msgspec.Struct, frozen=True):
-    """A node of the plan, as far as trials go: epochs ``start`` to ``end``, and the trials that pass it.
+    """A node of the plan: its epochs ``start`` to ``end``, and the trials that pass it.
 
-    ``values`` are those at its start; ``metrics`` those of its last report, at the epoch ``told``.
+    ``values`` are those at its start; ``metrics`` those of its last report, at the epoch ``reported``.
     """
 
     node: int
@@ -66,14 +66,14 @@ class TreeNode(msgspec.Struct, frozen=True):
     end: float
     trials: tuple[int, ...]
     values: Config
-    told: float = 0.0
+    reported: float = 0.0
     metrics: Metrics = {}
 
 
 class StudyProgress(msgspec.Struct, frozen=True):
-    """How far a study was: epochs that its trials had got, epochs trained, and the workers' seconds.
+    """The progress of a study at a time: epochs that trials received, trained epochs, and the workers' seconds.
 
-    ``spent`` went into units; ``alone`` are those that trials would have taken had each been trained by itself.
+    ``spent`` is the time of all units; ``alone`` the time if every trial had been trained by itself.
     """
 
     now: float
@@ -84,7 +84,7 @@ class StudyProgress(msgspec.Struct, frozen=True):
 
 
 class Hop(msgspec.Struct, frozen=True, gc=False):
-    """A state left the worker that had made it, and was trained on by another."""
+    """A state moved from the worker that trained it to another that continues it."""
 
     lane: int
     source: str
@@ -94,88 +94,95 @@ class Hop(msgspec.Struct, frozen=True, gc=False):
 
 
 class StudyTimeline(msgspec.Struct, frozen=True):
-    """All that a journal tells of a study, with its times in seconds since the study began.
+    """Everything in a study's journal, with times in seconds since the study started.
 
-    ``created`` is when that was, by the clock (0: not known); time in which nobody drove it does not count.
+    ``created`` is the start as a Unix time (0: unknown); time without a driver does not count.
     """
 
     name: str
     metric: str
     maximize: bool
     partitions: int
-    courses: tuple[TrialTimeline, ...]
+    trials: tuple[TrialTimeline, ...]
     timeline: Timeline
     hops: tuple[Hop, ...] = ()
-    moments: tuple[StudyProgress, ...] = ()
-    twigs: tuple[TreeNode, ...] = ()
+    progress: tuple[StudyProgress, ...] = ()
+    tree: tuple[TreeNode, ...] = ()
     facts: dict[str, str] = {}
     environments: tuple[dict[str, str], ...] = ()
     created: float = 0.0
 
-    def value(self, told: TimedReport | None, metric: str | None = None) -> float:
-        """Return a metric of a report, by default the one that decides; NaN where there is none."""
-        return math.nan if told is None else told.metrics.get(metric or self.metric, math.nan)
+    def value(self, report: TimedReport | None, metric: str | None = None) -> float:
+        """Return a metric of a report, by default the study's goal; NaN if it is missing."""
+        return math.nan if report is None else report.metrics.get(metric or self.metric, math.nan)
 
     def loss(self, value: float) -> float:
-        """Return how bad a value of the deciding metric is: lower is better, infinite for no finite number."""
+        """Return the loss of a value of the goal's metric: lower is better, infinite if it is not finite."""
         return math.inf if not math.isfinite(value) else -value if self.maximize else value
 
     @property
     def best(self) -> TrialTimeline | None:
-        """The best by its last report: complete, else stopped or running; never one whose report is not finite."""
-        told = [course for course in self.courses if course.reports and course.state != "failed"]
-        finite = [course for course in told if math.isfinite(self.value(course.last))]
+        """The best trial by its last finite report: a complete one if possible, else stopped or running."""
+        reported = [
+            trial_timeline
+            for trial_timeline in self.trials
+            if trial_timeline.reports and trial_timeline.state != "failed"
+        ]
+        finite = [trial_timeline for trial_timeline in reported if math.isfinite(self.value(trial_timeline.last))]
         return min(finite, key=self._rank, default=None)
 
-    def _rank(self, course: TrialTimeline) -> tuple[int, float, int]:
-        loss = self.loss(self.value(course.last))
-        return standing(course.state, loss), loss, course.number
+    def _rank(self, trial_timeline: TrialTimeline) -> tuple[int, float, int]:
+        loss = self.loss(self.value(trial_timeline.last))
+        return standing(trial_timeline.state, loss), loss, trial_timeline.number
 
     @property
     def metrics(self) -> list[str]:
-        """The names of all metrics, the one that decides first."""
-        names = (name for course in self.courses for told in course.reports[-1:] for name in told.metrics)
+        """The names of all metrics, the goal's first."""
+        names = (
+            name
+            for trial_timeline in self.trials
+            for reported in trial_timeline.reports[-1:]
+            for name in reported.metrics
+        )
         return list(dict.fromkeys([self.metric, *names]))
 
     @property
     def searched(self) -> list[str]:
         """The hyper-parameters in which trials differ, in the order in which configs name them."""
         seen: dict[str, set[str]] = {}
-        for course in self.courses:
-            for name, value in course.config.items():
+        for trial_timeline in self.trials:
+            for name, value in trial_timeline.config.items():
                 seen.setdefault(name, set()).add(repr(value))
-        everywhere = Counter(name for course in self.courses for name in course.config)
-        return [name for name in seen if len(seen[name]) > 1 or everywhere[name] < len(self.courses)]
+        everywhere = Counter(name for trial_timeline in self.trials for name in trial_timeline.config)
+        return [name for name in seen if len(seen[name]) > 1 or everywhere[name] < len(self.trials)]
 
     @property
     def common_epoch(self) -> int:
         """The largest epoch that at least half of the trials with reports have reported."""
-        told = [course for course in self.courses if course.reports]
-        reached = Counter(each.epoch for course in told for each in course.reports)
-        return max((epoch for epoch, count in reached.items() if 2 * count >= len(told)), default=0)
+        reported = [trial_timeline for trial_timeline in self.trials if trial_timeline.reports]
+        reached = Counter(each.epoch for trial_timeline in reported for each in trial_timeline.reports)
+        return max((epoch for epoch, count in reached.items() if 2 * count >= len(reported)), default=0)
 
     def with_reports(self, what: str) -> list[TrialTimeline]:
-        """Return the trials that have reported something, or say that there is nothing to draw yet."""
-        told = [course for course in self.courses if course.reports]
-        if not told:
-            failed = bool(self.courses) and all(course.state == "failed" for course in self.courses)
-            why = "all of them failed, and `hoptree trials` says of what" if failed else "run the study first"
-            raise ReportError(
-                f"{what}: no trial of {self.name!r} has reported anything yet; expected at least one report: {why}"
-            )
-        return told
+        """Return the trials with reports; raise an error if there are none."""
+        reported = [trial_timeline for trial_timeline in self.trials if trial_timeline.reports]
+        if not reported:
+            failed = bool(self.trials) and all(trial_timeline.state == "failed" for trial_timeline in self.trials)
+            why = "all trials failed; `hoptree trials` shows the errors" if failed else "run the study first"
+            raise ReportError(f"{what}: no trial of {self.name!r} has reported anything yet; {why}")
+        return reported
 
     def check_metric(self, metric: str | None) -> str:
-        """Return a metric that trials report, by default the one that decides."""
+        """Return a metric that trials report, by default the goal's; raise an error if it is unknown."""
         if metric is not None and metric not in self.metrics:
             raise ReportError(f"metric: {metric!r}; expected one of {', '.join(self.metrics)}")
         return metric or self.metric
 
 
 def standing(state: str, loss: float) -> int:
-    """Return before whom a trial comes when the best is looked for, whatever their losses: 0 comes first.
+    """Return a rank that takes precedence over the loss when the best trial is chosen: 0 comes first.
 
-    Complete trials do, then others; but one that diverged is never better than one that did not.
+    Complete trials come before others; but a trial that diverged is never better than one that did not.
 
     >>> standing("complete", 0.5), standing("stopped", 0.1), standing("complete", math.inf)
     (0, 1, 2)
@@ -184,7 +191,7 @@ def standing(state: str, loss: float) -> int:
 
 
 def described(config: Config, names: Sequence[str]) -> str:
-    """Return a config in a few words, with the given names only.
+    """Return a config as short text, with the given names only.
 
     >>> described({"lr": 0.1, "width": 8, "batch": 64}, ["lr", "width"])
     'lr=0.1 width=8'
@@ -193,7 +200,7 @@ def described(config: Config, names: Sequence[str]) -> str:
 
 
 def short(value: object) -> str:
-    """Return a value as briefly as it can be told.
+    """Return a value as short text.
 
     >>> short(0.00012341), short(3), short(True)
     ('0.0001234', '3', 'True')

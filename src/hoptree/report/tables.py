@@ -1,4 +1,4 @@
-"""Tables and quantities as people read them."""
+"""Tables and quantities as text."""
 
 import io
 import math
@@ -14,8 +14,8 @@ from rich.text import Text
 from hoptree.report.timeline import ReportError
 
 NOTHING = "\N{EN DASH}"
-_LONGEST = 60  # columns of a text in a list of many things
-_SHORTEST = 16  # columns that are left of one where there is little room
+_LONGEST = 60  # maximum columns of a cell
+_SHORTEST = 16  # columns to which a cell is shortened at most, if the table is too wide
 _UNIT = r"(?:%|x|B|[kMGTPE]B|µs|ms|s|min|h|d)"
 _QUANTITY = re.compile(
     rf"(?:[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?: ?{_UNIT})?(?: |$))+|{NOTHING}|[-+]?(?:nan|inf)"
@@ -23,7 +23,7 @@ _QUANTITY = re.compile(
 
 
 def duration(seconds: float) -> str:
-    """Say a length of time in at most two units; what is not finite is a dash.
+    """Return a duration in at most two units; a dash if it is not finite.
 
     >>> [duration(s) for s in (0, 0.00042, 0.0315, 3.21, 59.97, 250, 7380, 100_000, float("nan"))]
     ['0 s', '420 µs', '31.5 ms', '3.2 s', '1 min', '4 min 10 s', '2 h 3 min', '1 d 4 h', '–']
@@ -51,7 +51,7 @@ def _two(total: int, base: int, large: str, small: str) -> str:
 
 
 def count(n: int) -> str:
-    """Say a number of things.
+    """Return a number with thousands separators.
 
     >>> count(12345), count(7)
     ('12,345', '7')
@@ -60,7 +60,7 @@ def count(n: int) -> str:
 
 
 def counted(n: float, thing: str) -> str:
-    """Say how many there are of something.
+    """Return a number with a noun in singular or plural.
 
     >>> counted(12345, "trial"), counted(1, "trial"), counted(2.5, "epoch")
     ('12,345 trials', '1 trial', '2.5 epochs')
@@ -69,7 +69,7 @@ def counted(n: float, thing: str) -> str:
 
 
 def size(n: float) -> str:
-    """Say a number of bytes, in powers of 1000 as disks and networks are sold.
+    """Return a number of bytes, in powers of 1000 as is usual for disks and networks.
 
     >>> [size(n) for n in (0, 999, 1_000, 1_234_567_890, 999_960, 5e18)]
     ['0 B', '999 B', '1.0 kB', '1.2 GB', '1.0 MB', '5.0 EB']
@@ -85,7 +85,7 @@ def size(n: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Say a share of a whole.
+    """Return a share as a percentage.
 
     >>> percent(0.934)
     '93 %'
@@ -99,9 +99,9 @@ def text_table(
     title: str | None = None,
     width: int | None = None,
 ) -> str:
-    """Draw a table for people: columns of numbers and quantities to the right, the rest to the left.
+    """Draw a table: numbers and quantities are aligned to the right, the rest to the left.
 
-    It is as wide as it needs to be, or at most `width`; then long texts are folded.
+    It is as wide as needed, or at most `width`; then long texts are wrapped.
 
     >>> print(text_table(["trial", "lr", "time"], [["a", 0.1, "3.2 s"], ["b", 0.00312345, "4 min 10 s"]]))
      trial         lr         time
@@ -130,10 +130,10 @@ def text_table(
 def fitted_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], width: int | None, drop: Sequence[str]
 ) -> str:
-    """Draw a table in which no word and no number is broken, at most ``width`` wide.
+    """Draw a table at most ``width`` wide, in which no word and no number is broken.
 
-    Where there is no room, long texts are shortened; then columns are left out, in the order of ``drop``, and a
-    line below says which.
+    If it is too wide, long texts are shortened; then columns are left out in the order of ``drop``, and a line
+    below lists them.
 
     >>> print(fitted_table(["trial", "lr", "note"], [[0, 0.1, "quite long"], [1, 0.2, "not"]], 20, drop=["note"]))
      trial    lr
@@ -141,7 +141,7 @@ def fitted_table(
          0   0.1
          1   0.2
     <BLANKLINE>
-    1 column is left out for want of room: note
+    1 column does not fit: note
     """
     cells = [[shortened(_cell(value), _LONGEST) for value in row] for row in rows]
     names, left_out = list(columns), list[str]()
@@ -157,12 +157,12 @@ def fitted_table(
     table = text_table(names, cells, width=width)
     if not left_out:
         return table
-    counted = "1 column is" if len(left_out) == 1 else f"{len(left_out)} columns are"
-    return f"{table}\n\n{counted} left out for want of room: {', '.join(left_out)}"
+    counted = "1 column does" if len(left_out) == 1 else f"{len(left_out)} columns do"
+    return f"{table}\n\n{counted} not fit: {', '.join(left_out)}"
 
 
 def _narrowed(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[int] | None:
-    """Return how wide columns may be so that all fit; None if texts would have to be shortened too much."""
+    """Return widths with which all columns fit; None if texts would have to be shortened too much."""
     wide = [max(map(cell_len, [name, *(row[i] for row in cells)])) for i, name in enumerate(names)]
     over = sum(wide) + 3 * len(wide) - 1 - width
     for i in sorted(range(len(wide)), key=lambda i: -wide[i]):
@@ -175,7 +175,7 @@ def _narrowed(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) 
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text on one line, of at most so many columns.
+    """Return a text on one line of at most ``most`` columns.
 
     >>> shortened("a rather long text", 10), shortened("short", 10)
     ('a rather …', 'short')
@@ -199,7 +199,7 @@ def _cell(value: object) -> str:
 
 
 def printable(name: str) -> str:
-    """Replace what cannot be printed, since names come from users and may not break a picture.
+    """Replace characters that cannot be printed, so that names from users cannot break the layout.
 
     >>> printable("gpu" + chr(10) + "0")
     'gpu?0'

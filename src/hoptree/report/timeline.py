@@ -1,4 +1,4 @@
-"""What happened on every worker over time: the record that all pictures are drawn from."""
+"""The timeline of all workers: the input of Gantt charts and traces."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,14 +12,14 @@ BUSY = ("unit", "evaluation")
 
 
 class ReportError(HoptreeError, ValueError):
-    """A picture that cannot be drawn: a span that ends before it starts, a file of an unknown type."""
+    """A plot or table cannot be drawn: a span ends before it starts, or a file has an unknown type."""
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
-    """One worker did one thing from `start` to `end`, in seconds since the study began.
+    """An activity of one worker from `start` to `end`, in seconds since the study started.
 
     `kind` is one of `KINDS`; down is a worker's absence.
-    `lane` is a small integer that tells lineages apart (it picks the colour), `label` its name for people.
+    `lane` is a small integer that identifies a lineage (it selects the colour), `label` its name.
     """
 
     worker: str
@@ -35,7 +35,7 @@ class Span(msgspec.Struct, frozen=True, gc=False):
         if not 0 <= self.start <= self.end < math.inf:
             raise ReportError(
                 f"span of {self.worker}: runs from {self.start} to {self.end}; "
-                "expected 0 <= start <= end < infinity, in seconds since the study began"
+                "expected 0 <= start <= end < infinity, in seconds since the study started"
             )
         if self.kind not in KINDS:
             raise ReportError(f"span of {self.worker}: kind is {self.kind!r}; expected one of {', '.join(KINDS)}")
@@ -44,10 +44,10 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """All spans of a study, its length, and its workers in the order in which they are shown.
+    """All spans of a study, its length, and its workers in display order.
 
-    Spans may come in any order, and spans of one worker may overlap (a hop during a unit, a bundle of units).
-    Whatever lies beyond the makespan is neither counted nor drawn.
+    Spans may be in any order, and spans of one worker may overlap (a hop during a unit, a bundle of units).
+    Anything after the makespan is neither counted nor drawn.
 
     >>> timeline = Timeline.of([Span("w0", 0, 3, "unit", 0, "trial 0", 0, 0),
     ...                         Span("w1", 2, 4, "unit", 0, "trial 0", 1, 0)])
@@ -75,27 +75,27 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, spans: Iterable[Span], workers: Sequence[str] = ()) -> "Timeline":
-        """Make the timeline that ends with its last span; workers not given are added as they appear."""
+        """Create the timeline that ends with its last span; add workers that are not given as they appear."""
         spans = tuple(spans)
         names = dict.fromkeys([*workers, *(span.worker for span in spans)])
         return cls(spans, max((span.end for span in spans), default=0.0), tuple(names))
 
     def busy_intervals(self) -> Iterator[tuple[str, float, float]]:
-        """List the stretches without a gap in which a worker trained or evaluated, each with its worker.
+        """Yield the intervals without a gap in which a worker trained or evaluated, each with its worker.
 
-        Overlapping and touching spans are one stretch, so a bundle counts once.
+        Overlapping and adjacent spans are one interval, so a bundle counts once.
         """
-        stretches: dict[str, tuple[float, float]] = {}
+        intervals: dict[str, tuple[float, float]] = {}
         for span in sorted((s for s in self.spans if s.kind in BUSY), key=lambda s: s.start):
             start, end = span.start, min(span.end, self.makespan)
             if end <= start:
                 continue
-            begun, ended = stretches.get(span.worker, (start, start))
+            begun, ended = intervals.get(span.worker, (start, start))
             if start > ended:
                 yield span.worker, begun, ended
                 begun = start
-            stretches[span.worker] = (begun, max(ended, end))
-        for worker, (begun, ended) in stretches.items():
+            intervals[span.worker] = (begun, max(ended, end))
+        for worker, (begun, ended) in intervals.items():
             yield worker, begun, ended
 
     def busy(self) -> dict[str, float]:
@@ -116,7 +116,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return {worker: min(1.0, seconds / self.makespan) for worker, seconds in self.busy().items()}
 
     def lanes(self) -> dict[int, str]:
-        """List every lane that is seen, in order, with its first label; absence of a worker has no lane."""
+        """Return every lane in order, with its first label; absence of a worker has no lane."""
         labels: dict[int, str] = {}
         for span in self.spans:
             if span.kind != "down":
@@ -125,7 +125,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def short_name(taken: Iterable[str]) -> str:
-    """Return what a worker is called that joins those who are there: the first place that is free.
+    """Return the short name of a worker that joins: the first name that is not taken.
 
     >>> short_name(["w0", "w2"])
     'w1'
@@ -135,6 +135,6 @@ def short_name(taken: Iterable[str]) -> str:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Return the mean, and 0 of nothing, because no worker was not busy at all."""
+    """Return the mean, and 0 without values, because no worker was busy then."""
     numbers = list(values)
     return math.fsum(numbers) / len(numbers) if numbers else 0.0

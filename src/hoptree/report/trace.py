@@ -21,23 +21,23 @@ _SUFFIXES = (".json", ".json.gz")
 
 
 def perfetto(timeline: Timeline) -> dict[str, Any]:
-    """Make one process with one thread per worker, a counter of busy workers, and an arrow for every hop.
+    """Return a trace of one process with a thread per worker, a counter of busy workers, and an arrow per hop.
 
-    Spans of one worker that overlap go to further threads below it, since a thread does one thing at a time.
-    Times are whole microseconds; events come in order of time, after those that name the threads.
+    Overlapping spans of one worker are put on additional threads, since a thread has one slice at a time. Times are
+    whole microseconds; events are sorted by time, after those that name the threads.
     """
     ordered = sorted(timeline.spans, key=lambda span: (_micros(span.start), _micros(span.end)))
     depths = _depths(timeline, ordered)
     numbers = _numbers(timeline, ordered, depths)
     threads = [numbers[span.worker, depth] for span, depth in zip(ordered, depths, strict=True)]
     events = [*map(_slice, ordered, threads), *_counter(timeline), *_arrows(ordered, threads)]
-    # The sort is stable: at one moment slices come first, so that arrows find them.
+    # The sort is stable: at the same time slices come first, so that arrows find them.
     events.sort(key=lambda event: int(event["ts"]))
     return {"displayTimeUnit": "ms", "traceEvents": [*_metadata(numbers), *events]}
 
 
 def save_trace(timeline: Timeline, path: str | Path) -> None:
-    """Write the trace as `.json`, or as `.json.gz`, which is many times smaller and opens just as well."""
+    """Write the trace as `.json`, or as `.json.gz`, which is many times smaller and can be opened too."""
     path = Path(path)
     if not path.name.endswith(_SUFFIXES):
         raise ReportError(
@@ -49,12 +49,12 @@ def save_trace(timeline: Timeline, path: str | Path) -> None:
 
 
 def _micros(seconds: float) -> int:
-    """Round to microseconds; that keeps order, so spans that did not overlap do not overlap now."""
+    """Round to microseconds; this keeps the order, so spans that do not overlap stay apart."""
     return round(seconds * 1e6)
 
 
 def _depths(timeline: Timeline, ordered: list[Span]) -> list[int]:
-    """Find for each span the first thread of its worker that is free when it starts."""
+    """Return for each span the first thread of its worker that is free when it starts."""
     ends: dict[str, list[int]] = {worker: [] for worker in timeline.workers}
     depths = []
     for span in ordered:
@@ -70,7 +70,7 @@ def _depths(timeline: Timeline, ordered: list[Span]) -> list[int]:
 
 
 def _numbers(timeline: Timeline, ordered: list[Span], depths: list[int]) -> dict[tuple[str, int], int]:
-    """Give the threads numbers, from 1, in the order in which they are shown."""
+    """Return the numbers of the threads, from 1 in display order."""
     deepest = dict.fromkeys(timeline.workers, 0)
     for span, depth in zip(ordered, depths, strict=True):
         deepest[span.worker] = max(deepest[span.worker], depth)
@@ -102,7 +102,7 @@ def _slice(span: Span, thread: int) -> Event:
 
 
 def _counter(timeline: Timeline) -> Iterator[Event]:
-    """Count how many workers train or evaluate, once per moment at which that changes."""
+    """Yield the number of workers that train or evaluate, whenever it changes."""
     changes: defaultdict[int, int] = defaultdict(int, {0: 0})
     for _, start, end in timeline.busy_intervals():
         changes[_micros(start)] += 1
@@ -122,7 +122,7 @@ def _counter(timeline: Timeline) -> Iterator[Event]:
 
 
 def _arrows(ordered: list[Span], threads: list[int]) -> Iterator[Event]:
-    """Point from the end of what a lane did on one worker to the start of what it did next on another."""
+    """Yield arrows from the end of a lane's span on one worker to its next span on another."""
     previous: dict[int, tuple[Span, int]] = {}
     numbers = itertools.count(1)
     for span, thread in zip(ordered, threads, strict=True):
@@ -132,7 +132,7 @@ def _arrows(ordered: list[Span], threads: list[int]) -> Iterator[Event]:
         previous[span.lane] = (span, thread)
         if before is None or before[0].worker == span.worker or before[0].end > span.start:
             continue
-        # An arrow belongs to the slice around its time, and at its very end a slice is over.
+        # An arrow belongs to the slice around its time, and a slice does not include its end.
         leaves = max(_micros(before[0].start), _micros(before[0].end) - 1)
         arrow = {"pid": _PROCESS, "name": "hop", "cat": "hop", "id": next(numbers)}
         yield {**arrow, "ph": "s", "tid": before[1], "ts": leaves}

@@ -1,4 +1,4 @@
-"""What the ways to train many models would move over a network: table 2 of the Cerebro paper."""
+"""Network traffic of different methods to train many models: table 2 of the Cerebro paper."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hoptree.report.tables import size
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """Bytes that were moved, and those that other ways would have moved for the same training.
+    """Bytes that were moved, and those that other methods would have moved for the same training.
 
     Task parallelism copies the data to every worker, or reads it over the network in every epoch; bulk synchronous
     parallelism exchanges models once per partition, a parameter server and all-reduce with every batch.
@@ -28,7 +28,7 @@ class Traffic(msgspec.Struct, frozen=True):
     ) -> Traffic:
         """Return the bytes for ``epochs`` of all models together.
 
-        ``state`` and ``batches``, those of one partition, are averages where models differ.
+        ``state`` and ``batches`` (per partition) are averages if models differ.
         """
         synchronous = 2 * epochs * partitions * state
         return cls(
@@ -49,5 +49,5 @@ class Traffic(msgspec.Struct, frozen=True):
             ("parameter server", self.parameter_server),
             ("all-reduce", self.all_reduce),
         )
-        told = ", ".join(f"{name} {size(moved)}" for name, moved in others)
-        return f"{size(self.hopped)} hopped; moved by others for the same training: {told}"
+        listed = ", ".join(f"{name} {size(moved)}" for name, moved in others)
+        return f"{size(self.hopped)} hopped; other methods would move: {listed}"

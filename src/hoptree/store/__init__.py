@@ -1,4 +1,4 @@
-"""The store: states by key, the journal, the catalog of studies, and who drives each.
+"""The store: states by key, the journal, the catalog of studies, and their drivers.
 
 >>> import tempfile
 >>> import numpy as np
@@ -25,10 +25,10 @@ from hoptree.store.errors import (
     StateDamagedError,
     StateFormatError,
     StateMissingError,
-    StoreAwayError,
     StoreError,
     StoreFullError,
     StoreMissingError,
+    StoreUnavailableError,
     StoreUnreachableError,
     StoreVersionError,
     StudyExistsError,
@@ -44,7 +44,7 @@ from hoptree.store.lease import Lease, Leases
 from hoptree.store.records import decode, encode
 from hoptree.store.schema import Migrated
 from hoptree.store.states import StateStore, open_states
-from hoptree.store.store import Store, migrate
+from hoptree.store.store import Store, StoreTiming, migrate
 
 __all__ = [
     "Catalog",
@@ -69,10 +69,11 @@ __all__ = [
     "StateStore",
     "Status",
     "Store",
-    "StoreAwayError",
     "StoreError",
     "StoreFullError",
     "StoreMissingError",
+    "StoreTiming",
+    "StoreUnavailableError",
     "StoreUnreachableError",
     "StoreVersionError",
     "StudyExistsError",

@@ -1,4 +1,4 @@
-"""Named arrays as bytes: the types a state may hold, and the fingerprint of a whole set of arrays."""
+"""Named arrays as bytes: the types that a state may hold, and the fingerprint of a set of arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Array: TypeAlias = np.ndarray[Any, Any]
     Arrays: TypeAlias = Mapping[str, Array]
 
-# numpy's names and safetensors' names of the types that both know
+# The types that both numpy and safetensors support, by numpy's name.
 CODES = {
     "bool": "BOOL",
     "int8": "I8",
@@ -37,7 +37,7 @@ NAMES = {code: name for name, code in CODES.items()}
 def fingerprint(arrays: Arrays) -> str:
     """Return the SHA-256 over the arrays in name order: name, type, shape and every bit.
 
-    Equal fingerprints are equal arrays, whatever their layout in memory; 0.0 and -0.0 differ.
+    Equal fingerprints mean equal arrays, whatever their memory layout; 0.0 and -0.0 differ.
 
     >>> import numpy as np
     >>> fingerprint({"w": np.zeros((2, 3))}) == fingerprint({"w": np.zeros((3, 2)).T})
@@ -46,14 +46,14 @@ def fingerprint(arrays: Arrays) -> str:
     total = hashlib.sha256()
     for name in sorted(arrays):
         array = contiguous(name, arrays[name])
-        # JSON ends itself, and type and shape say how many bytes follow: no two sets give the same stream.
+        # JSON is self-delimiting, and type and shape give the number of bytes: no two sets give the same stream.
         total.update(json.dumps([name, array.dtype.name, list(array.shape)]).encode())
         total.update(raw(array))
     return total.hexdigest()
 
 
 def contiguous(name: str, array: Array) -> Array:
-    """Return the array in C order and little-endian (itself if it is so already), or say why it cannot be."""
+    """Return the array in C order and little-endian (itself if possible); raise an error for other types."""
     import numpy as np
 
     if not isinstance(array, np.ndarray):
@@ -61,7 +61,7 @@ def contiguous(name: str, array: Array) -> Array:
     if array.dtype.name not in CODES:
         raise StateFormatError(
             f"arrays[{name!r}]: of type {array.dtype}; expected one of {', '.join(CODES)}; "
-            "store other types as a view of one of these, and say so in the meta"
+            "store other types as a view of one of these, and record that in the meta"
         )
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 

@@ -1,4 +1,4 @@
-"""A copy of a store's tables before they are migrated: a file beside SQLite's, a schema within PostgreSQL."""
+"""Backs up a store's tables before a migration: a file beside SQLite's, or a schema in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def back_up(database: Database, connection: Connection, revision: str, now: float) -> str:
-    """Copy all tables, and return where the copy is; the connection has the write lock, so nothing changes."""
+    """Copy all tables and return where the copy is; the connection holds the write lock, so nothing changes."""
     at = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
     if database.file is not None:
         return str(_copy_file(database.file, f"revision-{revision}.{at}"))
@@ -29,13 +29,13 @@ def _copy_file(file: Path, label: str) -> Path:
     number, copy = 1, file.with_name(f"{file.name}.{label}.backup")
     while True:
         try:
-            os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # never over an earlier copy
+            os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # never overwrite an earlier copy
             break
         except FileExistsError:
             number += 1
             copy = file.with_name(f"{file.name}.{label}.{number}.backup")
         except OSError as error:
-            raise _refused(copy, error) from error
+            raise _not_written(copy, error) from error
     try:
         with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)
@@ -43,7 +43,7 @@ def _copy_file(file: Path, label: str) -> Path:
             os.fsync(written.fileno())
     except (OSError, sqlite3.Error) as error:
         copy.unlink(missing_ok=True)
-        raise _refused(copy, error) from error
+        raise _not_written(copy, error) from error
     return copy
 
 
@@ -56,15 +56,15 @@ def _copy_tables(database: Database, connection: Connection, schema: str) -> str
             connection.exec_driver_sql(f'CREATE TABLE "{schema}"."{table}" AS TABLE "{table}"')
     except DBAPIError as error:
         raise MigrationError(
-            f"{database.where}: its tables cannot be copied into the schema {schema} ({error.orig}), so they are "
-            "not migrated; grant CREATE on the database, or make a copy with pg_dump --table='hoptree_*' and run "
+            f"{database.where}: cannot copy the tables into the schema {schema} ({error.orig}), so they were not "
+            "migrated; grant CREATE on the database, or back them up with pg_dump --table='hoptree_*' and run "
             "hoptree migrate with --no-backup"
         ) from error
     return f"schema {schema}"
 
 
-def _refused(copy: Path, error: Exception) -> MigrationError:
+def _not_written(copy: Path, error: Exception) -> MigrationError:
     return MigrationError(
-        f"{copy}: the copy of the store that is made before a migration cannot be written ({error}); the store is "
-        "as it was; make room, or make a copy yourself and run hoptree migrate with --no-backup"
+        f"{copy}: cannot write the backup that is made before a migration ({error}); the store is unchanged; free "
+        "some space, or back the store up yourself and run hoptree migrate with --no-backup"
     )

@@ -1,4 +1,4 @@
-"""The catalog: which studies a store holds, what each was made of, and how far it came."""
+"""The catalog: the studies of a store with their specs and status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Status: TypeAlias = Literal["created", "running", "stopped", "failed", "finished
 
 @final
 class StudyRecord(msgspec.Struct, frozen=True):
-    """A study as the catalog knows it; ``spec`` is what its driver registered, ``format`` how it is stored."""
+    """A study in the catalog; ``spec`` is what its driver registered, ``format`` the version of the spec."""
 
     name: str
     created: float
@@ -41,7 +41,7 @@ class Catalog:
         self._clock = clock
 
     def register(self, name: str, spec: dict[str, Any]) -> StudyRecord:
-        """Enter a new study; its name must be free."""
+        """Add a new study; raise an error if its name is taken."""
         from sqlalchemy import insert
         from sqlalchemy.exc import IntegrityError
 
@@ -54,12 +54,12 @@ class Catalog:
                 connection.execute(insert(STUDIES).values(row))
         except IntegrityError:
             raise StudyExistsError(
-                f"{name}: this study is in {self._database.where} already; resume it, or choose another name"
+                f"{name}: this study exists in {self._database.where} already; resume it, or choose another name"
             ) from None
         return record
 
     def find(self, name: str) -> StudyRecord | None:
-        """Return a study, or None if there is none of that name."""
+        """Return a study, or None if there is none with that name."""
         from sqlalchemy import select
 
         from hoptree.store.tables import STUDIES
@@ -71,13 +71,13 @@ class Catalog:
         record = _record(row)
         if record.format != FORMAT:
             raise StoreVersionError(
-                f"{name} in {self._database.where}: described in format {record.format}; this Hoptree reads "
+                f"{name} in {self._database.where}: stored in format {record.format}; this Hoptree reads format "
                 f"{FORMAT}; upgrade Hoptree, or give the study another name"
             )
         return record
 
     def all(self) -> list[StudyRecord]:
-        """Return all studies in the order in which they were registered, those of other formats too."""
+        """Return all studies in the order of registration, including those of other formats."""
         from sqlalchemy import select
 
         from hoptree.store.tables import STUDIES
@@ -87,23 +87,23 @@ class Catalog:
         return [_record(row) for row in rows]
 
     def set_status(self, name: str, status: Status) -> None:
-        """Note how far a study came."""
+        """Set the status of a study."""
         if status not in get_args(Status):
             raise StoreError(f"status: {status!r}; expected one of {', '.join(get_args(Status))}")
         self._update(name, {"status": status})
 
     def set_spec(self, name: str, spec: dict[str, Any]) -> None:
-        """Replace a study's spec: for a user who says to go on with what changed."""
+        """Replace a study's spec, after the user has accepted changes."""
         self._update(name, {"spec": exact_json.dump(spec, "spec")})
 
     def withdraw(self, name: str) -> None:
-        """Take a registration back that nothing has come of; what users have wished for stays."""
+        """Remove a registration that was never used; requests of users stay."""
         from sqlalchemy import delete
 
         from hoptree.store.tables import STUDIES
 
-        gone = delete(STUDIES).where(STUDIES.c.name == name)
-        self._database.write(lambda connection: connection.execute(gone).rowcount)
+        statement = delete(STUDIES).where(STUDIES.c.name == name)
+        self._database.write(lambda connection: connection.execute(statement).rowcount)
 
     def _update(self, name: str, values: dict[str, str]) -> None:
         from sqlalchemy import update
@@ -116,10 +116,10 @@ class Catalog:
 
 
 def check_name(name: str) -> str:
-    """Return a study's name if databases, shells and people can all handle it."""
+    """Return a study's name; raise an error if it is invalid."""
     if not isinstance(name, str) or not name.isprintable() or not 1 <= len(name.strip()) == len(name) <= 200:
         raise StoreError(
-            f"study: the name {name!r}; expected 1 to 200 printable characters without spaces at the ends"
+            f"study: invalid name {name!r}; expected 1 to 200 printable characters without spaces at the ends"
         )
     return name
 

@@ -1,8 +1,8 @@
-"""Claims: what each driver on a store trains at this moment, and what it waits for.
+"""Claims: what each driver on a store trains at the moment, and what it waits for.
 
-A claim is a range of units of one lineage. It counts while the lease of who made it is held and alive: a driver
-that was killed claims nothing any more. Wants say where in a lineage a driver needs a state or a report, so
-that who trains it can leave them in the store.
+A claim is a range of units of one lineage. It is valid while the lease of its driver is held and alive: the claims
+of a killed driver are void. Wants say where in a lineage a driver needs a state or a report, so that the driver
+that trains it can save them in the store.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from hoptree.store.database import Database
     from hoptree.store.lease import Lease, Leases
 
-_CHUNK = 500  # names in one question: SQLite takes 999 or more
+_CHUNK = 500  # names per query: SQLite accepts 999 or more
 _UNITS = msgspec.json.Decoder(dict[int, bool])
 
 
 class WantedState(NamedTuple):
-    """What a driver wants of a lineage: by unit, whether it needs the state there or only its report.
+    """What a driver wants of a lineage: for each unit, whether it needs the state or only the report.
 
-    With ``waits`` it has a worker without work, and stands before something that is claimed.
+    With ``waits`` it has an idle worker and waits for something that is claimed.
     """
 
     study: str
@@ -42,7 +42,7 @@ class Claim(NamedTuple):
 
 
 class ClaimResult(NamedTuple):
-    """What came of asking for a claim: up to where it was granted, or who has claimed it before."""
+    """The result of a claim: up to which unit it was granted, or which study has claimed it already."""
 
     until: int
     taken_by: str
@@ -52,7 +52,7 @@ class ClaimResult(NamedTuple):
 
 @final
 class Claims:
-    """The claims and wants of one driver, beside those of the others."""
+    """The claims and wants of one driver, and its view of those of other drivers."""
 
     def __init__(self, database: Database, leases: Leases, lease: Lease, studies: Iterable[str] = ()) -> None:
         self._database = database
@@ -65,9 +65,9 @@ class Claims:
         return not self._database.read(self._others)
 
     def claim(self, lineage: str, first: int, unit: int, until: int) -> ClaimResult:
-        """Claim the units from ``unit`` to ``until``, of a lineage that this driver has trained since ``first``.
+        """Claim the units from ``unit`` to ``until`` of a lineage that this driver has trained since ``first``.
 
-        Where another one's claim begins before ``until``, only what lies before it is granted.
+        If another driver's claim starts before ``until``, only the units before it are granted.
         """
         from sqlalchemy import delete
 
@@ -80,7 +80,7 @@ class Claims:
             self._database.lock(connection, lineage)
             others = self._others(connection)
             for row in connection.execute(CLAIMED_BY_OTHERS, theirs).all():
-                if others.get(row.study) != row.token:  # of a driver that is gone
+                if others.get(row.study) != row.token:  # its driver has exited
                     same = (CLAIMS.c.lineage == lineage, CLAIMS.c.study == row.study, CLAIMS.c.token == row.token)
                     connection.execute(delete(CLAIMS).where(*same))
                 elif row.first <= unit < row.until:
@@ -95,20 +95,20 @@ class Claims:
         return self._database.write(work, durable=False)
 
     def shorten(self, ranges: Mapping[str, tuple[int, int]]) -> None:
-        """Put other ranges in the place of what this driver has claimed."""
+        """Replace the ranges of this driver's claims."""
         from hoptree.store.tables import CLAIMS
 
         rows = [self._row(lineage, first=first, until=until) for lineage, (first, until) in ranges.items()]
         self._database.write(lambda connection: self._database.replace(connection, CLAIMS, rows), durable=False)
 
     def release(self, lineages: Iterable[str]) -> None:
-        """Let others train what this driver has claimed."""
+        """Release this driver's claims on some lineages."""
         from hoptree.store.tables import CLAIMS
 
         self._delete(CLAIMS, list(lineages))
 
     def claimed(self, lineages: Iterable[str]) -> dict[str, list[Claim]]:
-        """Return what others have claimed of some lineages."""
+        """Return the claims of other drivers on some lineages."""
         from hoptree.store.tables import CLAIMS
 
         names = list(lineages)
@@ -122,7 +122,7 @@ class Claims:
         return self._database.read(work)
 
     def want(self, wants: Mapping[str, tuple[dict[int, bool], bool]], gone: Iterable[str] = ()) -> None:
-        """Say what this driver wants of some lineages, and that it wants nothing of others any more."""
+        """Set what this driver wants of some lineages, and clear its wants of the lineages in ``gone``."""
         from hoptree.store.tables import WANTS
 
         rows = [
@@ -133,14 +133,14 @@ class Claims:
         self._delete(WANTS, list(gone))
 
     def wanted(self, lineages: Iterable[str]) -> dict[str, list[WantedState]]:
-        """Return what others want of some lineages."""
+        """Return what other drivers want of some lineages."""
         names = list(lineages)
         if not names:
             return {}
         return self._database.read(lambda connection: self._wanted(connection, names, self._others(connection)))
 
     def clear(self) -> None:
-        """Take back all claims and wants, also those of an earlier driver of the same study."""
+        """Delete all claims and wants, also those of an earlier driver of the same study."""
         from sqlalchemy import delete
 
         from hoptree.store.tables import CLAIMS, WANTS

@@ -1,4 +1,4 @@
-"""The database of a store: SQLite in a file, or PostgreSQL by URL, with the same code above it."""
+"""The database of a store: SQLite in a file, or PostgreSQL at a URL, behind one interface."""
 
 from __future__ import annotations
 
@@ -12,38 +12,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from hoptree.core.errors import MissingExtraError
-from hoptree.store.errors import StoreAwayError, StoreError, StoreUnreachableError
+from hoptree.store.errors import StoreError, StoreUnavailableError, StoreUnreachableError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine, Executable, Table
 
-PATIENCE = 60.0  # seconds that a call waits for a database that has gone away
-_DURABLE = "hoptree_durable"  # execution option: absent in a reading transaction
+PATIENCE = 60.0  # seconds that a call waits for a database that does not answer
+_DURABLE = "hoptree_durable"  # execution option: absent in a read transaction
 _WAIT_SECONDS = 30
-_UNCONFIRMED = 256  # writes that are remembered at most until one is made durable
-# PostgreSQL says that the server went away or is starting, that it has no connection left, or that two
-# transactions waited for each other: each passes
-_PASSING = ("08", "57P", "53300", "40001", "40P01")
+_UNCONFIRMED = 256  # writes that are kept at most until a durable one follows
+# PostgreSQL's codes for temporary errors: the server is down or starting, it has no free connection, or two
+# transactions are in a deadlock.
+_TEMPORARY = ("08", "57P", "53300", "40001", "40P01")
 _BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
 
 log = logging.getLogger("hoptree")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 @final
 class Database:
-    """An open database. One per process: it must not be carried over a fork.
+    """An open database. One per process: it must not be used after a fork.
 
     SQLite runs in WAL mode, so readers and the writer do not wait for each other. A durable transaction
-    (``synchronous=FULL``) is on the disk when it returns. The others (``NORMAL``) survive a killed process, and
-    after a loss of power a tail of them may be missing, never one in the middle. PostgreSQL: the same, by
+    (``synchronous=FULL``) is on disk when it returns. The others (``NORMAL``) survive a killed process; after a
+    power failure the last of them may be missing, never one in the middle. PostgreSQL does the same by
     ``synchronous_commit``.
 
-    A server that goes away, or a writer that takes long, is waited for (``patience`` seconds, with one warning). A
-    PostgreSQL server that was killed may have lost writes that were not durable, although it had acknowledged
-    them: they are remembered until a durable one follows, and are done again on the first new connection. So what
-    ``write`` is given may run more than once, and must come to the same then. A database that this user may only
-    read cannot be written.
+    Calls wait up to ``patience`` seconds for a server that does not answer or a writer that takes long, with one
+    warning. A PostgreSQL server that was killed may have lost acknowledged writes that were not durable: they are
+    kept until a durable one follows, and repeated on the first new connection. So the function given to ``write``
+    may run more than once, and must be idempotent. A database without write permission is opened read-only.
     """
 
     def __init__(self, url: str | Path, *, readonly: bool = False, patience: float = PATIENCE) -> None:
@@ -54,28 +53,28 @@ class Database:
         self.readonly = self.sqlite and readonly and not _is_writable(Path(address.database or ""))
         self._patience = patience
         self._unconfirmed: list[Callable[[Connection], object]] = []
-        self._reconnected = False  # since the unconfirmed writes were made
+        self._reconnected = False  # after the unconfirmed writes
         self._engine = _engine(address, self.where, self.readonly, self._note_connection)
-        self._replacing: dict[str, Executable] = {}  # by table
+        self._replacing: dict[str, Executable] = {}  # statements by table
 
     # --- transactions -----------------------------------------------------------------------------------
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Open a transaction that sees one moment of the database; one that is away is not waited for."""
+        """Open a transaction with a consistent view; do not wait for a database that does not answer."""
         with self._connected() as connection:
             yield connection
 
     @contextmanager
     def writing(self, durable: bool = True) -> Iterator[Connection]:
-        """Open a transaction that is committed at the end of the block, or undone if the block raises.
+        """Open a transaction that is committed at the end of the block, or rolled back if the block raises.
 
-        For what must not run twice: a database that is away is not waited for.
+        For work that must not run twice: it does not wait for a database that does not answer.
         """
         if self.readonly:
             raise StoreError(
-                f"{self.where}: this user may read it, and not write it; expected a store of your own: name it, or "
-                "ask who owns this one"
+                f"{self.where}: this user has read permission only; use a store of your own, or ask the owner of "
+                "this one for write permission"
             )
         with self._connected() as connection:
             connection.execution_options(**{_DURABLE: durable})
@@ -84,40 +83,40 @@ class Database:
                     connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
                 yield connection
 
-    def read(self, work: Callable[[Connection], Answer]) -> Answer:
-        """Return what ``work`` finds; wait for a database that is away."""
+    def read(self, work: Callable[[Connection], Result]) -> Result:
+        """Return the result of ``work``; wait for a database that does not answer."""
 
-        def attempt() -> Answer:
+        def attempt() -> Result:
             with self.reading() as connection:
                 return work(connection)
 
-        return self._patiently(attempt)
+        return self._retried(attempt)
 
-    def write(self, work: Callable[[Connection], Answer], *, durable: bool = True, remember: bool = True) -> Answer:
-        """Do ``work`` in a transaction and return its answer; wait for a database that is away.
+    def write(self, work: Callable[[Connection], Result], *, durable: bool = True, remember: bool = True) -> Result:
+        """Run ``work`` in a transaction and return its result; wait for a database that does not answer.
 
-        ``work`` must come to the same if it is done again. With ``remember=False`` a write that is not durable may
-        be forgotten when the server is killed.
+        ``work`` must be idempotent. With ``remember=False`` a write that is not durable may be lost when the server
+        is killed.
         """
 
-        def attempt() -> Answer:
+        def attempt() -> Result:
             confirmed = len(self._unconfirmed)
             flush = durable or confirmed >= _UNCONFIRMED
             with self.writing(flush) as connection:
-                answer = work(connection)
+                result = work(connection)
                 if flush and confirmed:
-                    # a commit that changed nothing would flush nothing
+                    # a commit without changes would not flush
                     connection.exec_driver_sql("SELECT pg_logical_emit_message(true, 'hoptree', '')")
             if flush:
                 del self._unconfirmed[:confirmed]
             elif remember and not self.sqlite:
                 self._unconfirmed.append(work)
-            return answer
+            return result
 
-        return self._patiently(attempt)
+        return self._retried(attempt)
 
     def fetch(self, connection: Connection, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Return the rows of a plain SQL query, with ? for values: SQLAlchemy's rows cost more than the query."""
+        """Return the rows of a plain SQL query with ? placeholders: SQLAlchemy's rows cost more than the query."""
         cursor = connection.connection.cursor()
         try:
             cursor.execute(self._plain(statement), values)
@@ -126,7 +125,7 @@ class Database:
             cursor.close()
 
     def change(self, connection: Connection, statement: str, values: Sequence[Sequence[object]]) -> int:
-        """Run a plain SQL statement once for each of the values, and return how many rows it changed in all."""
+        """Run a plain SQL statement once per tuple of values, and return the total number of rows changed."""
         cursor = connection.connection.cursor()
         try:
             if len(values) == 1:
@@ -138,7 +137,7 @@ class Database:
             cursor.close()
 
     def insert_missing(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-        """Insert rows whose key is not there; leave those that are."""
+        """Insert the rows whose keys do not exist; leave existing rows unchanged."""
         from sqlalchemy.dialects import postgresql, sqlite
 
         if rows:
@@ -146,14 +145,14 @@ class Database:
             connection.execute(insert(table).on_conflict_do_nothing(), rows)
 
     def replace(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-        """Insert rows, in place of those with the same key."""
+        """Insert rows, and replace those with the same key."""
         if rows:
             if table.name not in self._replacing:  # building a statement takes longer than running it
                 self._replacing[table.name] = self._replace(table)
             connection.execute(self._replacing[table.name], rows)
 
     def lock(self, connection: Connection, name: str) -> None:
-        """Let no other transaction that locks the same name run until this one ends; SQLite has one writer."""
+        """Hold a lock by name until this transaction ends; SQLite needs none, it has one writer."""
         from sqlalchemy import func, select
 
         if not self.sqlite:
@@ -161,26 +160,26 @@ class Database:
             connection.execute(select(func.pg_advisory_xact_lock(number)))
 
     def lock_table(self, connection: Connection, table: str) -> None:
-        """Let nobody else write a table until this transaction ends; SQLite has one writer."""
+        """Lock a table against other writers until this transaction ends; SQLite has one writer anyway."""
         if not self.sqlite:
             connection.exec_driver_sql(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
 
     def tables(self, connection: Connection) -> list[str]:
-        """Return the names of the tables of a Hoptree store that are there."""
+        """Return the names of the existing tables of a Hoptree store."""
         if self.sqlite:
-            there = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'hoptree\\_%' ESCAPE '\\'"
+            query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'hoptree\\_%' ESCAPE '\\'"
         else:
-            there = (
+            query = (
                 "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() "
                 "AND starts_with(tablename, 'hoptree_')"
             )
-        return sorted(name for (name,) in connection.exec_driver_sql(there))
+        return sorted(name for (name,) in connection.exec_driver_sql(query))
 
     def close(self) -> None:
-        """Close all connections; the object must not be used any more."""
+        """Close all connections; the object must not be used afterwards."""
         self._engine.dispose()
 
-    # --- a database that goes away ----------------------------------------------------------------------
+    # --- a database that does not answer ----------------------------------------------------------------
 
     def _note_connection(self) -> None:
         self._reconnected = bool(self._unconfirmed)
@@ -194,10 +193,10 @@ class Database:
                     for work in list(self._unconfirmed):
                         with connection.begin():
                             work(connection)
-                except StoreAwayError:
+                except StoreUnavailableError:
                     self._reconnected = True
                     raise
-                except StoreError:  # another driver has taken over: what this one wrote counts no more
+                except StoreError:  # another driver has taken over: the writes of this one are void
                     self._unconfirmed.clear()
                     raise
                 except BaseException:
@@ -205,12 +204,12 @@ class Database:
                     raise
             yield connection
 
-    def _patiently(self, attempt: Callable[[], Answer]) -> Answer:
+    def _retried(self, attempt: Callable[[], Result]) -> Result:
         until, pause = 0.0, 0.05
         while True:
             try:
                 return attempt()
-            except StoreAwayError:
+            except StoreUnavailableError:
                 now = time.monotonic()
                 if not until:
                     until = now + self._patience
@@ -231,7 +230,7 @@ class Database:
         try:
             yield
         except IntegrityError:
-            raise  # somebody else was faster: our callers expect it
+            raise  # another process was faster: callers expect it
         except DBAPIError as error:
             raise self._unreachable(error.orig or error, error.connection_invalidated) from error
         except sqlite3.Error as error:
@@ -241,16 +240,16 @@ class Database:
                 raise
             raise self._unreachable(error, False) from error
 
-    def _unreachable(self, error: BaseException, cut: bool) -> StoreUnreachableError:
-        state = getattr(error, "sqlstate", None)  # None: it did not come from the server
+    def _unreachable(self, error: BaseException, disconnected: bool) -> StoreUnreachableError:
+        state = getattr(error, "sqlstate", None)  # None: the error did not come from the server
         operational = type(error).__name__ == "OperationalError" and state is None
-        if self.sqlite:  # the low byte is the kind: somebody else has written for longer than SQLite waits
-            away = getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
+        if self.sqlite:  # the low byte is the kind: another process has been writing for longer than SQLite waits
+            temporary = getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
         else:
-            away = cut or operational or (state or "").startswith(_PASSING)
-        return (StoreAwayError if away else StoreUnreachableError)(
-            f"{self.where}: the store's database does not work: {error}; check that its server runs, "
-            "that its disk has room, that you may write there, and that this is the address of a Hoptree store"
+            temporary = disconnected or operational or (state or "").startswith(_TEMPORARY)
+        return (StoreUnavailableError if temporary else StoreUnreachableError)(
+            f"{self.where}: the store's database does not work: {error}; check that its server runs, that its disk "
+            "is not full, that you have write permission, and that this is the address of a Hoptree store"
         )
 
     def _plain(self, statement: str) -> str:
@@ -286,7 +285,7 @@ _EXPECTED = "expected a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE"
 
 
 def _is_writable(file: Path) -> bool:
-    """Return whether SQLite could write it: in WAL mode that takes files beside it."""
+    """Return whether SQLite could write a file: in WAL mode it needs to create files beside it."""
     return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
 
 
@@ -315,14 +314,14 @@ def _connect_readonly(file: Path) -> Any:
     import sqlite3
     from urllib.parse import quote
 
-    # Without a log beside it nobody has it open, and it need not be watched; SQLite would want to write to do that.
+    # Without a WAL file no process has it open, so it cannot change; SQLite needs write permission to watch it.
     unwatched = "" if file.with_name(f"{file.name}-wal").exists() else "&immutable=1"
     uri = f"file:{quote(str(file))}?mode=ro{unwatched}"
     return sqlite3.connect(uri, uri=True, timeout=_WAIT_SECONDS, check_same_thread=False)
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves: the module would say it too late
+    connection.isolation_level = None  # we send BEGIN ourselves: the module would send it too late
     connection.execute("PRAGMA journal_mode = WAL")
 
 

@@ -1,34 +1,34 @@
-"""What can go wrong with a store: what is there, what was expected, and how to fix it."""
+"""The errors of a store."""
 
 from hoptree.core.errors import HoptreeError
 
 
 class StoreError(HoptreeError):
-    """The base of what a store raises."""
+    """The base of a store's errors."""
 
 
 class StoreVersionError(StoreError):
-    """The store, or something in it, was written by a version whose stores this Hoptree does not read."""
+    """The store, or something in it, was written by a version of Hoptree that this one cannot read."""
 
 
 class MigrationError(StoreError):
-    """The tables of an older store cannot be brought up to date now; the store is as it was."""
+    """The tables of an older store cannot be upgraded now; the store is unchanged."""
 
 
 class StoreMissingError(StoreError, FileNotFoundError):
-    """There is no store where one was said to be."""
+    """There is no store at the given location."""
 
 
 class StoreUnreachableError(StoreError, OSError):
-    """The database cannot be opened: a server that is down, a file that is none of ours."""
+    """The database cannot be opened: its server is down, or the file is not a Hoptree store."""
 
 
-class StoreAwayError(StoreUnreachableError):
-    """The server of the database does not answer, and may come back: the call can be made again."""
+class StoreUnavailableError(StoreUnreachableError):
+    """The database does not answer at the moment: the call can be repeated."""
 
 
 class StoreFullError(StoreError, OSError):
-    """There is no room for a state; nothing of it was left behind."""
+    """The disk is full: a state could not be stored, and no partial file was left."""
 
 
 class StateMissingError(StoreError, LookupError):
@@ -36,7 +36,7 @@ class StateMissingError(StoreError, LookupError):
 
 
 class StateDamagedError(StoreError):
-    """A state's file is not what was written; it can be deleted, and is then trained again."""
+    """A state's file differs from what was written; it can be deleted, and is then trained again."""
 
 
 class StateFormatError(StoreError, TypeError):
@@ -44,11 +44,11 @@ class StateFormatError(StoreError, TypeError):
 
 
 class EventError(StoreError, ValueError):
-    """An event that the journal could not give back exactly as it was."""
+    """An event cannot be encoded in the journal, or decoded from it, exactly."""
 
 
 class JournalConflictError(StoreError):
-    """Somebody else appended to the journal since it was read; nothing was appended."""
+    """Another process appended to the journal since it was read; nothing was appended."""
 
 
 class JournalDamagedError(StoreError):
@@ -56,20 +56,20 @@ class JournalDamagedError(StoreError):
 
 
 class StudyExistsError(StoreError):
-    """A study of that name is registered already."""
+    """A study with that name is already registered."""
 
 
 class StudyMissingError(StoreError, LookupError):
-    """No study of that name is registered."""
+    """No study with that name is registered."""
 
 
 class StudyIdleError(StoreError):
-    """Nobody drives the study."""
+    """No process drives the study."""
 
 
 class StudyHeldError(StoreError):
-    """Another driver holds the study; the message says who."""
+    """Another process drives the study; the message names it."""
 
 
 class LeaseLostError(StoreError):
-    """The lease was released or taken over: this driver must not write any more."""
+    """The lease was released or taken over: this driver must not write anymore."""

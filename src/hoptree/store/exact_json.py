@@ -1,4 +1,4 @@
-"""JSON that gives back exactly what was put in, or refuses: no tuple that returns as a list, no key 1 as "1"."""
+"""JSON that round-trips exactly, or raises an error: a tuple must not return as a list, or a key 1 as "1"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hoptree.store.errors import StateFormatError
 
 
 def dump(value: dict[str, Any], where: str) -> str:
-    """Return a dictionary as ASCII; ``where`` begins the message about anything that would not come back.
+    """Return a dictionary as ASCII; ``where`` starts the message about a value that would not round-trip.
 
     >>> dump({"epochs": 3, "best": float("inf")}, "meta")
     '{"epochs":3,"best":Infinity}'
@@ -41,8 +41,8 @@ def _check(value: object, where: str) -> None:
         for index, inner in enumerate(value):
             _check(inner, f"{where}[{index}]")
     else:
-        advice = "turn it into a list" if isinstance(value, tuple) else "turn it into one of these, or an array"
+        advice = "convert it to a list" if isinstance(value, tuple) else "convert it to one of these, or an array"
         raise StateFormatError(
-            f"{where}: a {kind.__name__}; expected numbers, strings, truth values, None, lists and "
+            f"{where}: a {kind.__name__}; expected numbers, strings, booleans, None, lists and "
             f"dictionaries of Python's own types; {advice}"
         )

@@ -1,4 +1,4 @@
-"""States by key, in a folder: written aside and renamed, so that a state is there whole or not at all."""
+"""States in a folder: written to a temporary file and renamed, so that a state is complete or absent."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from hoptree.store.arrays import Array, Arrays
 
 _PARTIAL = ".partial"
-_BATCH = 512  # pieces in one call: half of what Linux and macOS take
+_BATCH = 512  # pieces per call: half of the limit of Linux and macOS
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @final
 class FolderStates:
-    """Files in a folder that all processes see.
+    """Files in a folder that all processes can access.
 
-    With ``durable`` a state that was put survives a loss of power. Without, it may be found damaged or missing
-    after one (and is trained again), but a killed process costs nothing in either case.
+    With ``durable`` a stored state survives a power failure. Without, it may be damaged or missing after one and is
+    then trained again. A killed process loses no stored state in either case.
     """
 
     def __init__(self, folder: str | Path, durable: bool = True) -> None:
@@ -38,17 +38,17 @@ class FolderStates:
         self._durable = durable
 
     def put(self, key: str, arrays: Arrays, meta: dict[str, Any], *, durable: bool = True) -> int:
-        """Store a state and return its size in bytes; a state of that key is replaced at once."""
+        """Store a state and return its size in bytes; atomically replace a state with the same key."""
         durable = durable and self._durable
         path = self.path(key)
         parts = state_file.lay_out(key, arrays, meta)
         self._make_shard(path.parent, durable)
         try:
-            with _partial(path) as (aside, descriptor):
+            with _partial(path) as (temporary, descriptor):
                 _write(descriptor, parts.pieces)
                 if durable:
                     os.fsync(descriptor)
-                aside.replace(path)
+                temporary.replace(path)
         except OSError as error:
             if error.errno in _NO_ROOM:
                 raise StoreFullError(
@@ -61,7 +61,7 @@ class FolderStates:
         return parts.size
 
     def get(self, key: str, verify: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return a state's arrays, mapped and read-only, and its meta."""
+        """Return a state's arrays, memory-mapped and read-only, and its meta."""
         path = self.path(key)
         try:
             return state_file.load(path, key, verify)
@@ -69,7 +69,7 @@ class FolderStates:
             raise missing(key, self.location) from None
 
     def delete(self, key: str) -> int:
-        """Remove a state and return the bytes that this frees: 0 if it was not there."""
+        """Delete a state and return the number of bytes freed: 0 if it does not exist."""
         size = self.size(key)
         with suppress(FileNotFoundError):
             self.path(key).unlink()
@@ -77,7 +77,7 @@ class FolderStates:
         return 0
 
     def size(self, key: str) -> int:
-        """Return the size of a state's file in bytes: 0 if it is not there."""
+        """Return the size of a state's file in bytes: 0 if it does not exist."""
         with suppress(FileNotFoundError):
             return self.path(key).stat().st_size
         return 0
@@ -86,50 +86,50 @@ class FolderStates:
         return self.path(key).is_file()
 
     def keys(self) -> list[str]:
-        """Return the keys of all states, in order."""
+        """Return the keys of all states, sorted."""
         return list(self.sizes())
 
     def sizes(self) -> dict[str, int]:
-        """Return every key, in order, with its file's size in bytes."""
+        """Return the file size in bytes by key, sorted by key."""
         return self._sizes(SUFFIX)
 
     def path(self, key: str) -> Path:
-        """Return the file of a state, whether it is there or not."""
+        """Return a state's file, whether it exists or not."""
         return self.folder / file_name(key)
 
     def address(self, key: str) -> str:
-        """Return the path of a state's file, whether it is there or not."""
+        """Return the path of a state's file, whether it exists or not."""
         return str(self.path(key))
 
     def partial(self) -> dict[str, int]:
-        """Return the files that are not whole, with their sizes."""
+        """Return incomplete files with their sizes."""
         return self._sizes(_PARTIAL)
 
     def clean(self) -> int:
-        """Remove what crashed writers left behind, and return how many bytes; running writes are left alone."""
+        """Remove files left by crashed writers, and return their size in bytes; skip files being written."""
         return sum(_remove_if_abandoned(path) for path in self._files(_PARTIAL))
 
-    def sign(self, name: str) -> None:
-        """Leave a sign by which another process sees that it has the same folder."""
+    def write_marker(self, name: str) -> None:
+        """Write a marker, which every process that uses this folder can see."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / name).touch()
 
-    def signed(self, name: str) -> bool:
-        """Return whether somebody has left that sign."""
+    def has_marker(self, name: str) -> bool:
+        """Return whether a marker exists."""
         return (self.folder / name).exists()
 
-    def signs(self, beginning: str) -> list[str]:
-        """Return the signs whose names begin like this."""
-        return sorted(path.name for path in self.folder.glob(f"{beginning}*"))
+    def markers(self, prefix: str) -> list[str]:
+        """Return the names of the markers that start with a prefix, sorted."""
+        return sorted(path.name for path in self.folder.glob(f"{prefix}*"))
 
-    def unsign(self, name: str) -> None:
-        """Take a sign away."""
+    def remove_marker(self, name: str) -> None:
+        """Remove a marker, if it exists."""
         (self.folder / name).unlink(missing_ok=True)
 
     def _sizes(self, suffix: str) -> dict[str, int]:
         found = {}
         for path in self._files(suffix):
-            with suppress(FileNotFoundError):  # deleted, or renamed, by somebody since it was listed
+            with suppress(FileNotFoundError):  # another process deleted or renamed it after it was listed
                 found[path.name.removesuffix(suffix)] = path.stat().st_size
         return dict(sorted(found.items()))
 
@@ -160,28 +160,28 @@ def _write(descriptor: int, pieces: Sequence[bytes | memoryview]) -> None:
 
 @contextmanager
 def _partial(path: Path) -> Iterator[tuple[Path, int]]:
-    """Open a new file beside ``path``, locked while we live and removed unless it was renamed."""
+    """Open a temporary file beside ``path``, locked by this process; remove it unless it was renamed."""
     import fcntl
 
     while True:
-        aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_PARTIAL}")
-        descriptor = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_PARTIAL}")
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            with suppress(OSError):  # a file system without locks: then nothing is ever cleaned either
+            with suppress(OSError):  # a file system without locks: there, partial files are never removed either
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # A cleaner may have come between opening and locking; then the name is gone, and we begin again.
+            # A cleanup may have removed the file between opening and locking it; then try again.
             if os.fstat(descriptor).st_nlink:
-                yield aside, descriptor
+                yield temporary, descriptor
                 return
         except BaseException:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         finally:
             os.close(descriptor)
 
 
 def _remove_if_abandoned(path: Path) -> int:
-    """Remove a partial file whose writer is gone: the system released its lock, however the writer died."""
+    """Remove a partial file whose writer has exited: the system releases its lock, however it died."""
     import fcntl
 
     try:
@@ -191,7 +191,7 @@ def _remove_if_abandoned(path: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         size = os.fstat(descriptor).st_size
-        path.unlink()  # a writer that was done since has renamed it
+        path.unlink()  # fails if its writer has meanwhile renamed it
     except OSError:
         return 0
     finally:

@@ -1,4 +1,4 @@
-"""Forgetting a study: all that a store has of it goes, but for what another study needs."""
+"""Removes a study from a store, except what another study needs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
     from hoptree.store.database import Database
-    from hoptree.store.states import StateStore
+    from hoptree.store.states import StateAccess
 
-_CHUNK = 500  # names in one statement: SQLite takes 999 or more
+_CHUNK = 500  # names per statement: SQLite accepts 999 or more
 
 
 @final
 class RemovedStudy(msgspec.Struct, frozen=True):
-    """What went with a study: how many entries, reports and states, and the bytes that those states took."""
+    """What was removed with a study: the numbers of entries, reports and states, and the bytes of the states."""
 
     study: str
     entries: int
@@ -29,36 +29,36 @@ class RemovedStudy(msgspec.Struct, frozen=True):
     freed: int
 
 
-def forget(database: Database, states: StateStore, study: str) -> RemovedStudy:
-    """Remove a study in one transaction, then the files of the states that nobody else needs.
+def forget(database: Database, states: StateAccess, study: str) -> RemovedStudy:
+    """Remove a study in one transaction, then the files of the states that no other study needs.
 
-    Its states are those that it holds, and those that it made and nobody holds. The row of its lease stays: tokens
-    only ever grow. Whoever calls this has the study's lease.
+    Its states are those that it holds, and those that it trained and no study holds. The row of its lease stays,
+    because tokens must only grow. The caller must hold the study's lease.
     """
     from sqlalchemy import delete, func, select
 
     from hoptree.store.tables import CLAIMS, ENTRIES, REPORTS, SNAPSHOTS, STATES, STUDIES, WANTS, WISHES
 
     with database.writing() as connection:
-        alone = _alone(connection, study)
+        members = _exclusive_members(connection, study)
         if not connection.execute(delete(STUDIES).where(STUDIES.c.name == study)).rowcount:
             raise StudyMissingError(f"{study}: no such study in {database.where}; nothing was removed")
         count = select(func.count()).select_from(ENTRIES).where(ENTRIES.c.study == study)
         entries = int(connection.execute(count).scalar_one())
-        reports = _reports(connection, study)
-        keys = _states(connection, study)
+        reports = _release_reports(connection, study)
+        keys = _release_states(connection, study)
         _delete(connection, REPORTS, reports)
         _delete(connection, STATES, keys)
         for table in (ENTRIES, SNAPSHOTS, WISHES, CLAIMS, WANTS):
             connection.execute(delete(table).where(table.c.study == study))
-        connection.execute(delete(WISHES).where(WISHES.c.study.in_(alone)))
-        _origins(connection)
+        connection.execute(delete(WISHES).where(WISHES.c.study.in_(members)))
+        _delete_unused_origins(connection)
     freed = [states.delete(key) for key in keys]
     return RemovedStudy(study, entries, len(reports), sum(map(bool, freed)), sum(freed))
 
 
-def _alone(connection: Connection, study: str) -> list[str]:
-    """Return the members of a group that no other study or group knows: what was asked of them goes with it."""
+def _exclusive_members(connection: Connection, study: str) -> list[str]:
+    """Return the members of a group that belong to no other study or group: their requests are removed too."""
     from sqlalchemy import select
 
     from hoptree.store.tables import STUDIES
@@ -71,8 +71,8 @@ def _alone(connection: Connection, study: str) -> list[str]:
     return [member for member in members if member not in others]
 
 
-def _origins(connection: Connection) -> None:
-    """Remove the origins of variants that no study is left of: no state of them is there any more."""
+def _delete_unused_origins(connection: Connection) -> None:
+    """Delete the origins of variants that no study uses: none of their states exists anymore."""
     from sqlalchemy import delete, select
 
     from hoptree.store.tables import ORIGINS, STUDIES
@@ -85,8 +85,8 @@ def _origins(connection: Connection) -> None:
             connection.execute(delete(ORIGINS).where(ORIGINS.c.variant == variant))
 
 
-def _reports(connection: Connection, study: str) -> list[str]:
-    """Let go of the reports of a study, and return those that no other one has made or used."""
+def _release_reports(connection: Connection, study: str) -> list[str]:
+    """Release the reports of a study, and return those that no other study made or used."""
     from sqlalchemy import delete, exists, select
 
     from hoptree.store.tables import REPORT_HOLDS
@@ -100,8 +100,8 @@ def _reports(connection: Connection, study: str) -> list[str]:
     return list(keys)
 
 
-def _states(connection: Connection, study: str) -> list[str]:
-    """Let go of the states of a study, and return those that no other one holds; the others get a new owner."""
+def _release_states(connection: Connection, study: str) -> list[str]:
+    """Release the states of a study, and return those that no other study holds; the others get a new owner."""
     from sqlalchemy import delete, exists, func, select, union, update
 
     from hoptree.store.tables import HOLDS, STATES
@@ -109,15 +109,15 @@ def _states(connection: Connection, study: str) -> list[str]:
     other = HOLDS.alias()
     held = exists().where(other.c.key == HOLDS.c.key, other.c.study != study)
     others = exists().where(other.c.key == STATES.c.key, other.c.study != study)
-    keys = union(  # a state may be held before it is in the books
+    keys = union(  # a state may be held before it is in the ledger
         select(HOLDS.c.key).where(HOLDS.c.study == study, ~held),
         select(STATES.c.key).where(STATES.c.study == study, ~others),
     )
-    gone = connection.execute(keys).scalars().all()
-    heir: Any = select(func.min(other.c.study)).where(other.c.key == STATES.c.key, other.c.study != study)
-    connection.execute(update(STATES).where(STATES.c.study == study, others).values(study=heir.scalar_subquery()))
+    released = connection.execute(keys).scalars().all()
+    owner: Any = select(func.min(other.c.study)).where(other.c.key == STATES.c.key, other.c.study != study)
+    connection.execute(update(STATES).where(STATES.c.study == study, others).values(study=owner.scalar_subquery()))
     connection.execute(delete(HOLDS).where(HOLDS.c.study == study))
-    return sorted(gone)
+    return sorted(released)
 
 
 def _delete(connection: Connection, table: Table, keys: list[str]) -> None:

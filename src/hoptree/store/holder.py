@@ -1,4 +1,4 @@
-"""Who holds a study: a process, named so that another one with the same number is not mistaken for it."""
+"""The process that drives a study, identified so that a reused process id is not mistaken for it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import msgspec
 
 @final
 class Holder(msgspec.Struct, frozen=True):
-    """A process: its host and number, and what the system says about when it started.
+    """A process: its host, its id, and when it started according to the system.
 
-    ``place`` says where that number means anything (one boot of one machine, one container), because hosts
-    can share a name.
+    ``place`` identifies the boot and the container within which the id is valid, because hosts can share a name.
     """
 
     host: str
@@ -27,26 +26,26 @@ class Holder(msgspec.Struct, frozen=True):
 
     @classmethod
     def this_process(cls) -> Holder:
-        """Return the holder that we are."""
+        """Return the holder of the current process."""
         pid = os.getpid()
         return cls(socket.gethostname(), pid, process_started(pid) or "", _place())
 
     def is_dead(self, host: str, place: str) -> bool:
-        """Return whether the process is gone for certain, seen from a host and place; elsewhere we cannot know."""
+        """Return whether the process has certainly exited; False if it belongs to another host or place."""
         if (self.host, self.place) != (host, place):
             return False
         started = process_started(self.pid)
         return started is None or (started != "" and self.started not in ("", started))
 
     def is_running(self, host: str, place: str) -> bool:
-        """Return whether the process is there for certain, and not stopped: it may be slow to say so itself."""
+        """Return whether the process certainly runs and is not suspended, even if its heartbeat is late."""
         if (self.host, self.place) != (host, place) or not self.started:
             return False
         return process_started(self.pid) == self.started and not _is_stopped(self.pid)
 
 
 def process_started(pid: int) -> str | None:
-    """Return when a process started, in the system's own words: None if it is gone, "" if that is hidden."""
+    """Return when a process started, as the system writes it: None if it has exited, "" if that is hidden."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -63,12 +62,12 @@ def _started_by_proc(pid: int) -> str | None:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return ""
-    fields = stat[stat.rindex(")") + 2 :].split()  # the command's name, in brackets, may hold anything
+    fields = stat[stat.rindex(")") + 2 :].split()  # the command's name, in brackets, may contain anything
     return None if fields[0] in "ZX" else fields[19]
 
 
 def _is_stopped(pid: int) -> bool:
-    """Return whether somebody has stopped a process (Ctrl-Z, SIGSTOP, a debugger), or that cannot be told."""
+    """Return whether a process is suspended (Ctrl-Z, SIGSTOP, a debugger); True if that is unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""The journal: the events of every study, numbered from 1 without gaps, written only by who holds the lease."""
+"""The journal: the events of every study, numbered from 1 without gaps, written only by the holder of its lease."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TimedEntry: TypeAlias = tuple[float, Entry]
 
 
 class Recorded(NamedTuple):
-    """An entry with its place in the journal."""
+    """An entry with its number and time in the journal."""
 
     seq: int
     now: float
@@ -42,7 +42,7 @@ class Recorded(NamedTuple):
 
 @final
 class Journal:
-    """Reads what drivers have written, and verifies it: an entry that was changed is named, and not returned."""
+    """Reads and verifies what drivers wrote: a changed entry raises an error that names it."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
@@ -50,11 +50,11 @@ class Journal:
         self._snapshots = Snapshots(database, clock)
 
     def writer(self, study: str, token: int) -> JournalWriter:
-        """Return what the holder of a lease appends with."""
+        """Return a writer for the holder of the lease with this token."""
         return JournalWriter(self._database, self._clock, study, token, self.tail(study))
 
     def read(self, study: str, after: int = 0) -> Iterator[Recorded]:
-        """Yield the entries after a number, in order; no transaction is open between them."""
+        """Yield the entries after a number, in order; no transaction stays open between them."""
         tail = beginning(study) if not after else self._at(study, after)
         while page := self._page(study, tail.seq):
             for seq, _, now, version, record, _ in verified(study, tail, page):
@@ -67,15 +67,15 @@ class Journal:
         return self.tail(study).seq
 
     def tail(self, study: str) -> Tail:
-        """Return the last entry's number and checksum: those of the beginning if there is none."""
+        """Return the last entry's number and checksum: those of an empty journal if there is none."""
         return self._database.read(lambda connection: _tail(self._database, connection, study))
 
     def write_snapshot(self, study: str, token: int, seq: int, data: bytes, *, version: int = 1) -> None:
-        """Keep what the journal comes to up to entry ``seq``; ``version`` is that of what the data looks like."""
+        """Store the state that results from the entries up to ``seq``; ``version`` is the format of the data."""
         self._snapshots.write(study, token, seq, data, version)
 
     def read_snapshot(self, study: str, *, version: int = 1) -> tuple[int, bytes] | None:
-        """Return the last snapshot that matches the journal, and the entry it stands at; None: read all entries."""
+        """Return the last snapshot that matches the journal and the number of its entry; None if there is none."""
         return self._snapshots.read(study, version)
 
     def _page(self, study: str, after: int) -> list[Row]:
@@ -91,12 +91,12 @@ class Journal:
 
 @final
 class JournalWriter:
-    """Appends for one driver. It knows the journal's last entry, and every append names it.
+    """Appends for one driver. It knows the journal's last entry, and every append checks it.
 
-    An append is durable by default. Say ``durable=False`` for events whose loss costs work but no promise: after
-    a loss of power a tail of them may be missing, and what they told of is done again with the same bits. The
-    next durable append makes all before it durable too. When only the server of the database is killed nothing is
-    lost: what is missing then is written again.
+    An append is durable by default. Use ``durable=False`` for events whose loss only costs work: after a power
+    failure the last of them may be missing, and their work is repeated with the same bits. The next durable append
+    makes all before it durable too. If only the database server is killed nothing is lost: missing entries are
+    written again.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float], study: str, token: int, tail: Tail) -> None:
@@ -111,21 +111,21 @@ class JournalWriter:
     ) -> int:
         """Append all entries or none, and return the number of the last one in the journal.
 
-        An append counts as a heartbeat of the lease. ``reports`` are metrics by the names of the states they belong
-        to, for whoever asks for the same states in another study.
+        An append counts as a heartbeat of the lease. ``reports`` are metrics by state key, for other studies that
+        need the same states.
         """
         before = self.tail
         rows = chained(
             before, self._token, RECORD_VERSION, [(_finite(now), encode(entry)) for now, entry in entries]
         )
         after = Tail(rows[-1][0], rows[-1][-1], self._token) if rows else before
-        told = report_rows(reports or {}, self._study)
+        report_tables = report_rows(reports or {}, self._study)
 
         def work(connection: Connection) -> None:
             fence(self._database, connection, self._study, self._token, self._clock())  # locks the lease's row
             if rows and self._is_new(connection, before, after):
                 self._database.change(connection, _APPEND, [(self._study, *row) for row in rows])
-            for table, found in told:
+            for table, found in report_tables:
                 self._database.insert_missing(connection, table, found)
 
         self._database.write(work, durable=durable)
@@ -133,18 +133,18 @@ class JournalWriter:
         return after.seq
 
     def _is_new(self, connection: Connection, before: Tail, after: Tail) -> bool:
-        """Return whether entries are missing; if the journal goes on otherwise than they do, refuse."""
+        """Return whether the entries are missing; raise an error if the journal continues with others."""
         last = _tail(self._database, connection, self._study)
         if last[:2] == before[:2]:
             return True
-        # a write that was repeated because nobody knew what had come of it: is it there already?
+        # A write is repeated if its result was unknown: the entries may exist already.
         there = self._database.fetch(connection, _AT, (self._study, after.seq))
         if there and bytes(there[0][1]) == after.check:
             return False
         raise JournalConflictError(
             f"{self._study}: append after entry {before.seq}, but the journal's last entry is {last.seq}"
-            f"{', and another one' if last.seq == before.seq else ''}; somebody else has written, or the database "
-            "is not the one that it was; nothing was appended; read the journal again"
+            f"{', with other content' if last.seq == before.seq else ''}; another process has written, or the "
+            "database was replaced; nothing was appended; read the journal again"
         )
 
 

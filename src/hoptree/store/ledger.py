@@ -1,8 +1,8 @@
-"""The ledger of states: what the disk holds, why, and what goes first when it is too much.
+"""The ledger of states: what is on disk, which studies need it, and what is evicted first.
 
-A state that a study needs is *held*. The others are kept while a budget allows, because training them again costs
-time: the next study may ask for them, or somebody extends a trial. What goes first has the least benefit, that is
-the time to train it again, times how often it served, over its size and the time since it served last (the rule of
+A state that a study needs is *held*. The others are kept within a budget, because training them again costs time:
+the next study may need them, or a trial may be extended. The state with the least benefit is evicted first, that is
+the time to train it again, times how often it was used, over its size and the time since its last use (the rule of
 Nectar, a cache of computations).
 """
 
@@ -27,7 +27,7 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 @final
 class StateRecord(msgspec.Struct, frozen=True):
-    """A state on disk: who made it at what cost, when it last served, and which studies hold it."""
+    """A state on disk: which study trained it at what cost, when it was last used, and which studies hold it."""
 
     key: str
     study: str
@@ -39,13 +39,13 @@ class StateRecord(msgspec.Struct, frozen=True):
     held_by: tuple[str, ...]
 
     def benefit(self, now: float) -> float:
-        """Return what a byte of it is worth, in seconds of training per second of waiting."""
+        """Return the value of a byte: seconds of training saved per byte and second since the last use."""
         return self.seconds * (1 + self.uses) / (max(self.size, 1) * max(now - self.used, 1.0))
 
 
 @final
 class Ledger:
-    """The books of a store's states."""
+    """Records, holds and evicts the states of a store."""
 
     def __init__(self, database: Database, states: StateStore, clock: Callable[[], float] = time.time) -> None:
         self._database = database
@@ -53,7 +53,7 @@ class Ledger:
         self._clock = clock
 
     def enter(self, key: str, study: str, size: int, seconds: float) -> None:
-        """Note that a study has saved a state, which took so long to train since the last that was saved."""
+        """Record a state that a study saved; ``seconds`` is its training time since the previous saved state."""
         from hoptree.store.tables import HOLDS, STATES
 
         now = self._clock()
@@ -66,7 +66,7 @@ class Ledger:
         self._database.write(work, durable=False)
 
     def hold(self, keys: Iterable[str], study: str) -> None:
-        """Keep states for a study that goes on from them."""
+        """Keep states for a study that continues from them."""
         from sqlalchemy import update
 
         from hoptree.store.tables import HOLDS, STATES
@@ -74,16 +74,16 @@ class Ledger:
         names = list(keys)
         if not names:
             return
-        served = {"used": self._clock(), "uses": STATES.c.uses + 1}
+        usage = {"used": self._clock(), "uses": STATES.c.uses + 1}
 
         def work(connection: Connection) -> None:
             self._database.insert_missing(connection, HOLDS, [{"key": key, "study": study} for key in names])
-            connection.execute(update(STATES).where(STATES.c.key.in_(names)).values(served))
+            connection.execute(update(STATES).where(STATES.c.key.in_(names)).values(usage))
 
         self._database.write(work, durable=False)
 
     def release(self, keys: Iterable[str], study: str) -> None:
-        """Note that a study needs states no longer."""
+        """Record that a study no longer needs some states."""
         from sqlalchemy import delete
 
         from hoptree.store.tables import HOLDS
@@ -91,11 +91,11 @@ class Ledger:
         names = list(keys)
         if not names:
             return
-        gone = delete(HOLDS).where(HOLDS.c.study == study, HOLDS.c.key.in_(names))
-        self._database.write(lambda connection: connection.execute(gone).rowcount, durable=False)
+        statement = delete(HOLDS).where(HOLDS.c.study == study, HOLDS.c.key.in_(names))
+        self._database.write(lambda connection: connection.execute(statement).rowcount, durable=False)
 
     def all(self) -> list[StateRecord]:
-        """Return the books, oldest first, of the states that are there."""
+        """Return the records of the existing states, oldest first."""
         from sqlalchemy import select
 
         from hoptree.store.tables import HOLDS, STATES
@@ -114,9 +114,9 @@ class Ledger:
         return [_record(row, studies.get(row.key, ())) for row in rows if row.key in there]
 
     def to_evict(self, budget: int, forgotten: Collection[str] = ()) -> list[StateRecord]:
-        """Return what would be removed; with ``forgotten``, as if these studies were there no longer.
+        """Return what ``evict`` would remove, as if the studies in ``forgotten`` had been removed.
 
-        Only what may go is looked at: with little room and thousands of trials, this comes with every state.
+        It reads only the states that may be evicted, because with a small budget it runs after every saved state.
         """
         from sqlalchemy import exists, func, select
 
@@ -129,31 +129,33 @@ class Ledger:
             return loose, int(connection.execute(select(func.sum(STATES.c.size))).scalar() or 0) - budget
 
         loose, excess = self._database.read(work)
-        going, now = [], self._clock()
+        evicted, now = [], self._clock()
         for record in sorted((_record(row, ()) for row in loose), key=lambda record: record.benefit(now)):
             if excess <= 0:
                 break
-            excess -= record.size  # as it was counted above; a file is somewhat larger than its arrays
-            going.append(record)
-        return going
+            excess -= record.size  # the recorded size, as in the sum above; a file is larger than its arrays
+            evicted.append(record)
+        return evicted
 
     def evict(self, budget: int) -> list[StateRecord]:
-        """Remove what has the least benefit until the rest fits; what is held stays in any case."""
+        """Remove the states with the least benefit until the rest fits; held states always stay."""
         from sqlalchemy import delete
 
         from hoptree.store.tables import STATES
 
-        going = self.to_evict(budget)
-        gone = [record for record in going if self._states.delete(record.key)]
-        if going:
-            off = delete(STATES).where(STATES.c.key.in_([record.key for record in going]))
-            # not to be done again later: somebody may have trained one of them anew
-            self._database.write(lambda connection: connection.execute(off).rowcount, durable=False, remember=False)
-        return gone
+        evicted = self.to_evict(budget)
+        deleted = [record for record in evicted if self._states.delete(record.key)]
+        if evicted:
+            rows = delete(STATES).where(STATES.c.key.in_([record.key for record in evicted]))
+            # Must not be repeated later: another process may have trained one of them again by then.
+            self._database.write(
+                lambda connection: connection.execute(rows).rowcount, durable=False, remember=False
+            )
+        return deleted
 
 
 def parse_size(text: str | float) -> int:
-    """Return a number of bytes from what a user writes.
+    """Return the number of bytes that a text such as "10 GB" means.
 
     >>> parse_size("10 GB")
     10000000000

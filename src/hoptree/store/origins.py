@@ -1,4 +1,4 @@
-"""Origins: what held when the states under a variant were trained, for comparison before they are reused."""
+"""Origins: the conditions under which a variant's states were trained, compared before they are reused."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Platform: TypeAlias = dict[str, str]
 
 @final
 class VariantOrigin(msgspec.Struct, frozen=True):
-    """One variant of a root: what states under it depend on besides code, data, seed and values.
+    """One variant of a root: what its states depend on besides code, data, seed and values.
 
-    ``observations`` are digests by subject, ``probes`` hashes by the values of a config as JSON. A variant of one
-    ``study`` is its own; others never look for states there.
+    ``observations`` are digests by subject, ``probes`` hashes by the values of a config as JSON. A variant with a
+    ``study`` belongs to that study; others do not reuse its states.
     """
 
     variant: str
@@ -37,10 +37,10 @@ class VariantOrigin(msgspec.Struct, frozen=True):
 
 
 class OriginConflictError(StoreError):
-    """What was seen contradicts what was seen before under the same variant: ``subject`` has another content."""
+    """An observation contradicts an earlier one of the same variant: the content of ``subject`` has changed."""
 
     def __init__(self, variant: str, subject: str) -> None:
-        super().__init__(f"variant {variant}: {subject} has another content than before")
+        super().__init__(f"variant {variant}: the content of {subject} has changed")
         self.subject = subject
 
 
@@ -62,7 +62,7 @@ class Origins:
         return self._database.read(lambda connection: self._get(connection, variant))
 
     def add(self, origin: VariantOrigin) -> bool:
-        """Enter a new origin; False if another driver has meanwhile entered one with its number, so look again."""
+        """Add a new origin; return False if another driver has meanwhile added one with its number."""
         from sqlalchemy import insert
 
         from hoptree.store.tables import ORIGINS
@@ -84,9 +84,9 @@ class Origins:
     def extend(
         self, origin: VariantOrigin, observations: Mapping[str, str], probes: Mapping[str, str]
     ) -> VariantOrigin:
-        """Add what was seen since; it must not contradict what others have seen. Return all of it.
+        """Add observations and probes, and return all of them; raise an error if they contradict earlier ones.
 
-        One that is gone, as nobody seemed to need it, is entered again.
+        An origin that was removed because no study used it is added again.
         """
         from sqlalchemy import insert, update
 

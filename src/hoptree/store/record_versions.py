@@ -1,4 +1,4 @@
-"""The version of a journal's records, and what brings older ones up to date.
+"""The version of a journal's records, and the upgrade of older ones.
 
 When the shape of a record changes (``core/facts.py``), ``RECORD_VERSION`` grows by one, and ``UPGRADES`` gets a
 function that turns a record of the version before, as decoded JSON, into one of the next.
@@ -16,13 +16,13 @@ from hoptree.store.errors import EventError, StoreVersionError
 
 Upgrade: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
-UPGRADES: Mapping[int, Upgrade] = {}  # by the version that each begins with
+UPGRADES: Mapping[int, Upgrade] = {}  # by the version that each upgrades
 
 
 def upgraded(
     data: bytes, version: int, *, upgrades: Mapping[int, Upgrade] = UPGRADES, current: int = RECORD_VERSION
 ) -> bytes:
-    """Return a record as this version writes it.
+    """Return a record in the format of the current version.
 
     >>> upgraded(b'{"seconds":2}', 1, upgrades={1: lambda record: {"took": record["seconds"]}}, current=2)
     b'{"took":2}'
@@ -38,5 +38,5 @@ def upgraded(
         for before in range(version, current):
             record = upgrades[before](record)
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
-        raise EventError(f"a record of version {version} that cannot be brought to {current}: {error!r}") from error
+        raise EventError(f"a record of version {version} cannot be upgraded to {current}: {error!r}") from error
     return msgspec.json.encode(record)

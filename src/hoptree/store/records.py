@@ -1,4 +1,4 @@
-"""Entries of the journal as JSON, and back again exactly: types, tuples, whole and broken numbers, NaN."""
+"""Encodes entries of the journal as JSON that round-trips exactly: types, tuples, integers and floats, NaN."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def encode(entry: Entry) -> bytes:
         raise EventError(
             f"{type(entry.event).__name__}: {error}; expected numbers, booleans and text that UTF-8 can encode"
         ) from error
-    # Whatever number JSON cannot hold becomes null; a None is written so too, hence the second look.
-    if b"null" in data and not _comes_back(entry, data):
+    # Numbers that JSON cannot represent become null, but so does None: decode to tell them apart.
+    if b"null" in data and not _round_trips(entry, data):
         raise EventError(
-            f"{entry}: holds a number that is not finite; expected finite numbers: only metrics may be others"
+            f"{entry}: contains a number that is not finite; expected finite numbers: only metrics may be infinite "
+            "or NaN"
         )
     return data
 
@@ -40,7 +41,7 @@ def decode(data: bytes) -> Entry:
         raise EventError(f"{data[:200]!r}: not an entry of a journal: {error}") from error
 
 
-def _comes_back(entry: Entry, data: bytes) -> bool:
+def _round_trips(entry: Entry, data: bytes) -> bool:
     try:
         return decode(data) == entry
     except EventError:

@@ -1,4 +1,4 @@
-"""Reports by the name of the state they belong to: what was evaluated once is told to any study that asks."""
+"""Reports by state key: the metrics of a state that was evaluated once, for every study that needs them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
     from hoptree.store.database import Database
 
-StoredMetrics: TypeAlias = dict[str, float | str]  # with "nan" and "inf" as words
+StoredMetrics: TypeAlias = dict[str, float | str]  # with "nan" and "inf" as strings
 
-_CHUNK = 500  # names in one question: SQLite takes 999 or more
+_CHUNK = 500  # names per query: SQLite accepts 999 or more
 
 
 @final
 class Reports:
-    """Reads what journals have written beside their events."""
+    """Reads the reports that journals wrote together with their events."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def find(self, keys: Iterable[str]) -> dict[str, StoredMetrics]:
-        """Return the metrics of those states that have been evaluated."""
+        """Return the metrics of those of the states that have been evaluated."""
         from sqlalchemy import select
 
         from hoptree.store.tables import REPORTS
@@ -46,7 +46,7 @@ class Reports:
         return self._database.read(work)
 
     def hold(self, keys: Iterable[str], study: str) -> None:
-        """Note that a study uses reports that another one has made: forgetting that one leaves them."""
+        """Record that a study uses reports of another study, so that removing that study keeps them."""
         from hoptree.store.tables import REPORT_HOLDS
 
         rows = [{"key": key, "study": study} for key in keys]
@@ -57,7 +57,7 @@ class Reports:
 
 
 def report_rows(reports: Mapping[str, Metrics], study: str) -> list[tuple[Table, list[dict[str, Any]]]]:
-    """Return what a study reports as rows of the two tables that hold it."""
+    """Return a study's reports as rows of the two tables that store them."""
     if not reports:
         return []
     from hoptree.store.tables import REPORT_HOLDS, REPORTS

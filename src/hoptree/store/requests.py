@@ -1,8 +1,10 @@
-"""Wishes: what users ask of a study while it runs or afterwards, for its driver to take up.
+"""Requests: what users ask of a study while it runs or afterwards, for its driver to handle.
 
-They are kept by study, and a study may have several journals: its own, and those of groups it was run with. So a
-wish about a trial says what that trial was when it was made: its number as the study shows it, the ``key`` of its
-history, and the epochs that it was ``granted`` by then. A wish of an older version has the number only.
+They are stored by study, and a study may have several journals: its own, and those of groups it was run with. So a
+request about a trial identifies the trial by its number in the study, the ``key`` of its history, and the epochs
+that it was ``granted`` when the request was made. A request of an older version has the number only.
+
+The table and its column are named ``wishes`` and ``wish``: these names are on disk.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Request(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tags are on disk: they stay when a class is renamed."""
+    """The base of requests. Tags are on disk: they stay when a class is renamed."""
 
 
 class AddTrial(_Request, frozen=True, tag="Add"):
@@ -31,7 +33,7 @@ class AddTrial(_Request, frozen=True, tag="Add"):
 
 
 class CloneTrial(_Request, frozen=True, tag="Clone"):
-    """Train another config from where a trial was after an epoch."""
+    """Train another config from a trial's state after an epoch."""
 
     trial: int
     at: int
@@ -59,7 +61,7 @@ class StopTrial(_Request, frozen=True, tag="GiveUp"):
 
 
 class RetryTrial(_Request, frozen=True, tag="Retry"):
-    """Train a failed trial again; ``retries`` says how often that was done before."""
+    """Train a failed trial again; ``retries`` counts the earlier retries."""
 
     trial: int
     key: str = ""
@@ -70,7 +72,7 @@ UserRequest: TypeAlias = AddTrial | CloneTrial | ExtendTrial | StopTrial | Retry
 
 
 class UnreadableRequest(msgspec.Struct, frozen=True):
-    """What another version wrote down and this one cannot read, and why not."""
+    """A request of another version that this one cannot decode, and the reason."""
 
     text: str
     reason: str
@@ -81,22 +83,22 @@ _DECODER: msgspec.json.Decoder[UserRequest] = msgspec.json.Decoder(UserRequest)
 
 @final
 class RequestTable:
-    """The wishes of all studies, in the order in which they were made."""
+    """The requests of all studies, in the order in which they were made."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def make(self, study: str, *wishes: UserRequest) -> int:
-        """Enter wishes, all or none, and return the number of the last; anybody may, whoever drives the study."""
+    def make(self, study: str, *requests: UserRequest) -> int:
+        """Insert requests, all or none, and return the number of the last; this needs no lease."""
         from sqlalchemy import func, insert, select
 
         from hoptree.store.tables import WISHES
 
         try:
-            texts = [msgspec.json.encode(wish).decode() for wish in wishes]
+            texts = [msgspec.json.encode(request).decode() for request in requests]
         except (TypeError, ValueError, OverflowError) as error:  # a lone surrogate is a ValueError
             raise WorkloadError(
-                f"config: {error}; expected numbers, truth values and text that UTF-8 can encode"
+                f"config: {error}; expected numbers, booleans and text that UTF-8 can encode"
             ) from None
         with self._database.writing() as connection:
             self._database.lock(connection, WISHES.name)
@@ -110,7 +112,7 @@ class RequestTable:
         return last + len(rows)
 
     def after(self, study: str, number: int) -> list[tuple[int, UserRequest | UnreadableRequest]]:
-        """Return the wishes of a study that came after a number."""
+        """Return the requests of a study with a larger number than the given one."""
         from sqlalchemy import select
 
         from hoptree.store.tables import WISHES

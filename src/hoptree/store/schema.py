@@ -1,4 +1,4 @@
-"""Which revision the tables of a store have: created, brought up to date when a store is opened, or refused."""
+"""Creates the tables of a store, upgrades older ones when it is opened, and rejects unknown revisions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FOLDER = Path(__file__).parent / "migrations"
 
 
 class Revisions(NamedTuple):
-    """The revisions of the tables, oldest first, and the folders that their scripts are in."""
+    """The revisions of the tables, oldest first, and the folders of their migration scripts."""
 
     names: tuple[str, ...] = ("0001", "0002")
     folders: tuple[Path, ...] = (FOLDER / "versions",)
 
     @property
     def head(self) -> str:
-        """The revision that this Hoptree works with."""
+        """The revision that this version of Hoptree uses."""
         return self.names[-1]
 
 
@@ -40,7 +40,7 @@ REVISIONS = Revisions()
 
 @final
 class Migrated(msgspec.Struct, frozen=True):
-    """What was done to a store: from which revision to which, and where a copy of the old tables is ("": none)."""
+    """The result of a migration: old and new revision, and where the backup of the old tables is ("": none)."""
 
     before: str
     after: str
@@ -49,7 +49,7 @@ class Migrated(msgspec.Struct, frozen=True):
 
 @final
 class Schema:
-    """The tables of one database. ``command`` is what a user can run to bring them up to date."""
+    """The tables of one database. ``command`` is the command that upgrades them, for messages."""
 
     def __init__(self, database: Database, command: str, revisions: Revisions = REVISIONS) -> None:
         self._database = database
@@ -57,10 +57,9 @@ class Schema:
         self._revisions = revisions
 
     def open(self, create: bool, states: str, holders: Callable[[Connection], list[Holder]]) -> str:
-        """See that the tables are up to date, and return where the states are; "" for the store's own folder.
+        """Create or upgrade the tables if needed, and return where the states are; "" for the store's own folder.
 
-        Tables are created if there are none, with ``states`` in them, and older ones are migrated. ``holders``
-        tells who drives studies.
+        ``states`` is written to new tables. ``holders`` returns the drivers that use the store.
         """
         with self._database.reading() as connection:
             found = self.revision(connection)
@@ -71,7 +70,7 @@ class Schema:
         elif found != self._revisions.head:
             done = self.migrate(holders)
             log.warning(
-                "%s: its tables were brought from revision %s to %s; a copy of the old ones is %s",
+                "%s: upgraded the tables from revision %s to %s; backup of the old tables: %s",
                 self._database.where,
                 done.before,
                 done.after,
@@ -81,32 +80,31 @@ class Schema:
             return str(connection.exec_driver_sql("SELECT states FROM hoptree_store").scalar_one())
 
     def revision(self, connection: Connection) -> str | None:
-        """Return the revision of the tables, None if there are none; refuse what this Hoptree cannot bring on."""
+        """Return the revision of the tables, None if there are none; raise an error if it is unknown."""
         there = self._database.tables(connection)
         if "hoptree_revision" in there:
             found = str(connection.exec_driver_sql("SELECT version_num FROM hoptree_revision").scalar())
             if found not in self._revisions.names:
                 raise StoreVersionError(
-                    f"{self._database.where}: its tables have revision {found}, which this Hoptree does not know; "
-                    f"it knows up to {self._revisions.head}; upgrade Hoptree, or name another store"
+                    f"{self._database.where}: its tables have the unknown revision {found}; this Hoptree supports "
+                    f"revisions up to {self._revisions.head}; upgrade Hoptree, or use another store"
                 )
             return found
         if "hoptree_store" in there:
             number = connection.exec_driver_sql("SELECT max(format) FROM hoptree_store").scalar()
             raise StoreVersionError(
-                f"{self._database.where}: stored in format {number}, which is from before the first release and "
-                "was never released; this Hoptree does not read it; name another store, or move this one away and "
-                "run the study again"
+                f"{self._database.where}: stored in format {number} from before the first release, which is not "
+                "supported; use another store, or move this one away and run the study again"
             )
         return None
 
     def check(self, connection: Connection) -> None:
-        """Refuse to go on if another version has migrated the tables since they were opened."""
+        """Raise an error if another version has migrated the tables since they were opened."""
         found = connection.exec_driver_sql("SELECT version_num FROM hoptree_revision").scalar()
         if found != self._revisions.head:
             raise StoreVersionError(
                 f"{self._database.where}: its tables were migrated to revision {found} since this process opened "
-                f"it, which works with {self._revisions.head}; start again with the Hoptree that migrated it"
+                f"it with revision {self._revisions.head}; restart with the version of Hoptree that migrated it"
             )
 
     def _create(self, states: str) -> None:
@@ -116,14 +114,14 @@ class Schema:
 
         with self._database.writing() as connection:
             self._database.lock(connection, STORE.name)
-            if "hoptree_revision" in self._database.tables(connection):  # somebody else was faster
+            if "hoptree_revision" in self._database.tables(connection):  # another process was faster
                 return
             METADATA.create_all(connection)
             connection.execute(insert(REVISION).values(version_num=REVISIONS.head))
             connection.execute(insert(STORE).values(states=states))
 
     def migrate(self, holders: Callable[[Connection], list[Holder]], *, backup: bool = True) -> Migrated:
-        """Bring older tables up to date in one transaction, after copying them; nothing happens to others."""
+        """Upgrade older tables in one transaction, after a backup; do nothing if they are up to date."""
         from hoptree.store.backup import back_up
         from hoptree.store.migrations import upgrade
         from hoptree.store.tables import STORE
@@ -131,8 +129,8 @@ class Schema:
         where = self._database.where
         if self._database.readonly:
             raise MigrationError(
-                f"{where}: its tables are older than this Hoptree ({self._revisions.head}), and this user may not "
-                f"write them; let who owns it run {self._command}"
+                f"{where}: its tables are older than this Hoptree ({self._revisions.head}), and you have no write "
+                f"permission; ask the owner to run {self._command}"
             )
         copy = ""
         with self._database.writing() as connection:
@@ -140,31 +138,31 @@ class Schema:
             before = self.revision(connection)
             if before is None:
                 raise missing(where)
-            if before == self._revisions.head:  # somebody else was faster
+            if before == self._revisions.head:  # another process was faster
                 return Migrated(before, before, "")
             self._database.lock_table(connection, "hoptree_leases")
-            self._refuse_in_use(connection, before, holders)
+            self._check_unused(connection, before, holders)
             if backup:
                 copy = back_up(self._database, connection, before, time.time())
             try:
                 upgrade(connection, self._revisions)
             except Exception as error:
-                left = f", and a copy of it is {copy}" if copy and self._database.sqlite else ""
+                left = f", and its backup is {copy}" if copy and self._database.sqlite else ""
                 raise MigrationError(
-                    f"{where}: its tables cannot be brought from revision {before} to {self._revisions.head}: "
-                    f"{_first_line(error)}; it is as it was{left}; open it with the Hoptree that wrote "
-                    "it, or name another store"
+                    f"{where}: cannot upgrade the tables from revision {before} to {self._revisions.head}: "
+                    f"{_first_line(error)}; the store is unchanged{left}; open it with the Hoptree version that "
+                    "wrote it, or use another store"
                 ) from error
         return Migrated(before, self._revisions.head, copy)
 
-    def _refuse_in_use(
+    def _check_unused(
         self, connection: Connection, found: str, holders: Callable[[Connection], list[Holder]]
     ) -> None:
         if driving := holders(connection):
             who = ", ".join(sorted({f"process {holder.pid} on {holder.host}" for holder in driving}))
             raise MigrationError(
                 f"{self._database.where}: its tables have revision {found}, older than {self._revisions.head}, and "
-                f"it is in use by {who}; when that has ended, run {self._command}"
+                f"it is in use by {who}; wait until that has ended, then run {self._command}"
             )
 
 
@@ -173,5 +171,7 @@ def _first_line(error: Exception) -> str:
 
 
 def missing(where: str) -> StoreMissingError:
-    """Return the error that says that there is no store."""
-    return StoreMissingError(f"{where}: no Hoptree store is there; check the address, or open it with create=True")
+    """Return the error for a store that does not exist."""
+    return StoreMissingError(
+        f"{where}: no Hoptree store is there; check the address, or create it with create=True"
+    )

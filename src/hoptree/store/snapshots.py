@@ -1,4 +1,4 @@
-"""Snapshots: what a journal comes to up to an entry, so that opening a study costs only what came after."""
+"""Snapshots: the state after an entry of a journal, so that opening a study reads only the later entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hoptree")
 
-_KEPT = 2  # the last, and the one before in case that is damaged
+_KEPT = 2  # the last, and the previous one in case the last is damaged
 _HEADER = struct.Struct("<qq")
 _ENTRY = "SELECT checksum FROM hoptree_entries WHERE study = ? AND seq = ?"
 _ALL = "SELECT seq FROM hoptree_snapshots WHERE study = ? AND version = ? ORDER BY seq DESC"
@@ -40,7 +40,7 @@ class Snapshots:
         self._clock = clock
 
     def write(self, study: str, token: int, seq: int, data: bytes, version: int) -> None:
-        """Write a snapshot that stands at an entry, and remove all but the last two."""
+        """Write the snapshot after entry ``seq``, and remove all but the last two."""
         packed = zlib.compress(data, 1)
 
         def work(connection: Connection) -> None:
@@ -48,7 +48,7 @@ class Snapshots:
             entry = self._database.fetch(connection, _ENTRY, (study, seq))
             if not entry:
                 raise StoreError(
-                    f"{study}: a snapshot at entry {seq}; expected the number of an entry of its journal"
+                    f"{study}: snapshot at entry {seq}, which does not exist; expected the number of an entry"
                 )
             check = _checksum(bytes(entry[0][0]), seq, version, packed)
             self._database.change(connection, _DELETE, [(study, seq)])
@@ -60,17 +60,17 @@ class Snapshots:
         self._database.write(work, durable=False, remember=False)
 
     def read(self, study: str, version: int) -> tuple[int, bytes] | None:
-        """Return the last snapshot that matches the journal, and the entry it stands at; None: read all entries.
+        """Return the last snapshot that matches the journal and the number of its entry; None if there is none.
 
-        Those of another version are passed over: they belong to another Hoptree. One that is damaged, or that
-        stands at another entry than the journal has, is told of by a warning.
+        Snapshots of another version are skipped: they belong to another version of Hoptree. A damaged one, or one
+        whose entry differs from the journal's, is skipped with a warning.
         """
         found = self._database.read(lambda connection: self._database.fetch(connection, _ALL, (study, version)))
         for number, (seq,) in enumerate(found, 1):
             data = self._database.read(lambda connection, at=seq: self._data(connection, study, at, version))  # type: ignore[misc]
             if data is not None:
                 return seq, data
-            instead = "the one before" if number < len(found) else "the journal from its beginning"
+            instead = "the previous one" if number < len(found) else "the whole journal"
             log.warning("%s: the snapshot at entry %s does not match its journal; reading %s", study, seq, instead)
         return None
 

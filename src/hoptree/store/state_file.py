@@ -1,9 +1,9 @@
 """One state as one file: safetensors, with the state's JSON and a checksum in the header.
 
-Any safetensors reader can open it. We write and read the format ourselves, in the few lines below, because the
-library copies arrays on the way in and aligns them to 8 bytes only: here arrays are mapped, and all those whose
-size is a multiple of 64 bytes begin at one. The checksum (xxh3, 64 bits) covers the header, with the checksum's
-own digits as zeros, and all array bytes.
+Any safetensors reader can open it. We write and read the format ourselves because the library copies arrays and
+aligns them to 8 bytes only: here arrays are memory-mapped, and all whose size is a multiple of 64 bytes are aligned
+to 64 bytes. The checksum (xxh3, 64 bits) covers the header, with the checksum's own digits as zeros, and all array
+bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class _About(msgspec.Struct, frozen=True):
-    # The checksum comes first in the file, so that its digits are found without parsing.
+    # The checksum comes first in the file, so that it can be found without parsing.
     xxh3: str
     format: str
     key: str
@@ -45,7 +45,7 @@ class _About(msgspec.Struct, frozen=True):
 
 
 class StateFileParts(msgspec.Struct, frozen=True):
-    """A state's file: what to write, in order."""
+    """The pieces of a state's file, in the order in which they are written."""
 
     pieces: list[bytes | memoryview]
 
@@ -56,7 +56,7 @@ class StateFileParts(msgspec.Struct, frozen=True):
 
 
 def lay_out(key: str, arrays: Arrays, meta: dict[str, Any]) -> StateFileParts:
-    """Return the file of a state; array bytes are not copied unless they lie scattered in memory."""
+    """Return the file of a state; arrays are copied only if they are not contiguous in memory."""
     import xxhash
 
     ordered = _ordered({_name(name): contiguous(name, array) for name, array in arrays.items()})
@@ -71,12 +71,12 @@ def lay_out(key: str, arrays: Arrays, meta: dict[str, Any]) -> StateFileParts:
 
 
 def load(path: Path, key: str, verify: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Map a state's file: arrays are read-only and live as long as anything refers to them.
+    """Memory-map a state's file: arrays are read-only and stay valid as long as they are referenced.
 
-    Without ``verify`` array bytes are not compared with the checksum, so nothing but the header is read.
+    Without ``verify`` arrays are not compared with the checksum, so only the header is read.
     """
     with path.open("rb") as file:
-        if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
+        if not os.fstat(file.fileno()).st_size:  # an empty file cannot be mapped
             return read(b"", path, key)
         flags = mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if verify else 0)
         mapped = mmap.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ)
@@ -86,13 +86,13 @@ def load(path: Path, key: str, verify: bool = True) -> tuple[dict[str, Array], d
 def read(
     content: bytes | mmap.mmap, path: Path | str, key: str, verify: bool = True
 ) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the state that a file's content is; ``path`` is for messages. Arrays are views of the content."""
+    """Parse the content of a state's file; ``path`` is for messages. Arrays are views of the content."""
     size = len(content)
     if size < 8:
         raise _damaged(path, f"it has {size} bytes")
     end = 8 + int.from_bytes(content[:8], "little")
     if end > size:
-        raise _damaged(path, f"its header is cut off: {end} bytes expected, {size} there")
+        raise _damaged(path, f"its header is truncated: expected {end} bytes, found {size}")
     header = content[8:end]
     try:
         about, places = _parse(header)
@@ -101,7 +101,7 @@ def read(
     if about.format != STATE_FORMAT:
         raise StoreVersionError(
             f"{path}: a state of format {about.format}; this Hoptree reads format {STATE_FORMAT}; "
-            "use the Hoptree that wrote it, or another store"
+            "use the version of Hoptree that wrote it, or another store"
         )
     _check(path, key, about, places, size - end)
     if verify:
@@ -110,7 +110,7 @@ def read(
         checksum = xxhash.xxh3_64(header.replace(about.xxh3.encode(), _NO_CHECKSUM.encode(), 1))
         checksum.update(memoryview(content)[end:])
         if checksum.hexdigest() != about.xxh3:
-            raise _damaged(path, f"its checksum is {checksum.hexdigest()}, and {about.xxh3} was written")
+            raise _damaged(path, f"its checksum is {checksum.hexdigest()}, expected {about.xxh3}")
     try:
         meta = exact_json.load(about.meta)
     except ValueError as error:
@@ -125,13 +125,13 @@ def _name(name: str) -> str:
         plain = False
     if not plain:
         raise StateFormatError(
-            f"arrays: the name {name!r}; expected a non-empty string that UTF-8 can encode, not '__metadata__'"
+            f"arrays: invalid name {name!r}; expected a non-empty string that UTF-8 can encode, not '__metadata__'"
         )
     return name
 
 
 def _ordered(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Sort by the power of two that divides the size, largest first: without gaps, yet all are aligned to it."""
+    """Sort by the power of two that divides the size, largest first: this aligns all arrays without gaps."""
 
     def rank(name: str) -> tuple[int, str]:
         size = arrays[name].nbytes
@@ -161,19 +161,19 @@ def _check(path: Path | str, key: str, about: _About, places: Mapping[str, _Plac
     import numpy as np
 
     if about.key != key:
-        raise _damaged(path, f"it holds the state {about.key}")
+        raise _damaged(path, f"it contains the state {about.key}")
     offset = 0
     for name, place in sorted(places.items(), key=lambda item: item[1].data_offsets):
         begin, end = place.data_offsets
         if place.dtype not in NAMES or begin != offset:
-            raise _damaged(path, f"its header is wrong about the array {name!r}")
+            raise _damaged(path, f"its header has a wrong type or offset for the array {name!r}")
         if min(place.shape, default=0) < 0 or end - begin != (
             math.prod(place.shape) * np.dtype(NAMES[place.dtype]).itemsize
         ):
-            raise _damaged(path, f"its header is wrong about the size of the array {name!r}")
+            raise _damaged(path, f"its header has a wrong size for the array {name!r}")
         offset = end
     if offset != size:
-        raise _damaged(path, f"it is cut off or too long: {offset} bytes of arrays expected, {size} there")
+        raise _damaged(path, f"it is truncated or too long: expected {offset} bytes of arrays, found {size}")
 
 
 def _array(content: bytes | mmap.mmap, start: int, place: _Place) -> Array:
@@ -191,6 +191,6 @@ def _array(content: bytes | mmap.mmap, start: int, place: _Place) -> Array:
 
 def _damaged(path: Path | str, what: str) -> StateDamagedError:
     return StateDamagedError(
-        f"{path}: this state is damaged: {what}; delete it, and the state is trained again from its nearest "
-        "stored ancestor; if it happens again, check the disk"
+        f"{path}: this state is damaged: {what}; delete it to train the state again from its nearest stored "
+        "ancestor; if this happens again, check the disk"
     )

@@ -1,4 +1,4 @@
-"""A store: a folder with states and a journal; either may be elsewhere, by its URL."""
+"""A store: a folder with states and a journal; either may instead be at a URL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
 from hoptree.store.catalog import Catalog, check_name
 from hoptree.store.claims import Claims
@@ -22,17 +22,31 @@ from hoptree.store.origins import Origins
 from hoptree.store.reports import Reports
 from hoptree.store.requests import RequestTable
 from hoptree.store.schema import REVISIONS, Migrated, Revisions, Schema, missing
-from hoptree.store.states import open_states
+from hoptree.store.states import LocationMarkers, open_states
+
+
+class StoreTiming(NamedTuple):
+    """The clock of a store and its time limits in seconds.
+
+    A lease without a heartbeat expires after ``time_to_live``. A call waits up to ``patience`` for a database that
+    does not answer.
+    """
+
+    clock: Callable[[], float] = time.time
+    time_to_live: float = TIME_TO_LIVE
+    patience: float = PATIENCE
+
+
+_TIMING = StoreTiming()
 
 
 @final
 class Store:
-    """Everything durable about studies. Use it as a context, or close it.
+    """All persistent data of studies. Use it as a context manager, or close it.
 
-    ``states`` is where states go if not into the folder: a URL that fsspec knows, such as s3://BUCKET/PATH. The
-    store remembers it. Workers need ``open_states(store.states.location)`` only; a store itself must not be carried
-    over a fork. Tables of an older revision are brought up to date. A database that goes away while the store is
-    open is waited for, ``patience`` seconds.
+    ``states`` is a URL that fsspec supports, such as s3://BUCKET/PATH, for states outside of the folder. The store
+    records it. Workers need ``open_states(store.states.location)`` only; a store must not be used after a fork.
+    Tables of an older revision are upgraded.
     """
 
     def __init__(
@@ -43,23 +57,22 @@ class Store:
         journal_url: str | None = None,
         states: str | None = None,
         durable: bool = True,
-        time_to_live: float = TIME_TO_LIVE,
-        clock: Callable[[], float] = time.time,
-        patience: float = PATIENCE,
+        timing: StoreTiming = _TIMING,
         revisions: Revisions = REVISIONS,
     ) -> None:
+        clock = timing.clock
         self.folder = _folder(location, create)
         given = _location(states)
         if given and create:
-            _try(given)
-        self._database, schema = _database(self.folder, journal_url, create, patience, revisions)
-        self._leases = Leases(self._database, schema, clock, time_to_live)
+            _check_writable(open_states(given))
+        self._database, schema = _database(self.folder, journal_url, create, timing.patience, revisions)
+        self._leases = Leases(self._database, schema, clock, timing.time_to_live)
         try:
             there = schema.open(create, given, self._leases.holders)
             if given not in ("", there):
                 raise StoreError(
                     f"states: {given}; this store keeps its states in {there or self.folder / 'states'}; leave "
-                    "states= out, or name another store"
+                    "states= out, or use another store"
                 )
         except BaseException:
             self._database.close()
@@ -73,23 +86,23 @@ class Store:
         self.ledger = Ledger(self._database, self.states, clock)
 
     def lease(self, study: str, holder: Holder | None = None) -> Lease:
-        """Become the one driver of a study, or be told who is."""
+        """Become the only driver of a study; raise an error that names the driver if there is one."""
         return self._leases.acquire(check_name(study), holder)
 
     def claims(self, lease: Lease, studies: Iterable[str] = ()) -> Claims:
-        """Return what a driver claims and what others do; ``studies`` are all that it drives."""
+        """Return the claims of a driver and of other drivers; ``studies`` are all that it drives."""
         return Claims(self._database, self._leases, lease, studies)
 
     def holder(self, study: str) -> Holder | None:
-        """Return who drives a study now."""
+        """Return the process that drives a study now, None if there is none."""
         return self._leases.holder(study)
 
     def ask_to_stop(self, study: str) -> Holder:
-        """Ask who drives a study to stop, as Ctrl-C would, and return who that is."""
+        """Ask the driver of a study to stop, as Ctrl-C would, and return it."""
         return self._leases.ask_to_stop(study)
 
     def forget(self, study: str) -> RemovedStudy:
-        """Remove all there is of a study that nobody drives, but for what other studies need; say what went."""
+        """Remove a study without a driver, except what other studies need, and return what was removed."""
         with self.lease(study):
             return forget(self._database, self.states, study)
 
@@ -111,7 +124,7 @@ def migrate(
     backup: bool = True,
     revisions: Revisions = REVISIONS,
 ) -> Migrated:
-    """Bring the tables of a store up to date and say what was done; opening a store does the same."""
+    """Upgrade the tables of a store and return what was done; opening a store does the same."""
     database, schema = _database(_folder(location, False), journal_url, False, PATIENCE, revisions)
     try:
         return schema.migrate(Leases(database, schema).holders, backup=backup)
@@ -122,22 +135,23 @@ def migrate(
 def _folder(location: str | Path, create: bool) -> Path:
     if "://" in str(location):
         raise StoreError(
-            f"store: {location}; expected a local folder, with journal= for a database elsewhere and states= "
-            "for states elsewhere"
+            f"store: {location}; expected a local folder; give a database elsewhere as journal= and states "
+            "elsewhere as states="
         )
     folder = Path(location).absolute()
     if create:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            raise StoreError(f"store: {location} is a file; expected a folder, or a name that is free") from None
+            raise StoreError(
+                f"store: {location} is a file; expected a folder, or a path that does not exist"
+            ) from None
         except OSError as error:
             raise StoreError(
-                f"store: {folder} cannot be made: {error.strerror}; expected a folder that can be "
-                "written, as store="
+                f"store: cannot create {folder}: {error.strerror}; give a folder with write permission as store="
             ) from None
     elif not folder.is_dir():
-        raise StoreMissingError(f"store: no folder {folder}; check the path, or open it with create=True")
+        raise StoreMissingError(f"store: no folder {folder}; check the path, or create it with create=True")
     return folder
 
 
@@ -152,14 +166,14 @@ def _database(
 
 
 def _location(states: str | None) -> str:
-    """Return where states go, by a name that holds in any folder; "" for the store's own."""
+    """Return where states go, as an absolute path or URL; "" for the store's own folder."""
     if not states or "://" in states:
         return states or ""
     return str(Path(states).absolute())
 
 
-def _try(location: str) -> None:
-    """See that one can write there, before a store says for ever that its states are there."""
-    states, name = open_states(location), f"driver-{secrets.token_hex(8)}"
-    states.sign(name)
-    states.unsign(name)
+def _check_writable(states: LocationMarkers) -> None:
+    """Raise an error if a location cannot be written, before the store records it permanently."""
+    name = f"driver-{secrets.token_hex(8)}"
+    states.write_marker(name)
+    states.remove_marker(name)

@@ -1,6 +1,6 @@
-"""The tables of a store's database. Imported when a database is opened, because SQLAlchemy is slow to import.
+"""The tables of a store's database. Import this lazily, because SQLAlchemy is slow to import.
 
-A change here needs a new revision in ``migrations/versions``: a test compares both.
+A change here needs a new revision in ``migrations/versions``: a test compares them.
 """
 
 from sqlalchemy import (
@@ -41,21 +41,21 @@ STUDIES = Table(
     Column("status", Text, nullable=False),
 )
 
-# The journal. A checksum covers its entry and the checksum of the entry before.
+# The journal. A checksum covers its entry and the checksum of the previous entry.
 ENTRIES = Table(
     "hoptree_entries",
     METADATA,
     Column("study", Text, primary_key=True),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("token", BigInteger, nullable=False),  # of the lease with which it was written
+    Column("token", BigInteger, nullable=False),  # of the lease of the driver that wrote it
     Column("now", Double, nullable=False),
     Column("version", Integer, nullable=False),  # of the record
-    Column("record", LargeBinary, nullable=False),  # bytes: a server's text encoding must not matter
+    Column("record", LargeBinary, nullable=False),  # bytes: independent of the server's text encoding
     Column("checksum", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
 
-# What a journal comes to up to an entry, so that opening it costs only what came after.
+# The state after an entry of a journal, so that opening a study reads only the later entries.
 SNAPSHOTS = Table(
     "hoptree_snapshots",
     METADATA,
@@ -63,10 +63,10 @@ SNAPSHOTS = Table(
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("version", Integer, nullable=False),
     Column("data", LargeBinary, nullable=False),
-    Column("checksum", LargeBinary, nullable=False),  # over the data and the checksum of the entry it stands at
+    Column("checksum", LargeBinary, nullable=False),  # over the data and the checksum of its entry
 )
 
-# A row stays when its lease is released, so that tokens only ever grow.
+# A row stays when its lease is released, so that tokens only grow.
 LEASES = Table(
     "hoptree_leases",
     METADATA,
@@ -79,14 +79,14 @@ LEASES = Table(
     Column("place", Text, nullable=False),
     Column("since", Double, nullable=False),
     Column("heartbeat", Double, nullable=False),
-    Column("stop_asked", Boolean, nullable=False),  # somebody asked its holder to stop
+    Column("stop_asked", Boolean, nullable=False),  # its holder was asked to stop
 )
 
-# What states that are no longer there have reported: any study that asks again is told.
+# The metrics of states, also of removed ones, for every study that needs them.
 REPORTS = Table(
     "hoptree_reports", METADATA, Column("key", Text, primary_key=True), Column("metrics", Text, nullable=False)
 )
-# Which studies have made or used a report.
+# Which studies made or used a report.
 REPORT_HOLDS = Table(
     "hoptree_report_holds",
     METADATA,
@@ -94,7 +94,7 @@ REPORT_HOLDS = Table(
     Column("study", Text, primary_key=True, index=True),
 )
 
-# What users ask of a study; whoever drives it takes it up.
+# Requests of users, which the driver of the study handles. The names of table and column are on disk.
 WISHES = Table(
     "hoptree_wishes",
     METADATA,
@@ -103,7 +103,7 @@ WISHES = Table(
     Column("wish", Text, nullable=False),
 )
 
-# The ledger: what the states on disk have cost and how often they served, and which studies need them.
+# The ledger: what the states on disk cost, how often they were used, and which studies need them.
 STATES = Table(
     "hoptree_states",
     METADATA,
@@ -122,8 +122,8 @@ HOLDS = Table(
     Column("study", Text, primary_key=True, index=True),
 )
 
-# What held when the states under a variant were trained: on which platform, with which files, and what probes gave.
-# ``study`` has it for itself, "" if all studies share it.
+# The conditions under which a variant's states were trained: platform, observed files, and probe hashes.
+# ``study`` is the only study that uses it, "" if all studies share it.
 ORIGINS = Table(
     "hoptree_origins",
     METADATA,
@@ -137,8 +137,8 @@ ORIGINS = Table(
     Column("probes", Text, nullable=False),
 )
 
-# What drivers train at this moment, so that no other one begins it too; and what they wait for. A row counts while
-# the lease with its token is held.
+# What drivers train at the moment, so that no other driver starts it too, and what they wait for. A row is valid
+# while the lease with its token is held.
 CLAIMS = Table(
     "hoptree_claims",
     METADATA,

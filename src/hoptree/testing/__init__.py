@@ -1,4 +1,4 @@
-"""Contract suites: whoever implements one of Hoptree's protocols gets its tests for one fixture.
+"""Contract suites: tests for implementations of Hoptree's protocols, which need one fixture each.
 
     import pytest
     from hoptree.testing import TrainerContract

@@ -1,4 +1,4 @@
-"""Actions made by hand, as the engine makes them: the only place of the suites that knows their fields."""
+"""Creates actions as the engine does: the only module of the suites that knows their fields."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ActionMaker:
         return history(config)
 
     def branch(self, source: History, at: int, config: Config) -> History:
-        """Return the lineage that follows another one up to an epoch, and a config from there on."""
+        """Return the lineage that branches off another one at an epoch, with a config from there on."""
         return branched(source, at, config)
 
     def train(self, lineage: History, unit: int, worker: str, *, evaluate: bool = False, home: str = "") -> RunUnit:
-        """Have a unit trained; with ``evaluate`` the new state's metrics are due too."""
+        """Return an action that trains a unit; with ``evaluate`` it also evaluates the new state."""
         node = self._node(lineage, unit + 1)
         source = node.parent if unit == node.start and node.parent is not None else node
         return RunUnit(
@@ -52,21 +52,21 @@ class ActionMaker:
         )
 
     def evaluate(self, lineage: History, unit: int, worker: str) -> Evaluate:
-        """Have the state after some units evaluated."""
+        """Return an action that evaluates the state after some units."""
         node = self._node(lineage, unit)
         return Evaluate(next(self._runs), worker, node.id, unit, node.state_key(unit), node.key, node.built_from)
 
     def cancel(self, run: RunUnit | Evaluate) -> CancelUnit:
-        """Have a run cancelled."""
+        """Return an action that cancels a run."""
         return CancelUnit(run.run, run.worker)
 
     def drop(self, lineage: History, unit: int) -> DropState:
-        """Have the state after some units dropped."""
+        """Return an action that drops the state after some units."""
         node = self._node(lineage, unit)
         return DropState(node.id, unit, node.key, node.tree)
 
     def save(self, lineage: History, unit: int) -> SaveState:
-        """Have the state after some units saved."""
+        """Return an action that saves the state after some units."""
         node = self._node(lineage, unit)
         return SaveState(node.id, unit, node.state_key(unit))
 

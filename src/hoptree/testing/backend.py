@@ -52,22 +52,22 @@ _CONFIG: Config = {"lr": 0.1}
 
 
 class BackendContract:
-    """What every backend keeps to; a subclass gives the fixture ``backend`` and may set what is below."""
+    """The contract of every backend; a subclass defines the fixture ``backend`` and may set attributes below."""
 
     workers = 2
     """How many workers the job asks for; a backend may have fewer."""
 
     trains = True
-    """Whether units are trained for real: a simulated backend finds no metrics of its own."""
+    """Whether units are really trained: a simulated backend computes no metrics."""
 
     processes = False
-    """Whether workers are processes of their own, so that user code may end one."""
+    """Whether workers are separate processes, which user code may kill."""
 
     limit = 300.0
     """Seconds after which a backend that does not answer fails its test."""
 
     def test_workers_join_with_their_partitions(self, backend: BackendSettings) -> None:
-        """Each under a name of its own; together they hold all partitions."""
+        """Each has a unique name; together they hold all partitions."""
         with self._run(backend) as (run, _, _):
             names = run.wait_for_workers(PARTITIONS)
             joined = [event.worker for event in run.events if isinstance(event, WorkerJoined)]
@@ -97,7 +97,7 @@ class BackendContract:
                 assert event.seconds >= 0, f"run {unit.run} took {event.seconds} seconds"
 
     def test_metrics_are_those_of_straight_training(self, backend: BackendSettings) -> None:
-        """With ``evaluate`` they follow ``UnitFinished``; ``Evaluate`` gives those of any state that is there."""
+        """With ``evaluate`` they follow ``UnitFinished``; ``Evaluate`` returns those of any existing state."""
         with self._run(backend) as (run, make, reference):
             run.wait_for_workers(PARTITIONS)
             lineage = make.lineage(_CONFIG)
@@ -122,7 +122,7 @@ class BackendContract:
                 )
 
     def test_a_run_given_ahead_waits_for_the_one_before(self, backend: BackendSettings) -> None:
-        """The engine gives a worker its next unit while one is under way, also one that needs its state."""
+        """The engine queues a worker's next unit while one is training, also one that needs its state."""
         with self._run(backend) as (run, make, reference):
             run.wait_for_workers(PARTITIONS)
             worker = next((name for name, held in run.workers.items() if len(held) == PARTITIONS), "")
@@ -136,7 +136,7 @@ class BackendContract:
             self._same(found, [reference.run(unit) for unit in units][-1], "after four units given at once")
 
     def test_branches_start_from_one_state(self, backend: BackendSettings) -> None:
-        """A state serves all that go on from it, in any order, also after one of them has trained on."""
+        """A state can be continued several times, in any order."""
         with self._run(backend) as (run, make, reference):
             run.wait_for_workers(PARTITIONS)
             trunk = make.lineage(_CONFIG)
@@ -152,7 +152,7 @@ class BackendContract:
                 self._same(run.answer(unit.run, StateEvaluated), reference.run(unit), f"a branch with lr={rate}")
 
     def test_what_user_code_raises_is_its_failure(self, backend: BackendSettings) -> None:
-        """The unit is answered by ``UnitFailed`` with what was raised, and the worker goes on."""
+        """``UnitFailed`` reports the exception, and the worker continues."""
         if not self.trains:
             return
         with self._run(backend) as (run, make, reference):
@@ -173,7 +173,7 @@ class BackendContract:
             self._same(run.answer(unit.run, StateEvaluated), reference.run(unit), "a unit after failures")
 
     def test_a_state_that_is_nowhere_is_lost(self, backend: BackendSettings) -> None:
-        """That is the system's failure, and ``StateLost`` has the engine train it again."""
+        """That is a system fault, and ``StateLost`` makes the engine train it again."""
         if not self.trains:
             return
         with self._run(backend) as (run, make, _):
@@ -194,7 +194,7 @@ class BackendContract:
             assert lost, "a state is nowhere, but StateLost did not come before UnitFailed"
 
     def test_a_cancelled_run_is_answered_once(self, backend: BackendSettings) -> None:
-        """By ``UnitCancelled``, or by its result if that was faster; the others go on."""
+        """With ``UnitCancelled``, or with its result if that was faster; other runs continue."""
         with self._run(backend) as (run, make, reference):
             run.wait_for_workers(PARTITIONS)
             worker = run.worker(0)
@@ -212,7 +212,7 @@ class BackendContract:
                 ["UnitFinished", "StateEvaluated"],
                 ["UnitFinished", "UnitCancelled"],
             ), f"a cancelled run was answered {kinds}"
-            run.submit(make.cancel(units[0]))  # it is over: there is nothing to cancel and nothing to say
+            run.submit(make.cancel(units[0]))  # it has ended: there is nothing to cancel or to report
             last = make.train(make.lineage({"lr": 0.4}), 0, worker)
             run.submit(last)
             run.answer(last.run, UnitFinished)
@@ -221,7 +221,7 @@ class BackendContract:
             )
 
     def test_a_dropped_state_is_not_missed(self, backend: BackendSettings) -> None:
-        """Later states stay, and what was dropped can be trained again."""
+        """Later states stay, and a dropped state can be trained again."""
         with self._run(backend) as (run, make, reference):
             run.wait_for_workers(PARTITIONS)
             lineage = make.lineage(_CONFIG)
@@ -238,7 +238,7 @@ class BackendContract:
             self._same(run.answer(on.run, StateEvaluated), reference.run(on), "a unit after a dropped state")
 
     def test_a_saved_state_is_in_the_store(self, backend: BackendSettings) -> None:
-        """``StateSaved`` says so; what was to be saved is there at the latest when the backend has stopped."""
+        """``StateSaved`` reports it; the state exists at the latest when the backend has stopped."""
         with self._job() as job:
             make, reference = ActionMaker(PARTITIONS), ReferenceTraining(job)
             lineage = make.lineage(_CONFIG)
@@ -262,7 +262,7 @@ class BackendContract:
     def _go_on(
         self, backend: BackendSettings, job: TrainingJob, make: ActionMaker, reference: ReferenceTraining
     ) -> None:
-        """Train on from what an earlier backend has saved, if this one finds states."""
+        """Continue from states that an earlier backend has saved, if this one supports that."""
         lineage, opened = make.lineage(_CONFIG), backend.open(job)
         if not isinstance(opened, FindsStates) or not self.trains:
             return
@@ -276,7 +276,7 @@ class BackendContract:
             self._same(run.answer(unit.run, StateEvaluated), reference.run(unit), "a unit after a saved state")
 
     def test_waiting_has_a_limit(self, backend: BackendSettings) -> None:
-        """The driver looks after other things meanwhile, whether a worker is busy or nothing is to be done."""
+        """The driver does other work meanwhile, whether workers are busy or idle."""
         with self._run(backend) as (run, make, _):
             run.wait_for_workers(PARTITIONS)
             for _ in range(3):
@@ -287,7 +287,7 @@ class BackendContract:
             run.answer(unit.run, UnitFinished)
 
     def test_a_lost_worker_is_told_and_costs_no_trial(self, backend: BackendSettings) -> None:
-        """``WorkerLost`` comes, what ran there is never the user's failure, and a worker takes its place."""
+        """``WorkerLost`` is reported, its run fails with a system fault, and another worker replaces it."""
         if not self.processes:
             return
         with self._run(backend) as (run, make, reference), tempfile.TemporaryDirectory() as folder:
@@ -316,7 +316,7 @@ class BackendContract:
             run.submit(*(make.train(make.lineage({"lr": rate}), 0, run.worker(0)) for rate in (0.1, 0.2)))
 
     def test_a_study_is_driven_to_its_end(self, backend: BackendSettings) -> None:
-        """By the real engine: shared prefixes, a branch, a trial that fails; every report is the reference's."""
+        """With the real engine: shared prefixes, a branch, a failing trial; every report equals the reference's."""
         with self._job() as job:
             engine = Engine(Settings(PARTITIONS, retries=0))
             notes = _Notes(ReferenceTraining(job) if self.trains else None)
@@ -357,7 +357,7 @@ def _first(events: list[Event], kind: type[AnEvent]) -> AnEvent | None:
 
 @final
 class _Script:
-    """A search: three trials that begin alike, of which one fails, and a branch once the first is complete."""
+    """A search: three trials with a common prefix, of which one fails, and a branch once the first is complete."""
 
     def __init__(self, *, fails: bool) -> None:
         self._fails = fails
@@ -377,7 +377,7 @@ class _Script:
 
 @final
 class _Notes:
-    """Trains what the engine gives out with the reference too, and compares metrics as they come."""
+    """Also trains every unit with the reference, and compares the metrics."""
 
     def __init__(self, reference: ReferenceTraining | None) -> None:
         self._reference = reference

@@ -1,4 +1,4 @@
-"""A backend at work for a suite: actions in, events out, and a limit on how long a test waits."""
+"""Runs a backend for a suite: actions in, events out, with a time limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AnEvent = TypeVar("AnEvent", bound=Event)
 
 @final
 class BackendRun:
-    """Starts a backend, keeps what it says, and stops it."""
+    """Starts a backend, records its events, and stops it."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -37,11 +37,11 @@ class BackendRun:
             self._backend.submit(action)
 
     def wait_shortly(self) -> None:
-        """Wait for a moment, whether anything comes or not."""
+        """Wait briefly, whether events arrive or not."""
         self._take(*self._backend.wait(0.01))
 
     def wait_for(self, what: str, found: Callable[[], AnEvent | None]) -> AnEvent:
-        """Wait until ``found`` finds something among the events."""
+        """Wait until ``found`` returns something for the events."""
         while (event := found()) is None:
             now, events = self._backend.wait()
             assert events, f"wait() returned no events while {what} was due; so far: {self.events}"
@@ -59,7 +59,7 @@ class BackendRun:
                 self.workers.pop(event.worker, None)
 
     def answer(self, run: int, *kinds: type[AnEvent]) -> AnEvent:
-        """Return the first event of some kinds about a run; a failure that is not among them is told at once."""
+        """Return the first event of some kinds about a run; raise an error if the run fails unexpectedly."""
 
         def found() -> AnEvent | None:
             for event in self.events:
@@ -76,7 +76,7 @@ class BackendRun:
         return [event for event in self.events if getattr(event, "run", None) == run]
 
     def wait_for_workers(self, partitions: int, count: int = 1) -> list[str]:
-        """Wait until so many workers are there and hold all partitions; return their names."""
+        """Wait until ``count`` workers have joined and hold all partitions; return their names."""
 
         def found() -> Event | None:
             held = {partition for some in self.workers.values() for partition in some}
@@ -87,7 +87,7 @@ class BackendRun:
         return list(self.workers)
 
     def worker(self, partition: int, other_than: str = "") -> str:
-        """Return a worker that holds a partition; another one than the given, if there is one."""
+        """Return a worker that holds a partition, preferably not the given one."""
         holders = [name for name, held in self.workers.items() if partition in held]
         assert holders, f"no worker holds partition {partition}; workers: {self.workers}"
         return next((name for name in holders if name != other_than), holders[0])
@@ -95,7 +95,7 @@ class BackendRun:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Fail a test that waits for ever, where signals can be used; no test that passes depends on it."""
+    """Fail a test that hangs, where signals can be used; tests that pass do not depend on it."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return

@@ -1,4 +1,4 @@
-"""Run a contract suite without pytest: in a notebook, or to see that a suite finds a fault."""
+"""Runs a contract suite without pytest: in a notebook, or to check that a suite detects a fault."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def check(contract: type, make: Callable[[], Any], **attributes: Any) -> None:
-    """Run all tests of a contract, each on what a new call of ``make`` returns, and raise the first failure.
+    """Run all tests of a contract, each with a new result of ``make``, and raise the first failure.
 
     ``attributes`` are those that a subclass of the contract may set.
     """

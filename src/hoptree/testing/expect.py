@@ -1,4 +1,4 @@
-"""What suites say when an error that they expect does not come."""
+"""Messages of suites when an expected error is not raised."""
 
 from __future__ import annotations
 

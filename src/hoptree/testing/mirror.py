@@ -28,27 +28,27 @@ METRIC = "loss"
 
 
 class MirroredTrial(NamedTuple):
-    """What another program has of a trial: its state in our words, and its losses by epoch."""
+    """A trial as read back from the other program: its state, and its losses by epoch."""
 
     state: str
     losses: dict[int, float]
 
 
 class MirrorCase(NamedTuple):
-    """How a suite opens a mirror of one study, and reads back what is mirrored, by the trials' numbers."""
+    """Opens a mirror of one study, and reads back its trials by number."""
 
     open: Callable[[], Mirror]
     read: Callable[[], Mapping[int, MirroredTrial]]
 
 
 class MirrorContract:
-    """What every mirror keeps to; a subclass gives the fixture ``mirror`` and may set what is below."""
+    """The contract of every mirror; a subclass defines the fixture ``mirror`` and may set the attributes below."""
 
     space: ClassVar[Config] = {"lr": 0.01, "width": 8}
-    """A config as the study's trials have it: whatever ``open`` takes the space to be."""
+    """A config of the study's trials, which must fit the space that ``open`` uses."""
 
     reopens = True
-    """Whether a trial that has ended can go on there."""
+    """Whether a finished trial can be reopened."""
 
     def test_trials_are_shown_with_state_and_curve(self, mirror: MirrorCase) -> None:
         """Whatever state they are in, and however they are sorted."""
@@ -64,7 +64,7 @@ class MirrorContract:
         self._compare(mirror, trials)
 
     def test_what_is_shown_again_changes_nothing(self, mirror: MirrorCase) -> None:
-        """By the same mirror, and by another one: studies are mirrored again and again."""
+        """With the same mirror, and with another one: studies are mirrored repeatedly."""
         trials = [self.trial(0, "complete", 0.5, 0.25), self.trial(1, "failed", 0.5), self.trial(2, "running", 0.5)]
         for _ in range(2):
             with closing(mirror.open()) as opened:
@@ -121,7 +121,7 @@ class MirrorContract:
         self._compare(mirror, [self.trial(0, "complete", 0.5, 0.4, 0.3)])
 
     def test_it_bears_any_numbers_and_texts(self, mirror: MirrorCase) -> None:
-        """NaN, infinity, schedules, None, long errors in any language: training goes on beside it."""
+        """NaN, infinity, schedules, None, long errors in any language: they must not stop training."""
         config: Config = {
             **self.space,
             "schedule": linear(0.1, 0.0, over=3),
@@ -142,7 +142,7 @@ class MirrorContract:
         assert found[2].losses == {2: 0.5, 10: 0.25}, f"the losses {found[2].losses}, expected epochs 2 and 10"
 
     def test_a_mirror_that_showed_nothing_closes(self, mirror: MirrorCase) -> None:
-        """A study may be refused after its mirror was opened."""
+        """A study may be rejected after its mirror was opened."""
         mirror.open().close()
         with closing(mirror.open()) as opened:
             opened.show([self.trial(0, "running", 0.5)])

@@ -27,13 +27,13 @@ SCORE = Goal("score", maximize=True)
 
 
 class ProcedureContract:
-    """What every procedure keeps to; a subclass gives the fixture ``procedure`` and may set what is below."""
+    """The contract of every procedure; a subclass defines ``procedure`` and may set the attributes below."""
 
     space: ClassVar[Space] = {"lr": log(1e-4, 1.0), "width": choice(8, 16, 32)}
-    """What is searched; it must be large enough for all trials."""
+    """The search space; it must be large enough for all trials."""
 
     synchronous = False
-    """Whether decisions depend on the losses only, not on the order in which they come."""
+    """Whether decisions depend only on the losses, not on the order in which they arrive."""
 
     most_epochs: int | None = None
     """The epochs that must not be exceeded, over all trials."""
@@ -44,7 +44,7 @@ class ProcedureContract:
         assert done.complete, "no trial is complete, though nothing failed"
 
     def test_one_failure_changes_how_far_nobody_else_gets(self, procedure: Procedure) -> None:
-        """A trial that fails is counted as the worst: whoever waits for it must not wait for ever."""
+        """A failed trial counts as the worst: a search must not wait for it forever."""
         undisturbed = self._run(procedure, Conditions())
         for trial in range(min(undisturbed.trials, 3)):
             reached = self._run(procedure, Conditions(failing=trial)).longest
@@ -54,34 +54,34 @@ class ProcedureContract:
             )
 
     def test_it_ends_under_any_conditions(self, procedure: Procedure) -> None:
-        """Failures, NaN, ties, stops by users, any order; what failed is never trained further."""
+        """Failures, NaN, ties, stops by users, any order; a failed trial is never extended."""
         for seed in range(12):
             share = (seed % 4) / 4
             conditions = Conditions(seed, share / 4, share, ties=seed % 2 == 0, stops=0.1 * (seed % 3))
             self._run(procedure, conditions, order=seed)
 
     def test_it_ends_when_everything_fails(self, procedure: Procedure) -> None:
-        """No trial gets anywhere, at once or by its numbers."""
+        """All trials fail, at once or one by one."""
         self._run(procedure, Conditions(failures=1.0))
         self._run(procedure, Conditions(nans=1.0))
 
     def test_the_same_news_gives_the_same_decisions(self, procedure: Procedure) -> None:
-        """A study goes on after a crash by telling a new search the old news."""
+        """A study resumes after a crash by replaying the messages to a new search."""
         done = self._run(procedure, Conditions(3, failures=0.05, nans=0.1))
         again = procedure.search(self.space, LOSS, 0)
-        for news, decisions in done.told:
-            given = list((again.start() if news is None else again.tell(news)) or ())
-            assert given == decisions, f"after {news} a fresh search decides {given}, before it was {decisions}"
+        for message, decisions in done.answers:
+            given = list((again.start() if message is None else again.tell(message)) or ())
+            assert given == decisions, f"after {message} a fresh search decides {given}, before it was {decisions}"
 
     def test_trials_that_users_train_again_are_borne(self, procedure: Procedure) -> None:
-        """A trial that failed may report and end again, complete: at any time, and when the search is over."""
+        """A failed trial may later report and complete: at any time, also after the search has ended."""
         for seed in range(6):
             conditions = Conditions(seed, failures=0.2, nans=0.1, retries=0.2 * (seed % 3) + 0.01)
             done = self._run(procedure, conditions, order=seed)
             assert done.complete, "no trial is complete, though all that failed were trained again with success"
 
     def test_randomness_comes_from_the_seed(self, procedure: Procedure) -> None:
-        """No other generator has an influence."""
+        """Global random generators have no influence."""
         before = random.getstate()
         try:
             runs = []
@@ -93,7 +93,7 @@ class ProcedureContract:
         assert runs[0] == runs[1], "decisions changed with the seed of the random module"
 
     def test_the_direction_is_the_goals(self, procedure: Procedure) -> None:
-        """To maximize a score is to minimize what it lacks."""
+        """Maximizing a score equals minimizing its negative."""
         conditions = Conditions(2, nans=0.1)
         low, high = (self._run(procedure, conditions, goal=goal).decisions for goal in (LOSS, SCORE))
         assert low == high, "maximizing decides otherwise than minimizing the negative; use goal.loss(metrics)"

@@ -28,10 +28,10 @@ from hoptree.search.values import choice, log
 
 
 class SamplerContract:
-    """What every sampler keeps to; a subclass gives the fixture ``sampler`` and may set what is below."""
+    """The contract of every sampler; a subclass defines the fixture ``sampler`` and may set attributes below."""
 
     space: ClassVar[Space] = {"lr": log(1e-4, 1.0), "width": choice(8, 16, 32)}
-    """What configs are drawn from."""
+    """The space from which configs are drawn."""
 
     steps = 30
     """How many asks and tells a test makes."""
@@ -45,13 +45,13 @@ class SamplerContract:
             assert config is None or decisions_of(root, config) is not None, f"{config} is not in the space"
 
     def test_the_same_asks_and_tells_give_the_same_configs(self, sampler: AnySampler) -> None:
-        """A study goes on after a crash by asking and telling a new sampler as before."""
+        """A study resumes after a crash by repeating the asks and tells with a new sampler."""
         for sequence in range(4):
             first, again = (self._run(make_sampler(sampler, self.space, 1), sequence) for _ in range(2))
             assert first == again, f"after the same asks and tells it gave {again}, before it was {first}"
 
     def test_samplers_do_not_share_what_they_learn(self, sampler: AnySampler) -> None:
-        """Two that are used in turn give what each gives alone."""
+        """Two samplers used in turn return the same as each by itself."""
         alone = self._run(make_sampler(sampler, self.space, 2), 0)
         one, other = (make_sampler(sampler, self.space, 2) for _ in range(2))
         other.ask()
@@ -59,7 +59,7 @@ class SamplerContract:
         assert self._run(one, 0) == alone, "what another sampler was told changed what this one gives"
 
     def test_randomness_comes_from_the_seed(self, sampler: AnySampler) -> None:
-        """No other generator has an influence."""
+        """Global random generators have no influence."""
         states = random.getstate(), np.random.get_state()
         try:
             runs = []
@@ -93,11 +93,11 @@ class SamplerContract:
             assert not any(after), f"after None it gave {after}"
 
     def test_it_can_be_recognised(self, sampler: AnySampler) -> None:
-        """A study that goes on knows its sampler by its text."""
+        """A resumed study identifies its sampler by its text."""
         assert lasting_text(sampler)
 
     def _run(self, sampler: Sampler, sequence: int) -> list[Config | None]:
-        """Ask, with up to four under way, and tell losses after 1, 3 or 9 epochs, some of them failures."""
+        """Ask, with up to four open trials, and tell losses after 1, 3 or 9 epochs, some of them failures."""
         given: list[Config | None] = []
         under_way: list[tuple[int, int]] = []
         for step in range(self.steps):

@@ -13,26 +13,26 @@ from hoptree.search.protocol import Branch, Decision, Extend, Goal, Search, Stop
 
 @final
 class SearchLog:
-    """Wraps a search: records all news and decisions, and raises on a decision that is not valid."""
+    """Wraps a search: records all messages and decisions, and raises an error for an invalid decision."""
 
     def __init__(self, search: Search, goal: Goal) -> None:
         self._search = search
         self._goal = goal
         self._until: list[int] = []
         self._last: dict[int, float] = {}
-        self._given_up: set[int] = set()
-        self.told: list[tuple[Report | EndTrial | None, list[Decision]]] = []
+        self._ended: set[int] = set()
+        self.answers: list[tuple[Report | EndTrial | None, list[Decision]]] = []
         self.epochs = 0
         self.complete: set[int] = set()
 
     @property
     def decisions(self) -> list[Decision]:
         """All decisions, in order."""
-        return [decision for _, decisions in self.told for decision in decisions]
+        return [decision for _, decisions in self.answers for decision in decisions]
 
     @property
     def by_trial(self) -> list[list[Decision]]:
-        """What was decided about each trial, in order."""
+        """The decisions about each trial, in order."""
         stories: list[list[Decision]] = []
         for decision in self.decisions:
             if isinstance(decision, Train | Branch):
@@ -43,7 +43,7 @@ class SearchLog:
 
     @property
     def trials(self) -> int:
-        """How many trials were started."""
+        """The number of started trials."""
         return len(self._until)
 
     @property
@@ -52,25 +52,25 @@ class SearchLog:
         return max(self._until, default=0)
 
     def start(self) -> list[Decision]:
-        """Pass on what the search asks for first."""
+        """Return the first decisions of the search."""
         return self._note(None, self._search.start())
 
-    def tell(self, news: Report | EndTrial) -> list[Decision]:
-        """Pass news on, and note what follows."""
-        match news:
+    def tell(self, message: Report | EndTrial) -> list[Decision]:
+        """Pass a message to the search, and record its decisions."""
+        match message:
             case Report(trial, _, metrics):
                 self._last[trial] = self._goal.loss(metrics)
             case EndTrial(trial, ending):
                 self.complete.discard(trial)
-                self._given_up.discard(trial)  # one that failed may have been trained again
-                (self.complete if ending == "complete" else self._given_up).add(trial)
-        return self._note(news, self._search.tell(news))
+                self._ended.discard(trial)  # one that failed may have been trained again
+                (self.complete if ending == "complete" else self._ended).add(trial)
+        return self._note(message, self._search.tell(message))
 
-    def _note(self, news: Report | EndTrial | None, given: Any) -> list[Decision]:
-        nothing = given is None and news is not None
+    def _note(self, message: Report | EndTrial | None, given: Any) -> list[Decision]:
+        nothing = given is None and message is not None
         assert nothing or isinstance(given, Iterable), f"start() or tell() returned {given!r}, no list of decisions"
         decisions: list[Decision] = [] if nothing else list(given)
-        self.told.append((news, decisions))
+        self.answers.append((message, decisions))
         for decision in decisions:
             match decision:
                 case Train(config, until, _):
@@ -99,6 +99,6 @@ class SearchLog:
 
     def _alive(self, trial: int, decision: Decision) -> None:
         self._known(trial, decision)
-        assert trial not in self._given_up, f"{decision}: trial {trial} failed or was stopped; it cannot go on"
+        assert trial not in self._ended, f"{decision}: trial {trial} failed or was stopped; it cannot go on"
         bad = self._last.get(trial) == math.inf
         assert not bad, f"{decision}: trial {trial} last reported NaN; such trials come last and never go on"

@@ -1,4 +1,4 @@
-"""Run a search against the real engine without training: losses and failures follow from given conditions."""
+"""Runs a search with the real engine but without training: losses and failures follow from given conditions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from hoptree.search.streams import share
 from hoptree.search.tuner import Tuner
 from hoptree.testing.search_log import SearchLog
 
-_MOST = 30_000  # steps of a search that is taken to go on for ever
+_MOST = 30_000  # steps after which a search is considered endless
 
 
 class Conditions(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class Conditions(msgspec.Struct, frozen=True):
     retries: float = 0.0
 
     def fails(self, key: str, unit: int) -> bool:
-        """Return whether a unit of a lineage cannot be trained."""
+        """Return whether a unit of a lineage fails."""
         return share(self.seed, "fails", key, unit) < self.failures
 
     def metrics(self, goal: Goal, key: str, unit: int) -> Metrics:
@@ -87,7 +87,7 @@ class _SearchRun:
         self._queues: dict[str, list[RunUnit | Evaluate]] = {f"w{index}": [] for index in range(workers)}
         self._evaluating: set[int] = set()
         self._broken: set[tuple[str, int]] = set()  # units that failed
-        self._mended: set[tuple[str, int]] = set()  # … and fail no more, since somebody has asked for them again
+        self._mended: set[tuple[str, int]] = set()  # … and succeed when they are retried
 
     def run(self) -> None:
         inbox: deque[Event] = deque(WorkerJoined(name, (0,)) for name in self._queues)
@@ -118,7 +118,7 @@ class _SearchRun:
         raise AssertionError(f"the search has not ended after {_MOST:,} steps; does it start trials without end?")
 
     def _retried(self, share: float) -> list[Event]:
-        """Have some of the failed trials trained again; with no retries in the conditions, none ever."""
+        """Retry some of the failed trials; none if the conditions have no retries."""
         failed = [number for number, trial in self._engine.trials.items() if trial.ending == "failed"]
         if not self._conditions.retries or not failed or self._random.random() >= share:
             return []
@@ -131,7 +131,7 @@ class _SearchRun:
     def _finish_one(self) -> Event:
         """End the run of one busy worker."""
         busy = [name for name, queue in self._queues.items() if queue]
-        assert busy, "trials are left, but nothing runs"
+        assert busy, "trials are left, but no worker is busy"
         name = self._random.choice(busy)
         run = self._queues[name][0]
         unit = run.unit

@@ -33,7 +33,7 @@ _META: dict[str, Any] = {"epoch": 3, "betas": [0.9, 0.999], "name": "é", "none"
 
 
 class StateStoreContract:
-    """What every state store keeps to; a subclass gives the fixture ``open_states``."""
+    """The contract of every state store; a subclass defines the fixture ``open_states``."""
 
     writers = 4
     """How many threads write one state at the same time."""
@@ -71,7 +71,7 @@ class StateStoreContract:
         assert old.sum() == 499_500, "an array changed when its state was replaced and deleted"
 
     def test_arrays_are_copied_when_put_returns(self, open_states: Opener) -> None:
-        """A model trains on in the arrays that it has dumped."""
+        """A model may keep training in the arrays that it has dumped."""
         states = open_states()
         weights = np.ones(100)
         states.put("0abc", {"w": weights}, {})
@@ -79,9 +79,9 @@ class StateStoreContract:
         assert states.get("0abc")[0]["w"].sum() == 100, "the state changed with the array that was put"
 
     def test_states_are_listed_with_their_sizes(self, open_states: Opener) -> None:
-        """In order, whoever has written them; another handle sees them at once."""
+        """Sorted, whoever has written them; another handle sees them at once."""
         states, other = open_states(), open_states()
-        assert (states.keys(), states.sizes()) == ([], {}), "the location is not empty at the beginning"
+        assert (states.keys(), states.sizes()) == ([], {}), "the location is not empty at the start"
         written = {key: other.put(key, {"w": np.zeros(len(key))}, {}) for key in ("ffff", "00", "0a.b-c_d")}
         assert states.keys() == sorted(written), f"keys: {states.keys()}, expected {sorted(written)}"
         assert states.sizes() == written, f"sizes: {states.sizes()}, expected {written}"
@@ -91,7 +91,7 @@ class StateStoreContract:
         assert len({states.address(key) for key in written}) == len(written), "two states have one address"
 
     def test_a_deleted_state_is_gone_for_all(self, open_states: Opener) -> None:
-        """Deleting says how many bytes that frees: none for what is not there."""
+        """Delete returns the number of bytes freed: 0 if the state does not exist."""
         states, other = open_states(), open_states()
         size = states.put("0abc", {"w": np.zeros(30)}, {})
         states.put("0abd", {"w": np.zeros(30)}, {})
@@ -99,10 +99,10 @@ class StateStoreContract:
         assert freed == size, f"delete returned {freed} for a state of {size} bytes"
         assert "0abc" not in states, "a deleted state is still contained"
         assert states.keys() == ["0abd"], f"keys after deleting 0abc: {states.keys()}"
-        assert (states.delete("0abc"), states.size("0abc")) == (0, 0), "a state that is gone has a size"
+        assert (states.delete("0abc"), states.size("0abc")) == (0, 0), "a deleted state has a size"
 
     def test_a_missing_state_is_an_error_of_its_own(self, open_states: Opener) -> None:
-        """Whoever asks trains it again from its nearest stored ancestor."""
+        """The caller trains it again from its nearest stored ancestor."""
         states = open_states()
         expect_error(StateMissingError, "0abc", lambda: states.get("0abc"))
         states.put("0abc", {}, {})
@@ -110,7 +110,7 @@ class StateStoreContract:
         expect_error(StateMissingError, "0abc", lambda: states.get("0abc"))
 
     def test_a_state_is_replaced_at_once(self, open_states: Opener) -> None:
-        """The same key holds what was put last, and is listed once."""
+        """A key holds the last state that was put, and is listed once."""
         states, other = open_states(), open_states()
         states.put("0abc", {"w": np.zeros(300)}, {"put": 1})
         size = other.put("0abc", {"v": np.ones(3)}, {"put": 2})
@@ -143,7 +143,7 @@ class StateStoreContract:
         assert states.partial() == {}, f"writers that are done left {states.partial()}"
 
     def test_what_cannot_be_stored_leaves_nothing(self, open_states: Opener) -> None:
-        """It is refused before anything is written, and what was there stays."""
+        """It is rejected before anything is written, and the existing state stays."""
         states = open_states()
         states.put("0abc", {"w": np.ones(3)}, {})
         bad: list[tuple[str, Any, Any]] = [
@@ -163,7 +163,7 @@ class StateStoreContract:
         assert states.partial() == {}, f"what was refused left {states.partial()}"
 
     def test_damage_is_an_error_of_its_own(self, open_states: Opener) -> None:
-        """A flipped bit, a file that was cut off, an empty one: the state is trained again, never used."""
+        """A flipped bit, a truncated file, an empty file: the state is trained again, never used."""
         states = open_states()
         arrays = {"w": np.arange(300.0), "b": np.ones(3, np.int8)}
         for kind in ("flip the last byte", "flip a byte in the middle", "cut", "empty"):
@@ -185,30 +185,30 @@ class StateStoreContract:
         expect_error(StateDamagedError, "0abd", lambda: open_states().get("0abd"))
 
     def test_markers_are_seen_by_others_and_are_no_states(self, open_states: Opener) -> None:
-        """By a marker a process sees that it has the same location as another one."""
+        """By a marker a process sees that it uses the same location as another one."""
         states, other = open_states(), open_states()
-        assert not other.signed("driver-1"), "a marker is there that nobody has written"
-        states.sign("driver-1")
-        states.sign("driver-1")
-        assert other.signed("driver-1"), "another handle does not see a marker"
+        assert not other.has_marker("driver-1"), "a marker is there that nobody has written"
+        states.write_marker("driver-1")
+        states.write_marker("driver-1")
+        assert other.has_marker("driver-1"), "another handle does not see a marker"
         assert (other.keys(), other.partial(), other.clean()) == ([], {}, 0), "a marker counts as a state"
-        states.sign("driver-2-b")
-        states.sign("driver-2-a")
-        assert other.signs("driver-2-") == ["driver-2-a", "driver-2-b"], f"found {other.signs('driver-2-')}"
-        assert other.signs("driver-3-") == [], f"found {other.signs('driver-3-')}"
-        other.unsign("driver-1")
-        other.unsign("driver-1")
-        assert not states.signed("driver-1"), "a marker is there after it was removed"
-        assert states.signed("driver-2-a"), "removing one marker removed another one"
+        states.write_marker("driver-2-b")
+        states.write_marker("driver-2-a")
+        assert other.markers("driver-2-") == ["driver-2-a", "driver-2-b"], f"found {other.markers('driver-2-')}"
+        assert other.markers("driver-3-") == [], f"found {other.markers('driver-3-')}"
+        other.remove_marker("driver-1")
+        other.remove_marker("driver-1")
+        assert not states.has_marker("driver-1"), "a marker is there after it was removed"
+        assert states.has_marker("driver-2-a"), "removing one marker removed another one"
 
     def test_cleaning_leaves_whole_states(self, open_states: Opener) -> None:
-        """Only what crashed writers left behind goes."""
+        """Only files left by crashed writers are removed."""
         states = open_states()
         sizes = {key: states.put(key, {"w": np.zeros(10)}, {}) for key in ("00", "01")}
-        states.sign("driver-1")
+        states.write_marker("driver-1")
         assert open_states().clean() == 0, "clean removed something, though no writer crashed"
         assert states.sizes() == sizes, f"after clean: {states.sizes()}, expected {sizes}"
-        assert states.signed("driver-1"), "clean removed a marker"
+        assert states.has_marker("driver-1"), "clean removed a marker"
 
     # --- how the suite damages a state: override where an address is neither a path nor a URL of fsspec ------
 
@@ -226,7 +226,7 @@ class StateStoreContract:
         """Replace the bytes that are stored at an address."""
         if "://" not in address:
             path = Path(address)
-            path.unlink()  # who has the old file mapped keeps it
+            path.unlink()  # processes that have mapped the old file keep it
             path.write_bytes(content)
             return
         import fsspec

@@ -46,10 +46,10 @@ def example_columns(rows: int, seed: int) -> Columns:
 
 
 class TrainerContract:
-    """What every trainer keeps to; a subclass gives the fixture ``trainer`` and may set what is below."""
+    """The contract of every trainer; a subclass defines the fixture ``trainer`` and may set attributes below."""
 
     config: ClassVar[Config] = {"lr": 0.05}
-    """The hyper-parameters; schedules are welcome."""
+    """The hyper-parameters, which may be schedules."""
 
     partitions: ClassVar[Sequence[Columns]] = (example_columns(40, 0), example_columns(40, 1))
     """The training data, as columns of equal length."""
@@ -61,7 +61,7 @@ class TrainerContract:
     """How many units a test trains."""
 
     def test_a_state_is_arrays_and_json(self, trainer: Trainer) -> None:
-        """A store takes it and gives it back as it was: no pickle, no types of a framework."""
+        """A store can write and read it exactly: it has no pickles and no types of a framework."""
         model = self._trained(trainer, self.units)
         state = trainer.dump(model)
         assert isinstance(state, ModelState), f"dump returned {type(state).__name__}, expected ModelState"
@@ -81,7 +81,7 @@ class TrainerContract:
         assert not equal(before, trainer.dump(model)), "dump returns the same before and after training"
 
     def test_the_same_seeds_give_the_same_bits(self, trainer: Trainer) -> None:
-        """Whatever the global generators are at, and whatever was built and trained before."""
+        """Whatever the state of global generators, and whatever was built and trained before."""
         runs = []
         for seed in (1, 2):
             with _global_generators(seed):
@@ -93,7 +93,7 @@ class TrainerContract:
         same(runs[1][1], runs[0][1], "a second model that was trained with the same seeds")
 
     def test_a_loaded_state_is_dumped_again(self, trainer: Trainer) -> None:
-        """In place, into a model that was built for the same values, whatever was in it."""
+        """Load works in place, on a model that was built with the same values, whatever its state."""
         state = copied(trainer.dump(self._trained(trainer, self.units)))
         for used in (False, True):
             model = self._build(trainer, seed=_SEED + 1)
@@ -116,7 +116,7 @@ class TrainerContract:
         )
 
     def test_a_hop_changes_no_bit(self, trainer: Trainer) -> None:
-        """Train, dump, load into another model, train on: the same as training on."""
+        """Train, dump, load into another model, continue: the same as training without interruption."""
         straight = copied(trainer.dump(self._trained(trainer, self.units)))
         model = self._build(trainer)
         for unit in range(self.units):
@@ -127,7 +127,7 @@ class TrainerContract:
         same(trainer.dump(model), straight, f"a model that hopped after each of {self.units} units")
 
     def test_a_state_can_be_trained_again(self, trainer: Trainer) -> None:
-        """A resident model is set back to an earlier state: nothing of what came after is left in it."""
+        """A cached model is reset to an earlier state: nothing of later training is left in it."""
         model = self._trained(trainer, 1)
         early = copied(trainer.dump(model))
         self._train(trainer, model, range(1, self.units))
@@ -147,14 +147,14 @@ class TrainerContract:
         same(trainer.dump(model), straight, "a model that was trained in turn with another one")
 
     def test_it_passes_the_hop_test_of_a_rehearsal(self, trainer: Trainer) -> None:
-        """What every run tries before anything is trained: with a hop, and with another model in between."""
+        """The check that every run does before training: with a hop, and with another model in between."""
         values, last = beginning(self.config), self._values(self.units)
         train, valid = self._read_only(self.partitions[0]), self._read_only(self.valid)
         probes = {rehearsed(trainer, values, train, valid, last).probe for _ in range(2)}
         assert len(probes) == 1, "two rehearsals give other bits"
 
     def test_evaluation_changes_nothing(self, trainer: Trainer) -> None:
-        """Neither the model, nor what comes after, nor a generator; and it gives the same numbers again."""
+        """It changes neither the model, nor later training, nor a generator; and it is repeatable."""
         straight = copied(trainer.dump(self._trained(trainer, self.units)))
         model = self._trained(trainer, 1)
         before = copied(trainer.dump(model))
@@ -181,18 +181,18 @@ class TrainerContract:
         assert found == metrics, f"after a hop the metrics are {found}, before it was {metrics}"
 
     def test_training_leaves_global_generators_alone(self, trainer: Trainer) -> None:
-        """Other code of the process draws from them; what is random in a unit comes from its seeds."""
+        """Other code of the process uses them; randomness in a unit must come from its seeds."""
         generators = _generator_states()
         self._trained(trainer, self.units)
         assert _generator_states() == generators, "build or train changed the state of a global generator"
 
     def test_the_fingerprint_is_the_same_in_every_process(self, trainer: Trainer) -> None:
-        """It names what is trained; a worker gets the trainer over a channel and computes the same."""
+        """It identifies the training; a worker unpickles the trainer and computes the same fingerprint."""
         command = [sys.executable, "-c", _LOAD.format(path=sys.path)]
         assert trainer.fingerprint == trainer.fingerprint, "two looks at the fingerprint differ"
         assert isinstance(trainer.fingerprint, str), f"the fingerprint is {trainer.fingerprint!r}, no text"
         assert trainer.fingerprint, "the fingerprint is empty"
-        environment = os.environ | {"PYTHONHASHSEED": "1"}  # what hangs on the order of a set differs there
+        environment = os.environ | {"PYTHONHASHSEED": "1"}  # reveals a dependence on the order of sets
         sent = send_off(trainer)
         done = subprocess.run(command, input=sent, capture_output=True, env=environment, check=False)  # noqa: S603
         found = done.stdout.decode().strip()
@@ -264,7 +264,7 @@ def _bits(arrays: Mapping[str, np.ndarray[Any, Any]], name: str) -> object:
 
 
 class _global_generators:  # noqa: N801 it is used like a function
-    """Seed the global generators for a while, and put them back."""
+    """Seed the global generators within a context, and restore them."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

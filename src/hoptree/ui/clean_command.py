@@ -1,4 +1,4 @@
-"""``hoptree clean``: what a store holds, what of it can go, and how much that frees."""
+"""``hoptree clean``: show what a store holds and what can be removed, and remove it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ if TYPE_CHECKING:
     from hoptree.ui.cleanup import StoreHolding, StudyHolding
 
 
-@click.command(name="clean", short_help="Tell what a store holds, and remove what can go.")
-@click.option("--yes", is_flag=True, help="Do it; else nothing is removed, or only after a question.")
-@click.option(
-    "--keep", default="0", metavar="SIZE", help="Keep states that nobody needs up to this size.  [default: 0]"
-)
+@click.command(name="clean", short_help="Show what a store holds, and remove what is not needed.")
+@click.option("--yes", is_flag=True, help="Remove without asking. Default: show only; --forget asks first.")
+@click.option("--keep", default="0", metavar="SIZE", help="Keep unused states up to this total size.  [default: 0]")
 @click.option(
     "--forget",
     multiple=True,
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     shell_complete=complete_study,
     help="Remove a study; may be repeated.",
 )
-@click.option("--datasets", is_flag=True, help="Remove datasets in the store that no study was run with.")
+@click.option("--datasets", is_flag=True, help="Remove datasets in the store that no study uses.")
 @click.option("--logs", is_flag=True, help="Remove logs.")
 @of_a_store
 def clean_command(
@@ -40,11 +38,11 @@ def clean_command(
     journal: str | None,
     as_json: bool,
 ) -> None:
-    """Tell what a store holds and what can go; with --yes, remove that.
+    """Show what a store holds and what can be removed; with --yes, remove it.
 
-    States that a study needs stay, unless it is forgotten: then its trials, reports, logs and claims are gone, and
-    what it has trained is removed unless another study needs it. Without --yes it asks before it forgets. What is
-    removed and asked for again is trained again, with the same bits.
+    States that a study needs are kept. --forget removes a study: its trials, reports, logs and claims, and the
+    states that no other study needs. Without --yes, --forget asks first. A removed state that is needed again is
+    trained again, with the same bits.
 
     \b
     Examples:
@@ -54,7 +52,7 @@ def clean_command(
     """  # noqa: D301 click needs the real character
     from hoptree.store.ledger import parse_size
     from hoptree.ui.cleanup import Cleanup, Kind
-    from hoptree.ui.studies_view import reading, refuse_unknown
+    from hoptree.ui.studies_view import check_known, reading
 
     budget = parse_size(keep)
     chosen: list[Kind] = ["states", "strays", "partial"]
@@ -63,19 +61,19 @@ def clean_command(
     chosen += ["logs"] if logs else []
     with reading(location, journal) as store:
         for name in forget:
-            refuse_unknown(store, name)
+            check_known(store, name)
         forget = tuple(dict.fromkeys(forget))
         if yes or not as_json:
-            _refuse_driven(store, forget)  # before anything is asked
-        house = Cleanup(store, budget, forget)
-        studies, holdings = house.studies(), house.holdings()
+            _check_not_running(store, forget)  # before the user is asked to confirm
+        cleanup = Cleanup(store, budget, forget)
+        studies, holdings = cleanup.studies(), cleanup.holdings()
         if not as_json:
             click.echo(_tables(studies, holdings, forget))
         done = yes or (bool(forget) and not as_json and _confirmed(forget, studies))
         freed = 0
         if done:
             freed = sum(store.forget(name).freed for name in forget)
-            freed += house.clean(chosen)
+            freed += cleanup.clean(chosen)
         folder = str(store.folder)
     if as_json:
         print_json(
@@ -90,23 +88,23 @@ def clean_command(
             }
         )
         return
-    click.echo(_told(holdings, chosen, freed, done))
+    click.echo(_summary(holdings, chosen, freed, done))
 
 
-def _refuse_driven(store: Store, names: Sequence[str]) -> None:
-    """Refuse studies that somebody drives."""
+def _check_not_running(store: Store, names: Sequence[str]) -> None:
+    """Raise an error if a process runs one of the studies."""
     for name in names:
         with store.lease(name):
             pass
 
 
 def _confirmed(names: Sequence[str], studies: Sequence[StudyHolding]) -> bool:
-    """Ask whether studies are to be forgotten; nobody there to answer means no."""
+    """Ask whether to remove studies; without a terminal the answer is no."""
     from hoptree.report.tables import size
 
     alone = sum(each.alone for each in studies if each.name in names)
     question = (
-        f"Forget {', '.join(names)}: trials, reports, logs, and {size(alone)} of states that nobody else needs?"
+        f"Remove {', '.join(names)}: trials, reports, logs, and {size(alone)} of states that no other study needs?"
     )
     try:
         return click.confirm(question, default=False)
@@ -125,16 +123,16 @@ def _tables(studies: Sequence[StudyHolding], holdings: Sequence[StoreHolding], f
         if not forget or each.name in forget
     ]
     width = terminal_width()
-    columns = ["study", "status", "states it needs", "size", "needed by it alone"]
-    first = fitted_table(columns, rows, width, drop=["states it needs", "status"])
+    columns = ["study", "status", "states", "size", "not shared"]
+    first = fitted_table(columns, rows, width, drop=["states", "status"])
     kinds = [
         [each.kind, each.count, size(each.size), each.can_go, size(each.frees), each.what] for each in holdings
     ]
-    second = text_table(["what", "there are", "size", "can go", "which frees", ""], kinds, width=width)
+    second = text_table(["kind", "count", "size", "removable", "frees", ""], kinds, width=width)
     return f"{first}\n\n{second}\n"
 
 
-def _told(holdings: Sequence[StoreHolding], chosen: Sequence[str], freed: int, done: bool) -> str:
+def _summary(holdings: Sequence[StoreHolding], chosen: Sequence[str], freed: int, done: bool) -> str:
     from hoptree.report.tables import size
 
     if done:
@@ -142,4 +140,4 @@ def _told(holdings: Sequence[StoreHolding], chosen: Sequence[str], freed: int, d
     frees = sum(each.frees for each in holdings if each.kind in chosen)
     rest = [each.kind for each in holdings if each.kind not in chosen and each.can_go]
     also = f" {' and '.join(f'--{kind}' for kind in rest)} would free more." if rest else ""
-    return f"Nothing was removed. With --yes this frees {size(frees)}.{also}"
+    return f"Nothing was removed. --yes would free {size(frees)}.{also}"

@@ -1,4 +1,4 @@
-"""What a store holds, what of it can go, and how much that frees."""
+"""What a store holds, what can be removed, and how many bytes that frees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kind: TypeAlias = Literal["states", "strays", "partial", "forgotten", "datasets"
 
 
 class StoreHolding(msgspec.Struct, frozen=True):
-    """Things of one kind: how many there are and how large, and how many of them can go."""
+    """Count and total size of one kind of files, and how many of them can be removed."""
 
     kind: Kind
     what: str
@@ -29,7 +29,7 @@ class StoreHolding(msgspec.Struct, frozen=True):
 
 
 class StudyHolding(msgspec.Struct, frozen=True):
-    """The states that a study holds: ``alone`` are the bytes that nobody else needs."""
+    """The states that a study holds; ``alone`` counts the bytes that no other study needs."""
 
     name: str
     status: str
@@ -40,9 +40,9 @@ class StudyHolding(msgspec.Struct, frozen=True):
 
 @final
 class Cleanup:
-    """Looks through a store, and removes what nobody needs when it is told to.
+    """Lists what a store holds, and removes on request what no study needs.
 
-    ``forget`` are studies that are to be forgotten: what can go is told as if they were.
+    ``forget`` names studies to be removed: what can be removed is computed as if they were removed already.
     """
 
     def __init__(self, store: Store, keep: int, forget: Collection[str] = ()) -> None:
@@ -51,56 +51,56 @@ class Cleanup:
         self._forget = forget
         others = [known for known in store.catalog.all() if known.name not in forget]
         named = {name for known in others for name in (known.name, *known.spec.get("members", ()))}
-        going = [known for known in store.catalog.all() if known.name in forget]
-        theirs = {name for known in going for name in (known.name, *known.spec.get("members", ()))}
-        self._logged = sorted(theirs - named)  # studies whose logs nobody else looks at
+        removed = [known for known in store.catalog.all() if known.name in forget]
+        theirs = {name for known in removed for name in (known.name, *known.spec.get("members", ()))}
+        self._logged = sorted(theirs - named)  # studies whose logs no remaining study refers to
         self._sizes = store.states.sizes()
-        self._books = store.ledger.all()
-        self._busy = [known.name for known in store.catalog.all() if store.holder(known.name) is not None]
+        self._records = store.ledger.all()
+        self._running = [known.name for known in store.catalog.all() if store.holder(known.name) is not None]
 
     def studies(self) -> list[StudyHolding]:
-        """Return what each study holds."""
+        """Return the states that each study holds."""
         found = []
         for known in self._store.catalog.all():
-            held = [record for record in self._books if known.name in record.held_by]
+            held = [record for record in self._records if known.name in record.held_by]
             size = sum(self._sizes.get(record.key, 0) for record in held)
             alone = sum(self._sizes.get(record.key, 0) for record in held if len(record.held_by) == 1)
-            status = "running" if known.name in self._busy else known.status
+            status = "running" if known.name in self._running else known.status
             found.append(StudyHolding(known.name, status, len(held), size, alone))
         return found
 
     def holdings(self) -> list[StoreHolding]:
-        """Return what there is of each kind, and what of it can go."""
-        going = [record.key for record in self._store.ledger.to_evict(self._keep, self._forget)]
-        states = _total(self._sizes.get(record.key, 0) for record in self._books)
-        free = _total(self._sizes[key] for key in going if key in self._sizes)
+        """Return count and size of each kind of files, and how much of it can be removed."""
+        evicted = [record.key for record in self._store.ledger.to_evict(self._keep, self._forget)]
+        states = _total(self._sizes.get(record.key, 0) for record in self._records)
+        free = _total(self._sizes[key] for key in evicted if key in self._sizes)
         strays = _total(self._strays().values())
         partial = _total(self._store.states.partial().values())
         datasets, unused = _total(map(folder_size, self._datasets())), _total(map(folder_size, self._unused()))
         logs = _total(file.stat().st_size for file in self._logs())
         left = _total(map(folder_size, self._of_forgotten()))
-        idle = not self._busy
+        idle = not self._running
         nothing = (0, 0)
         return [
-            StoreHolding("states", "states of studies, or kept for the next one", *states, *free),
-            StoreHolding("strays", "states that no study knows of", *strays, *(strays if idle else nothing)),
-            StoreHolding("partial", "files that crashed writers left", *partial, *(partial if idle else nothing)),
-            StoreHolding("forgotten", "logs and shared memory of studies to forget", *left, *left),
-            StoreHolding("datasets", "datasets; no study was run with those that can go", *datasets, *unused),
-            StoreHolding("logs", "logs of what went wrong", *logs, *logs),
+            StoreHolding("states", "states that studies need, or kept for reuse", *states, *free),
+            StoreHolding("strays", "states that belong to no study", *strays, *(strays if idle else nothing)),
+            StoreHolding("partial", "files left by crashed writers", *partial, *(partial if idle else nothing)),
+            StoreHolding("forgotten", "logs and shared memory of studies to remove", *left, *left),
+            StoreHolding("datasets", "datasets; those no study uses can be removed", *datasets, *unused),
+            StoreHolding("logs", "error logs", *logs, *logs),
         ]
 
     def clean(self, kinds: Iterable[Kind]) -> int:
-        """Remove what can go of some kinds, and return how many bytes that has freed."""
+        """Remove what can be removed of the given kinds, and return how many bytes that freed."""
         freed = 0
         for kind in kinds:
             match kind:
                 case "states":
-                    gone = self._store.ledger.evict(self._keep)
-                    freed += sum(self._sizes.get(record.key, 0) for record in gone)
-                case "strays" if not self._busy:
+                    evicted = self._store.ledger.evict(self._keep)
+                    freed += sum(self._sizes.get(record.key, 0) for record in evicted)
+                case "strays" if not self._running:
                     freed += sum(self._store.states.delete(key) for key in self._strays())
-                case "partial" if not self._busy:
+                case "partial" if not self._running:
                     freed += self._store.states.clean()
                 case "forgotten":
                     freed += sum(map(_remove, self._of_forgotten()))
@@ -113,7 +113,7 @@ class Cleanup:
         return freed
 
     def _strays(self) -> dict[str, int]:
-        known = {record.key for record in self._books}
+        known = {record.key for record in self._records}
         return {key: size for key, size in self._sizes.items() if key not in known}
 
     def _datasets(self) -> list[Path]:
@@ -126,7 +126,7 @@ class Cleanup:
         used = {known.spec.get("data") for known in studies}
         unused = []
         for path in self._datasets():
-            with suppress(DataError):  # one that cannot be read stays: who knows whose it is
+            with suppress(DataError):  # keep a dataset that cannot be read: we cannot tell who uses it
                 if Dataset.open(path).fingerprint not in used:
                     unused.append(path)
         return unused
@@ -136,7 +136,7 @@ class Cleanup:
         return sorted(file for file in (self._store.folder / "logs").glob("*.txt") if file not in theirs)
 
     def _of_forgotten(self) -> list[Path]:
-        """Return what studies that are to be forgotten have outside of database and states."""
+        """Return the files of studies to be removed that are in neither the database nor the states."""
         from hoptree.backends.local import slots_of
 
         slots = [folder for name in self._forget for folder in slots_of(self._store.folder, name)]
@@ -154,7 +154,7 @@ class Cleanup:
 
 
 def folder_size(folder: Path) -> int:
-    """Return how many bytes a file, or the files below a folder, take."""
+    """Return the size in bytes of a file, or of all files below a folder."""
     if folder.is_file():
         return folder.stat().st_size
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

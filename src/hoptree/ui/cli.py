@@ -1,4 +1,4 @@
-"""The command line. Commands parse, call the library and print; tables for people, --json for programs."""
+"""The command line. Commands parse arguments, call the library and print tables, or JSON with --json."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from hoptree import __version__
 from hoptree.ui.exit_codes import guarded
 
-# where each command is; they import what they need when they run, so that `hoptree --help` stays fast
+# The module of each command. Commands import what they need when they run, so that `hoptree --help` stays fast.
 COMMANDS: Final = {
     "demo": "hoptree.ui.simulate_commands:demo_command",
     "run": "hoptree.ui.study_commands:run_command",
@@ -40,7 +40,7 @@ COMMANDS: Final = {
 
 @final
 class Commands(click.Group):
-    """A group whose commands are imported when somebody asks for them, in the order of the list above."""
+    """A group that imports its commands on first use, and lists them in the order of ``COMMANDS``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -67,11 +67,11 @@ def cli() -> None:
       hoptree run digits.py
       hoptree show digits
 
-    Exit codes: 0 done; 1 something failed, such as all trials or a check; 2 refused, nothing was done; 3 a bug;
-    130 interrupted.
+    Exit codes: 0 success; 1 something failed, such as all trials or a check; 2 invalid input, nothing was done;
+    3 a bug in Hoptree; 130 interrupted.
     """  # noqa: D301 click needs the real character
 
 
 def main() -> None:
-    """Run the command line, and end with its exit code."""
+    """Run the command line and exit with its exit code."""
     sys.exit(guarded(cli))

@@ -1,4 +1,4 @@
-"""What commands have in common: options, JSON, interrupts, and names of studies that complete."""
+"""What commands share: options, JSON output, interrupts, and completion of study names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def of_a_store(command: Command) -> Command:
-    """Add the options of all commands that tell what is in a store."""
-    return in_a_store(click.option("--json", "as_json", is_flag=True, help="Print it for programs.")(command))
+    """Add the options that say where a store is, and --json."""
+    return in_a_store(click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command))
 
 
 def in_a_store(command: Command) -> Command:
@@ -31,12 +31,12 @@ def in_a_store(command: Command) -> Command:
 
 
 def study_argument(command: Command) -> Command:
-    """Add the name of a study, which shells can complete."""
+    """Add a study's name as an argument that shells can complete."""
     return click.argument("name", shell_complete=complete_study)(command)
 
 
 def complete_study(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the studies of the store that begin like this; none where something is wrong."""
+    """Return the studies of the store whose names start with ``incomplete``; none if the store cannot be read."""
     from hoptree.core.errors import HoptreeError
     from hoptree.store import Store
 
@@ -50,7 +50,7 @@ def complete_study(context: click.Context, _parameter: click.Parameter, incomple
 
 @contextmanager
 def interruptible(message: str) -> Iterator[None]:
-    """End with a message where Ctrl-C would end with a traceback."""
+    """On Ctrl-C, print a message instead of a traceback, and exit."""
     try:
         yield
     except KeyboardInterrupt:
@@ -60,22 +60,22 @@ def interruptible(message: str) -> Iterator[None]:
 
 @contextmanager
 def stdout_kept_for_json(as_json: bool) -> Iterator[None]:
-    """With --json, let what users' code prints go to stderr, here and in workers: stdout holds JSON alone."""
+    """With --json, redirect what user code prints to stderr, also in workers: stdout holds only JSON."""
     if not as_json:
         yield
         return
     sys.stdout.flush()
-    ours = os.dup(1)
+    stdout = os.dup(1)
     os.dup2(2, 1)
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
         sys.stdout.flush()
-        os.dup2(ours, 1)
-        os.close(ours)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def print_json(value: object) -> None:
-    """Print a value for programs; the schemas are in docs/json."""
+    """Print a value as JSON; the schemas are in docs/json."""
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))

@@ -1,4 +1,4 @@
-"""``hoptree completion``: what a shell needs to complete commands, options and names of studies."""
+"""``hoptree completion``: shell completion of commands, options and study names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import click
 _VARIABLE = "_HOPTREE_COMPLETE"
 
 
-@click.command(name="completion", short_help="Print completion for a shell.")
+@click.command(name="completion", short_help="Print a shell's completion script.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion_command(shell: str) -> None:
-    """Print what makes a shell complete commands, options and names of studies.
+    """Print a script that lets a shell complete commands, options and study names.
 
     \b
     Examples:
@@ -24,5 +24,5 @@ def completion_command(shell: str) -> None:
     assert kind is not None
     group = click.get_current_context().find_root().command
     complete = kind(group, {}, "hoptree", _VARIABLE)
-    # not source(): for bash it starts one to ask for its version, and there may be none where this is run
+    # Not source(): it starts bash to ask for its version, and bash may not be installed here.
     click.echo(complete.source_template % complete.source_vars())

@@ -1,4 +1,4 @@
-"""``hoptree data``: build a dataset from files, and look at one that was built."""
+"""``hoptree data``: build a dataset from files, and inspect a dataset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES_SHOWN: Final = 20
 
 @click.group()
 def data() -> None:
-    """Build datasets from files, and look at them.
+    """Build datasets from files, and inspect them.
 
     Example: hoptree data build 'rows/*.parquet' --to dataset --partitions 8
     """
@@ -31,12 +31,12 @@ def data() -> None:
 
 @data.command(name="build")
 @click.argument("source", nargs=-1, required=True)
-@click.option("--to", required=True, metavar="FOLDER", help="Where to build; a folder that does not exist yet.")
-@click.option("--partitions", required=True, type=int, help="Partitions to cut the rows into.")
+@click.option("--to", required=True, metavar="FOLDER", help="The dataset's folder; must not exist yet.")
+@click.option("--partitions", required=True, type=int, help="Number of partitions.")
 @click.option("--valid", type=float, help="Fraction of the rows for validation, 0 for none.  [default: 0.2]")
 @click.option("--valid-from", metavar="SOURCE", help="Separate validation data, instead of --valid.")
-@click.option("--seed", default=0, show_default=True, help="Of the one shuffle.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was built for programs.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the shuffle.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def build_command(
     source: tuple[str, ...],
     to: str,
@@ -46,11 +46,11 @@ def build_command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Shuffle the rows of files once, cut them into partitions, and keep these in a folder.
+    """Shuffle the rows of files once, and write them into a folder as partitions.
 
     SOURCE is a Parquet, Arrow or CSV file, a folder of Parquet and Arrow files, or a glob; several are read one
-    after the other, in bounded memory. Or it is one .npz file, whose arrays are the columns. Nothing is left behind
-    by a build that fails, and a dataset that is there already is not built again.
+    after the other, in bounded memory. Or it is one .npz file, whose arrays are the columns. A failed build leaves
+    no files, and an identical dataset that exists is not built again.
 
     \b
     Examples:
@@ -61,18 +61,20 @@ def build_command(
     from hoptree.data import DataError, Dataset
 
     if valid is not None and valid_from is not None:
-        raise click.UsageError("--valid and --valid-from: both given; expected at most one of them")
+        raise click.UsageError("--valid and --valid-from are both given; give at most one of them")
     held_out = (0.2 if valid is None else valid) if valid_from is None else valid_from
     there = Path(to, "manifest.json").exists()
-    with _ending_in_order():
+    with _unwinding_on_sigterm():
         try:
             dataset = Dataset.from_files(source, partitions=partitions, valid=held_out, seed=seed, to=to)
-        except OSError as error:  # a full disk, a folder that may not be written
-            raise DataError(f"to: {to} cannot be built ({error}); make room, or give another path") from error
+        except OSError as error:  # a full disk, or a folder without write permission
+            raise DataError(
+                f"--to: cannot write the dataset to {to} ({error}); free some space, or give another path"
+            ) from error
     if as_json:
         _print_json(dataset, built=not there)
         return
-    click.echo("This very dataset was there already:" if there else "Built:")
+    click.echo("This dataset exists already:" if there else "Built:")
     click.echo(_tables(dataset))
     click.echo(f"Open it in Python: import hoptree as ht; data = ht.Dataset.open({str(dataset.path)!r})")
 
@@ -80,11 +82,11 @@ def build_command(
 @data.command(name="inspect")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--verify", is_flag=True, help="Read every byte and compare it with the checksums.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def inspect_command(folder: Path, verify: bool, as_json: bool) -> None:
-    """Tell what a dataset holds; the exit code is 1 when it is not what was built.
+    """Show what a dataset holds; the exit code is 1 if its files have changed since it was built.
 
-    Sizes are always compared with the manifest, bytes with --verify.
+    File sizes are always compared with the manifest, contents with --verify.
 
     \b
     Examples:
@@ -108,12 +110,12 @@ def inspect_command(folder: Path, verify: bool, as_json: bool) -> None:
     click.echo(_files(dataset))
     if verify:
         count = len(dataset.manifest.files)
-        click.echo(f"Verified: all {size(_bytes(dataset))} in {count} files are what was built.")
+        click.echo(f"Verified: all {size(_bytes(dataset))} in {count} files match their checksums.")
 
 
 @contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Let a request to end unwind the stack as Ctrl-C does, so that what was begun is removed."""
+def _unwinding_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM unwind the stack as Ctrl-C does, so that partial files are removed."""
     old = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         yield
@@ -131,15 +133,15 @@ def _tables(dataset: Dataset) -> str:
     rows = [file.rows for file in dataset.manifest.train]
     each = str(max(rows)) if min(rows) == max(rows) else f"{min(rows)} or {max(rows)}"
     facts = [
-        ["rows to train on", f"{dataset.rows:,}"],
+        ["training rows", f"{dataset.rows:,}"],
         ["partitions", f"{dataset.partitions:,} (of {each} rows)"],
         ["validation rows", f"{dataset.valid_rows:,}"],
         ["size", size(_bytes(dataset))],
-        ["seed of the shuffle", str(dataset.manifest.seed)],
+        ["shuffle seed", str(dataset.manifest.seed)],
         ["fingerprint", dataset.fingerprint],
         ["folder", printable(str(dataset.path))],
     ]
-    schema = text_table(["column", "type", "shape of a row"], columns)
+    schema = text_table(["column", "type", "row shape"], columns)
     return f"{schema}\n\n{text_table(['', 'dataset'], facts)}\n"
 
 
@@ -159,7 +161,7 @@ def _bytes(dataset: Dataset) -> int:
 
 
 def _print_json(dataset: Dataset, **more: Any) -> None:
-    """Print the manifest, with what follows from it and where it is."""
+    """Print the manifest as JSON, with totals and the folder."""
     found = {
         "folder": str(dataset.path),
         "rows": dataset.rows,

@@ -1,4 +1,4 @@
-"""The studies that ``hoptree demo`` shows: one trained for real, one simulated."""
+"""The studies of ``hoptree demo``: one is trained, one is simulated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hoptree.simulator.workload import Workload
 
 
 def demo_workload() -> tuple[Workload, Cluster]:
-    """Return eight configs that begin alike, and four workers with a quarter of the data each."""
+    """Return eight configs with common prefixes, and four workers with a quarter of the data each."""
     configs: list[Config] = []
     for size in (64, 128):
         rates: list[Value] = [
@@ -35,7 +35,7 @@ def demo_workload() -> tuple[Workload, Cluster]:
 
 
 def train_demo(workers: int | None = None) -> str:
-    """Train four configs on scikit-learn's handwritten digits, and return what to tell."""
+    """Train four configs on scikit-learn's handwritten digits, and return the text to print."""
     for package in ("torch", "sklearn"):
         if find_spec(package) is None:
             raise MissingExtraError(
@@ -74,8 +74,8 @@ def train_demo(workers: int | None = None) -> str:
             f"Best: trial {best.number}, with the fingerprint",
             f"      {best.fingerprint}",
             f"Work: {results.savings}",
-            f"Kept: {study.store}",
-            "Run it again: it trains nothing. Look at it: hoptree show demo",
+            f"Store: {study.store}",
+            "Run it again: it trains nothing. Show it: hoptree show demo",
         ]
     )
 

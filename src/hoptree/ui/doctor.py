@@ -1,4 +1,4 @@
-"""Checks of the machine, the installation and the store: what was found, whether that is fine, and the fix."""
+"""Checks of the machine, the installation and the store: what was found, a verdict, and how to fix it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LITTLE_DISK = 5 * 10**9
 _LITTLE_MEMORY = 2 * 10**9
 _FEW_FILES = 1024
 
-# packages, the extra that brings each, and what it is for
+# Optional packages, the extra that installs each, and what it is for.
 _OPTIONAL = (
     ("ray", "ray", "clusters"),
     ("optuna", "optuna", "samplers such as TPE"),
@@ -43,7 +43,7 @@ _OPTIONAL = (
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at; ``absent`` is what is optional and not there."""
+    """The result of one check; ``absent`` means an optional package that is not installed."""
 
     about: str
     verdict: Verdict
@@ -52,7 +52,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def examine(location: str, journal: str | None, deep: bool = False) -> Iterator[Check]:
-    """Yield one check after the other; with ``deep`` every state of the store is read."""
+    """Yield the checks one by one; with ``deep`` every state of the store is read."""
     yield from _installation()
     yield from _plugins()
     yield from _machine()
@@ -85,7 +85,7 @@ def _torch() -> Check:
         return Check("torch", "warn", "not installed", "to train: pip install 'hoptree[torch]'")
     try:
         import torch
-    except Exception as error:  # a broken installation says so in many ways
+    except Exception as error:  # a broken installation can raise anything
         return Check("torch", "fail", f"{found} cannot be imported: {error}", "install it again")
     devices = [f"{torch.cuda.device_count()} CUDA devices"] if torch.cuda.is_available() else []
     devices += ["MPS"] if torch.backends.mps.is_available() else []
@@ -93,7 +93,7 @@ def _torch() -> Check:
 
 
 def _platform() -> Check:
-    """Tell what of this machine is part of the names of states: others reuse nothing that is trained here."""
+    """Return the platform that is part of state keys: states are reused on the same platform only."""
     from hoptree.identity.platform import machine_platform
 
     found = machine_platform()
@@ -101,10 +101,10 @@ def _platform() -> Check:
         try:
             from hoptree.trainers.torch_build import torch_platform
         except Exception as error:  # see the check of torch
-            return Check("platform", "warn", f"torch cannot tell: {error}", "install torch again")
+            return Check("platform", "warn", f"unknown, torch cannot be imported: {error}", "install torch again")
         found |= torch_platform("cpu")
     names = ", ".join(f"{name} {value}" for name, value in sorted(found.items()))
-    return Check("platform", "ok", f"{names}; states of another platform are not reused")
+    return Check("platform", "ok", f"{names}; states from other platforms are not reused")
 
 
 def _version(package: str) -> str:
@@ -135,10 +135,10 @@ def _plugins() -> Iterator[Check]:
                 yield Check(about, "fail", str(error), f"pip install --force-reinstall {plugin.package}")
                 continue
             if kind == "backends" and plugin.name in BUILT_IN:
-                fix = f"import it and give its settings: {plugin.name!r} means ours"
-                yield Check(about, "warn", f"{where}: the name is taken", fix)
+                fix = f"import it and pass its settings: the name {plugin.name!r} selects Hoptree's own backend"
+                yield Check(about, "warn", f"{where}: Hoptree has a backend of this name", fix)
             elif names.count(plugin.name) > 1:
-                yield Check(about, "warn", f"{where}: another package has that name too", "uninstall one of them")
+                yield Check(about, "warn", f"{where}: another package registers this name", "uninstall one of them")
             else:
                 yield Check(about, "ok", where)
 
@@ -149,17 +149,17 @@ def _plugins() -> Iterator[Check]:
 def _machine() -> Iterator[Check]:
     yield Check("system", "ok", f"{platform.system()} {platform.release()}, {platform.machine()}")
     cores, usable, granted = os.cpu_count() or 1, _usable_cores(), _granted_cores()
-    found = f"{cores} cores" + (f", {usable} for this process" if usable != cores else "")
+    found = f"{cores} cores" + (f", {usable} available to this process" if usable != cores else "")
     if granted is not None and granted < usable:
-        fix = f"say workers={max(1, int(granted))}: by default there is one worker per core"
-        yield Check("cores", "warn", f"{found}, limited to the time of {granted:g}", fix)
+        fix = f"set workers={max(1, int(granted))}: the default is one worker per core"
+        yield Check("cores", "warn", f"{found}, CPU quota of {granted:g} cores", fix)
     elif usable < cores:
-        yield Check("cores", "warn", found, f"say workers={usable}: by default there is one worker per core")
+        yield Check("cores", "warn", found, f"set workers={usable}: the default is one worker per core")
     else:
         yield Check("cores", "ok", found)
     threads = os.environ.get("OMP_NUM_THREADS")
-    told = f"OMP_NUM_THREADS={threads}" if threads else "OMP_NUM_THREADS is not set"
-    yield Check("threads", "ok", f"{told}; workers use the trainer's threads, 1 by default")
+    setting = f"OMP_NUM_THREADS={threads}" if threads else "OMP_NUM_THREADS is not set"
+    yield Check("threads", "ok", f"{setting}; workers use the trainer's setting, 1 thread by default")
     yield _memory()
     yield _open_files()
 
@@ -169,7 +169,7 @@ def _usable_cores() -> int:
 
 
 def _granted_cores() -> float | None:
-    """Return how many cores' time a container may use."""
+    """Return the container's CPU quota in cores, None without a quota."""
     quota, _, period = _read("/sys/fs/cgroup/cpu.max").partition(" ")
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
 
@@ -185,7 +185,7 @@ def _memory() -> Check:
         total, free = int(limit), max(0, int(limit) - int(_read("/sys/fs/cgroup/memory.current") or 0))
     found = f"{size(free)} free of {size(total)}"
     if free < _LITTLE_MEMORY:
-        return Check("memory", "warn", found, "end other programs, or run with fewer workers")
+        return Check("memory", "warn", found, "close other programs, or use fewer workers")
     return Check("memory", "ok", found)
 
 
@@ -203,7 +203,10 @@ def _open_files() -> Check:
 def _shared_memory() -> Check:
     if not _SHM.is_dir():
         return Check(
-            "shared memory", "warn", "there is none", "states hop through the temporary folder, more slowly"
+            "shared memory",
+            "warn",
+            "not available",
+            "workers exchange states in the temporary folder, which is slower",
         )
     usage = shutil.disk_usage(_SHM)
     found = f"{size(usage.free)} free of {size(usage.total)}"
@@ -211,7 +214,7 @@ def _shared_memory() -> Check:
         return Check(
             "shared memory",
             "warn",
-            f"{found}: states that do not fit hop through the disk",
+            f"{found}: states that do not fit are exchanged on disk",
             "in a container: docker run --shm-size=8g; else: mount -o remount,size=8G /dev/shm",
         )
     return Check("shared memory", "ok", found)
@@ -224,9 +227,9 @@ def _disk(location: Path) -> Check:
     usage = shutil.disk_usage(folder)
     found = f"{size(usage.free)} free of {size(usage.total)} at {folder}"
     if not os.access(folder, os.W_OK):
-        return Check("disk", "fail", f"{folder} cannot be written", "give another folder with --store")
+        return Check("disk", "fail", f"{folder}: no write permission", "give another folder with --store")
     if usage.free < _LITTLE_DISK:
-        return Check("disk", "warn", found, "make room: hoptree clean tells what can go")
+        return Check("disk", "warn", found, "free some space: hoptree clean shows what can be removed")
     return Check("disk", "ok", found)
 
 
@@ -247,18 +250,21 @@ def _store(location: str, journal: str | None, deep: bool) -> Iterator[Check]:
     try:
         with Store(location, create=False, journal_url=journal) as store:
             studies = list(all_studies(store))
-            books, sizes = store.ledger.all(), store.states.sizes()
+            records, sizes = store.ledger.all(), store.states.sizes()
             counted = f"{_number(len(studies), 'study', 'studies')}, {_number(len(sizes), 'state', 'states')}"
             found = f"{store.folder}: {counted} in {size(sum(sizes.values()))}"
             yield Check("store", "ok", found)
             for head, view in studies:
                 if isinstance(view, HoptreeError):
                     yield Check(
-                        f"study {head.name}", "fail", f"it cannot be read: {view}", "use the Hoptree that ran it"
+                        f"study {head.name}",
+                        "fail",
+                        f"cannot be read: {view}",
+                        "use the Hoptree version that ran it",
                     )
-            strays = len(sizes) - len(books)
+            strays = len(sizes) - len(records)
             if strays > 0:
-                yield Check("states", "warn", f"{strays} that no study knows of", "hoptree clean --yes")
+                yield Check("states", "warn", f"{strays} that belong to no study", "hoptree clean --yes")
             if deep:
                 yield _all_states(store)
     except StoreMissingError:
@@ -284,6 +290,6 @@ def _all_states(store: object) -> Check:
         except StateMissingError:
             pass  # removed since
     if damaged:
-        fix = "run their studies again: they are trained again, with the same bits"
+        fix = "run their studies again: damaged states are trained again, with the same bits"
         return Check("checksums", "fail", f"{len(damaged)} states are damaged, such as {damaged[0]}", fix)
-    return Check("checksums", "ok", "all states are what was saved")
+    return Check("checksums", "ok", "all states match their checksums")

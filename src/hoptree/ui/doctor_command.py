@@ -1,4 +1,4 @@
-"""``hoptree doctor``: whether this machine, this installation and this store are fit."""
+"""``hoptree doctor``: check this machine, this installation and this store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "absent": "bright_bla
 @click.option("--deep", is_flag=True, help="Read every state of the store, and compare it with its checksum.")
 @of_a_store
 def doctor_command(deep: bool, location: str, journal: str | None, as_json: bool) -> None:
-    """Look at versions, devices, cores, memory, disk and the store; say what is not as it should be, and the fix.
+    """Check versions, devices, cores, memory, disk and the store; show problems and how to fix them.
 
-    The exit code is 1 when something cannot work (fail); what may be slow or in the way (warn) leaves it at 0.
+    The exit code is 1 if something cannot work (fail), 0 if something may only be slow (warn).
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""How a command ends: exit codes that mean something, and one look for all errors."""
+"""Exit codes of commands, and one format for all errors."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import click
 from hoptree.core.errors import HoptreeError
 from hoptree.record.error_format import told, told_bug, told_place
 
-FAILED: Final = 1  # it was done, and something failed: no trial is complete, bits differ, a check does not hold
-REFUSED: Final = 2  # it was not done: wrong usage, or something given that cannot be
-BROKEN: Final = 3  # a bug
-INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C has ended
+FAILED: Final = 1  # the command ran, and something failed: no trial is complete, bits differ, a check fails
+REFUSED: Final = 2  # nothing was done: wrong usage or invalid input
+BROKEN: Final = 3  # a bug in Hoptree
+INTERRUPTED: Final = 130  # what shells report for a command that Ctrl-C ended
 
 
 def guarded(command: click.Group) -> int:
-    """Run the command line and return its exit code; no traceback is ever printed."""
+    """Run the command line and return its exit code; never print a traceback."""
     try:
         code = command.main(prog_name="hoptree", standalone_mode=False)
     except click.exceptions.Exit as error:

@@ -1,4 +1,4 @@
-"""``hoptree migrate``: bring the tables of an older store up to date."""
+"""``hoptree migrate``: upgrade the tables of an older store."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import click
 from hoptree.ui.common import print_json
 
 
-@click.command(name="migrate", short_help="Bring an older store up to date.")
+@click.command(name="migrate", short_help="Upgrade the tables of an older store.")
 @click.argument("store", metavar="STORE")
 @click.option("--journal", metavar="URL", help="The journal's database.  [default: in the store]")
-@click.option("--no-backup", is_flag=True, help="Make no copy of the old tables first.")
-@click.option("--json", "as_json", is_flag=True, help="Print it for programs.")
+@click.option("--no-backup", is_flag=True, help="Do not back up the old tables first.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def migrate_command(store: str, journal: str | None, no_backup: bool, as_json: bool) -> None:
-    """Bring the tables of an older store up to date, after making a copy.
+    """Upgrade the tables of an older store to this version, after a backup.
 
-    Opening a store does the same, so this is needed only where that was
-    refused: while a driver used the store, or by a user who may not write it.
-    The copy is a file beside the journal, or in PostgreSQL a schema in the same
-    database. If anything fails, the store stays as it was.
+    Opening a store does the same, so this is needed only if that failed:
+    because a driver used the store, or for lack of write permission. The
+    backup is a file beside the journal, or in PostgreSQL a schema in the same
+    database. If anything fails, the store is not changed.
 
     \b
     Examples:
@@ -33,7 +33,7 @@ def migrate_command(store: str, journal: str | None, no_backup: bool, as_json: b
     if as_json:
         print_json(msgspec.to_builtins(done))
     elif done.before == done.after:
-        click.echo(f"{store}: the tables have revision {done.after}; there is nothing to do.")
+        click.echo(f"{store}: the tables are up to date (revision {done.after}).")
     else:
-        copy = f" A copy of the old ones: {done.backup}" if done.backup else ""
-        click.echo(f"{store}: the tables were brought from revision {done.before} to {done.after}.{copy}")
+        copy = f" Backup of the old tables: {done.backup}" if done.backup else ""
+        click.echo(f"{store}: upgraded the tables from revision {done.before} to {done.after}.{copy}")

@@ -1,4 +1,4 @@
-"""``hoptree plot``: pictures of a study, from its journal alone."""
+"""``hoptree plot``: plots of a study, drawn from its journal alone."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import click
 
 from hoptree.ui.common import in_a_store, study_argument
 
-# The names of hoptree.report.plot.KINDS, which a test compares: importing it here would make every command slow.
+# The names in hoptree.report.plot.KINDS (a test compares them): importing it here would slow down every command.
 KINDS: Final = ("curves", "best", "parallel", "importance", "slices", "tree", "gantt", "savings", "rungs")
 
 
-@click.command(name="plot", short_help="Draw a study, also while it runs.")
+@click.command(name="plot", short_help="Plot a study, also while it runs.")
 @study_argument
 @click.argument("kind", type=click.Choice([*KINDS, "all"]), metavar="KIND")
 @click.option(
@@ -23,8 +23,8 @@ KINDS: Final = ("curves", "best", "parallel", "importance", "slices", "tree", "g
     type=click.Path(path_type=Path),
     help="An .svg, .png or .pdf file; for `all` a folder.",
 )
-@click.option("--dark", is_flag=True, help="For a dark page.")
-@click.option("--metric", help="For curves: another metric than the one that decides.")
+@click.option("--dark", is_flag=True, help="Use colours for a dark page.")
+@click.option("--metric", help="For curves: the metric.  [default: the study's goal]")
 @click.option("--names", help="For parallel and slices: hyper-parameters, separated by commas.")
 @click.option("--evaluator", help="For importance: ped-anova, fanova or mean-decrease.  [default: ped-anova]")
 @in_a_store
@@ -39,20 +39,20 @@ def plot_command(
     location: str,
     journal: str | None,
 ) -> None:
-    """Draw a study, also while it runs; needs neither its code nor its states.
+    """Plot a study, also while it runs; needs neither its code nor its states.
 
     \b
     KIND is one of
       curves      every trial's metric over its epochs
-      best        the best so far, over time and over epochs trained
+      best        the best value so far, over time and over trained epochs
       parallel    every trial as a line through its values
       importance  how much each hyper-parameter matters (Optuna's evaluators)
       slices      the metric over each hyper-parameter by itself
-      tree        epochs that trials share, where they part, and what came of it
-      gantt       what every worker did, and the hops between them
-      savings     what trials got, and what it took
-      rungs       who reached which rung of a halving search
-      all         all of these that the study has something for
+      tree        epochs that trials share, where they branch, and their results
+      gantt       what each worker did, and states moved between workers
+      savings     epochs that trials received, and epochs that were trained
+      rungs       which trials reached which rung of a halving search
+      all         all of these for which the study has data
 
     \b
     Examples:
@@ -71,19 +71,19 @@ def plot_command(
     else:
         check_suffix(path)
     with reading(location, journal) as store:
-        chronicle = tell(store, name)
+        timeline = tell(store, name)
     if kind != "all":
-        click.echo(f"wrote {plot.save(plot.KINDS[kind](chronicle, dark=dark, **options), path)}")
+        click.echo(f"wrote {plot.save(plot.KINDS[kind](timeline, dark=dark, **options), path)}")
         return
     for each, draw in plot.KINDS.items():
         try:
-            click.echo(f"wrote {plot.save(draw(chronicle, dark=dark), path / f'{each}.svg')}")
+            click.echo(f"wrote {plot.save(draw(timeline, dark=dark), path / f'{each}.svg')}")
         except (ReportError, ImportError) as error:
-            click.echo(f"left out {each}: {str(error).removeprefix(f'{each}: ')}", err=True)
+            click.echo(f"skipped {each}: {str(error).removeprefix(f'{each}: ')}", err=True)
 
 
 def _options(kind: str, metric: str | None, names: str | None, evaluator: str | None) -> dict[str, Any]:
-    """Return the options that go with a kind; refuse those that would be ignored."""
+    """Return the options of a kind; raise an error for those that it would ignore."""
     from hoptree.report.timeline import ReportError
 
     given = {"metric": metric, "names": names, "evaluator": evaluator}
@@ -91,7 +91,7 @@ def _options(kind: str, metric: str | None, names: str | None, evaluator: str | 
     for option, value in given.items():
         if value is not None and option not in takes.get(kind, ()):
             fitting = ", ".join(name for name, options in takes.items() if option in options)
-            raise ReportError(f"--{option}: given for {kind}; expected for {fitting} only")
+            raise ReportError(f"--{option}: does not apply to {kind}, only to {fitting}")
     found: dict[str, Any] = {option: value for option, value in given.items() if value is not None}
     if "names" in found:
         found["names"] = [part.strip() for part in found["names"].split(",")]

@@ -1,4 +1,4 @@
-"""Users' programs: a file is loaded as python loads a script, and the study in it is found."""
+"""User programs: load a file as Python loads a script, and find the study in it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,25 @@ if TYPE_CHECKING:
     from hoptree.record.spec import StudySpec
 from hoptree.study.study import Study
 
-MODULE = "__program__"  # not __main__: what stands under that name is not to run
-_TRAINED_WITH = ("trainer", "data", "seed")  # what bits depend on; the rest only says which trials there are
+MODULE = "__program__"  # not __main__: the code below if __name__ == "__main__" must not run
+_TRAINED_WITH = (
+    "trainer",
+    "data",
+    "seed",
+)  # what bits depend on; the other fields only determine which trials exist
 
 
 class ProgramError(HoptreeError):
-    """A program that cannot be loaded, or that does not define the study that was asked for."""
+    """A program cannot be loaded, or does not define the requested study."""
 
 
 @contextmanager
 def program(target: str, wanted: str = "") -> Iterator[Study]:
-    """Load ``FILE[:NAME]`` and give its study; ``wanted`` is the study's name, where the target gives none.
+    """Load ``FILE[:NAME]`` and yield its study; ``wanted`` is the study's name if the target gives none.
 
-    While the context lasts, the file is what python would have made of it: its folder is first on the path, and
-    ``sys.argv`` and ``__main__`` name it, where a study looks for the program that it is of. Its functions are
-    sent to workers by value, as those of a script are.
+    Within the context the interpreter looks as if it had started the file as a script: its folder is first on
+    ``sys.path``, and ``sys.argv`` and ``__main__`` name it, where a study looks for its program. Its functions are
+    pickled by value for workers, as those of a script are.
     """
     file, name = _parse(target)
     with _as_script(file):
@@ -41,18 +45,18 @@ def program(target: str, wanted: str = "") -> Iterator[Study]:
 
 
 def recorded_program(spec: StudySpec, name: str) -> str:
-    """Return the file that a study was run with, if it is still there."""
+    """Return the file that a study was run with; raise an error if it does not exist."""
     if not spec.program:
         raise ProgramError(f"{name}: it was run in a notebook or at a prompt; give its code as --program FILE")
     if not Path(spec.program).is_file():
-        raise ProgramError(f"{name}: its program {spec.program} is gone; give its code as --program FILE")
+        raise ProgramError(f"{name}: its program {spec.program} does not exist; give its code as --program FILE")
     return spec.program
 
 
-def refuse_other_study(study: Study, name: str, stored: StudySpec) -> None:
-    """Refuse a program that would not train what is stored, and say what differs."""
+def check_same_study(study: Study, name: str, stored: StudySpec) -> None:
+    """Raise an error that names what differs, if a program would not train what is stored."""
     if study.name != name:
-        raise ProgramError(f"--program: its study is {study.name!r}; expected {name!r}")
+        raise ProgramError(f"--program: it defines the study {study.name!r}; expected {name!r}")
     now = study.spec
     differ = [
         f"{field} (stored {str(before)[:12]}, the program's {str(after)[:12]})"
@@ -61,19 +65,19 @@ def refuse_other_study(study: Study, name: str, stored: StudySpec) -> None:
     ]
     if differ:
         raise StudyChangedError(
-            f"study {name!r}: the program has another {', another '.join(differ)}; expected the code that the "
-            "study was run with; give it as --program FILE"
+            f"study {name!r}: the program has a different {', a different '.join(differ)}; give the code that the "
+            "study was run with as --program FILE"
         )
 
 
 def lines_to_load(file: str, study: str) -> list[str]:
     """Return the lines of Python that load a study's best model, for a study defined in ``file``.
 
-    The file is read, not run. It need not be there any more, so the variable may have to be guessed.
+    The file is parsed, not run. If it no longer exists, the variable is guessed.
     """
     load = "model = study.results().best.load()"
     if not file:
-        return [load]  # where the study was defined: in a notebook, or at a prompt
+        return [load]  # defined in a notebook or at a prompt
     path = Path(file)
     variable = _variable(path, study) or "study"
     load = load.replace("study", variable, 1)
@@ -86,7 +90,7 @@ def lines_to_load(file: str, study: str) -> list[str]:
 
 
 class _Script(SourceFileLoader):
-    """Compiles a file anew, as python does with a script: no stale cache is read, and none is left behind."""
+    """Compiles a file on every load, as Python does with a script: bytecode caches are neither read nor written."""
 
     def get_code(self, fullname: str) -> CodeType:
         code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
@@ -130,21 +134,21 @@ def _load(file: Path) -> ModuleType:
         loader.exec_module(module)
     except SystemExit as error:
         raise ProgramError(
-            f"{file}: it ended itself while it was loaded (exit code {error.code}); expected a file that can be "
-            "imported: put what is to run only as a program below if __name__ == '__main__':"
+            f"{file}: it called sys.exit while it was loaded (exit code {error.code}); expected a file that can be "
+            "imported: put code that should run only as a script below if __name__ == '__main__':"
         ) from None
     except Exception as error:
         missing = f"; {_to_install(error.name)}" if isinstance(error, ModuleNotFoundError) and error.name else ""
-        raise ProgramError(f"{file}: it cannot be loaded{missing}:\n{_told(error, str(file))}") from error
+        raise ProgramError(f"{file}: cannot be loaded{missing}:\n{_traceback(error, str(file))}") from error
     return module
 
 
 def _to_install(module: str) -> str:
-    return f"correct the name {module!r}, or install it for the Python that runs this, {sys.executable}"
+    return f"correct the name {module!r}, or install it for this Python, {sys.executable}"
 
 
-def _told(error: Exception, file: str) -> str:
-    """Return an exception as python would print it for a script: from the file on, without who called it."""
+def _traceback(error: Exception, file: str) -> str:
+    """Return a traceback that starts in the file, as Python would print it for a script."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != file:
         trace = trace.tb_next
@@ -160,8 +164,8 @@ def _find(module: ModuleType, file: Path, name: str) -> Study:
     studies = {variable: value for variable, value in vars(module).items() if isinstance(value, Study)}
     if not studies:
         raise ProgramError(
-            f"{file}: no study was found; expected a variable at its top level that is an ht.Study: functions are "
-            "not called, and what stands below if __name__ == '__main__': is not run"
+            f"{file}: no study was found; assign an ht.Study to a variable at the top level: functions are "
+            "not called, and code below if __name__ == '__main__': is not run"
         )
     if name in studies:
         return studies[name]
@@ -170,11 +174,11 @@ def _find(module: ModuleType, file: Path, name: str) -> Study:
         return found.popitem()[1]
     listed = ", ".join(f"{variable} (named {study.name!r})" for variable, study in studies.items())
     asked = f"no study {name!r}" if not found else f"several studies named {name!r}" if name else "several studies"
-    raise ProgramError(f"{file}: {asked}; it has {listed}; say which as FILE:VARIABLE")
+    raise ProgramError(f"{file}: {asked}; it defines {listed}; select one as FILE:VARIABLE")
 
 
 def _variable(file: Path, study: str) -> str | None:
-    """Return the variable to which a program assigns a study, as far as that can be read off."""
+    """Return the variable to which a program assigns a study, None if its source does not show it."""
     try:
         statements = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError):

@@ -1,6 +1,6 @@
-"""``hoptree add``, ``extend``, ``clone``, ``stop`` and ``retry``: change one's mind about a study.
+"""``hoptree add``, ``extend``, ``clone``, ``stop`` and ``retry``: change a study while it runs or afterwards.
 
-They leave a wish in the store. A driver takes it up within seconds; else it is taken up when the study runs again.
+Each writes a request to the store. A running driver handles it within seconds, otherwise the next run does.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from hoptree.ui.studies_view import StudyView
 
 _SET = click.option(
-    "--set", "changes", multiple=True, metavar="NAME=VALUE", help="A number, a word or a schedule; may be repeated."
+    "--set", "changes", multiple=True, metavar="NAME=VALUE", help="A number, text or schedule; may be repeated."
 )
-_EPOCHS = click.option("--epochs", required=True, type=int, help="The epoch until which it is trained.")
+_EPOCHS = click.option("--epochs", required=True, type=int, help="Train until this epoch.")
 _TRIAL = click.argument("trial", type=int)
 
 
@@ -32,7 +32,7 @@ _TRIAL = click.argument("trial", type=int)
 @_SET
 @_EPOCHS
 @click.option(
-    "--like", type=int, metavar="TRIAL", help="Take what is not set from this trial.  [default: the first]"
+    "--like", type=int, metavar="TRIAL", help="Take values that are not set from this trial.  [default: the first]"
 )
 @of_a_store
 def add_command(
@@ -44,41 +44,41 @@ def add_command(
     journal: str | None,
     as_json: bool,
 ) -> None:
-    """Have another config trained.
+    """Train another config.
 
     Example: hoptree add digits --set lr=0.01 --set width=64 --epochs 6
     """
     from hoptree.driver.request_validation import addition, changed
 
-    view = _look(location, journal, name)
-    wish = addition(changed(view.record, name, like or 0, _read(changes)), epochs)
-    told = {"wish": "add", "config": _plain(wish), "epochs": epochs}
-    _leave(view, [wish], told, f"another config is trained until epoch {epochs}", location, journal, as_json)
+    view = _find_single(location, journal, name)
+    request = addition(changed(view.record, name, like or 0, _read(changes)), epochs)
+    fields = {"wish": "add", "config": _plain(request), "epochs": epochs}
+    _submit(view, [request], fields, f"another config is trained until epoch {epochs}", location, journal, as_json)
 
 
-@click.command(name="extend", short_help="Have a trial trained for longer.")
+@click.command(name="extend", short_help="Train a trial for longer.")
 @study_argument
 @_TRIAL
 @_EPOCHS
 @of_a_store
 def extend_command(name: str, trial: int, epochs: int, location: str, journal: str | None, as_json: bool) -> None:
-    """Have a trial trained on, from the state that it ended with.
+    """Train a trial for longer, from its last state.
 
     Example: hoptree extend digits 3 --epochs 12
     """
     from hoptree.driver.request_validation import extension
 
-    view = _look(location, journal, name)
-    wish = extension(view.record, name, trial, epochs)
-    _leave(view, [wish], {"wish": "extend", "trial": trial, "epochs": epochs},
-           f"trial {trial} goes on until epoch {epochs}", location, journal, as_json)  # fmt: skip
+    view = _find_single(location, journal, name)
+    request = extension(view.record, name, trial, epochs)
+    fields = {"wish": "extend", "trial": trial, "epochs": epochs}
+    _submit(view, [request], fields, f"trial {trial} continues until epoch {epochs}", location, journal, as_json)
 
 
 @click.command(name="clone", short_help="Branch off a trial with a changed config.")
 @study_argument
 @_TRIAL
 @_SET
-@click.option("--at", required=True, type=int, metavar="EPOCH", help="The epoch up to which it follows the trial.")
+@click.option("--at", required=True, type=int, metavar="EPOCH", help="The epoch at which it branches off.")
 @_EPOCHS
 @of_a_store
 def clone_command(
@@ -91,9 +91,9 @@ def clone_command(
     journal: str | None,
     as_json: bool,
 ) -> None:
-    """Have a new trial that follows another one up to an epoch, and a changed config from there on.
+    """Start a new trial from another trial's state at an epoch, with a changed config from there on.
 
-    What both have in common is not trained again.
+    The epochs that both share are not trained again.
 
     \b
     Examples:
@@ -102,30 +102,30 @@ def clone_command(
     """  # noqa: D301 click needs the real character
     from hoptree.driver.request_validation import clone
 
-    view = _look(location, journal, name)
-    wish = clone(view.record, name, trial, at, _read(changes), epochs)
-    told = {"wish": "clone", "trial": trial, "at": at, "config": _plain(wish), "epochs": epochs}
-    words = f"a new trial follows trial {trial} until epoch {at}, and goes on until epoch {epochs}"
-    _leave(view, [wish], told, words, location, journal, as_json)
+    view = _find_single(location, journal, name)
+    request = clone(view.record, name, trial, at, _read(changes), epochs)
+    fields = {"wish": "clone", "trial": trial, "at": at, "config": _plain(request), "epochs": epochs}
+    effect = f"a new trial branches off trial {trial} at epoch {at}, and is trained until epoch {epochs}"
+    _submit(view, [request], fields, effect, location, journal, as_json)
 
 
-@click.command(name="stop", short_help="Give a trial up.")
+@click.command(name="stop", short_help="Stop a trial.")
 @study_argument
 @_TRIAL
 @of_a_store
 def stop_command(name: str, trial: int, location: str, journal: str | None, as_json: bool) -> None:
-    """Give a running trial up; work that only it needs is not done.
+    """Stop a running trial; work that only this trial needs is not done.
 
-    To stop a whole study, press Ctrl-C where it runs.
+    To stop a whole study, press Ctrl-C where it runs, or use hoptree interrupt.
 
     Example: hoptree stop digits 3
     """
     from hoptree.driver.request_validation import giving_up
 
-    view = _look(location, journal, name)
-    wish = giving_up(view.record, name, trial)
-    told = {"wish": "stop", "trial": trial}
-    _leave(view, [wish], told, f"trial {trial} is given up", location, journal, as_json)
+    view = _find_single(location, journal, name)
+    request = giving_up(view.record, name, trial)
+    fields = {"wish": "stop", "trial": trial}
+    _submit(view, [request], fields, f"trial {trial} is stopped", location, journal, as_json)
 
 
 @click.command(name="retry", short_help="Train failed trials again.")
@@ -133,7 +133,7 @@ def stop_command(name: str, trial: int, location: str, journal: str | None, as_j
 @click.argument("trial", type=int, required=False)
 @of_a_store
 def retry_command(name: str, trial: int | None, location: str, journal: str | None, as_json: bool) -> None:
-    """Train all failed trials again, or one of them, from the deepest state that is stored.
+    """Train all failed trials again, or one of them, from the latest stored state.
 
     \b
     Examples:
@@ -142,56 +142,57 @@ def retry_command(name: str, trial: int | None, location: str, journal: str | No
     """  # noqa: D301 click needs the real character
     from hoptree.driver.request_validation import retrials
 
-    view = _look(location, journal, name)
-    wishes = retrials(view.record, name, trial)
-    trials = [wish.trial for wish in wishes]
+    view = _find_single(location, journal, name)
+    requests = retrials(view.record, name, trial)
+    trials = [request.trial for request in requests]
     some = f"trial {trials[0]} is" if len(trials) == 1 else f"{len(trials)} failed trials are"
-    told = {"wish": "retry", "trials": trials}
-    _leave(view, wishes, told, f"{some} trained again", location, journal, as_json)
+    fields = {"wish": "retry", "trials": trials}
+    _submit(view, requests, fields, f"{some} trained again", location, journal, as_json)
 
 
-# --- what they have in common -----------------------------------------------------------------------------
+# --- shared -----------------------------------------------------------------------------------------------
 
 
-def _look(location: str, journal: str | None, name: str) -> StudyView:
+def _find_single(location: str, journal: str | None, name: str) -> StudyView:
+    """Return a study; raise an error if it is a group, because requests go to one of its members."""
     from hoptree.ui.studies_view import find_study, reading
 
     with reading(location, journal) as store:
         view = find_study(store, name)
     if view.spec.members:
         raise WorkloadError(
-            f"{name}: these are several studies that ran together; say this to one of them, in Python: "
+            f"{name}: this is a group of studies that ran together; change one of its studies in Python: "
             "study.stop(…), .extend(…), .clone(…), .add(…) or .retry(…)"
         )
     return view
 
 
-def _leave(
+def _submit(
     view: StudyView,
-    wishes: Sequence[UserRequest],
-    told: dict[str, Any],
-    words: str,
+    requests: Sequence[UserRequest],
+    fields: dict[str, Any],
+    effect: str,
     location: str,
     journal: str | None,
     as_json: bool,
 ) -> None:
-    """Enter wishes, and say who will take them up."""
+    """Write requests to the store, and print who will handle them."""
     from hoptree.store import Store
 
     with Store(location, create=False, journal_url=journal) as store:
-        store.wishes.make(view.name, *wishes)
+        store.wishes.make(view.name, *requests)
     driver = view.head.driver
     if as_json:
-        print_json({"study": view.name, **told, "driver": view.head.to_dict()["driver"]})
+        print_json({"study": view.name, **fields, "driver": view.head.to_dict()["driver"]})
     elif driver is not None:
-        click.echo(f"{view.name}: {words}; process {driver.pid} on {driver.host} takes it up within seconds.")
+        click.echo(f"{view.name}: {effect}; process {driver.pid} on {driver.host} does this within seconds.")
     else:
         again = f"hoptree run {shlex.quote(view.spec.program)}" if view.spec.program else "study.run()"
-        click.echo(f"{view.name}: {words} when it runs again: {again}")
+        click.echo(f"{view.name}: {effect} when it runs again: {again}")
 
 
 def _read(settings: tuple[str, ...]) -> Config:
-    """Return what the user sets, by name."""
+    """Return the values of --set by name."""
     changes: Config = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -202,7 +203,7 @@ def _read(settings: tuple[str, ...]) -> Config:
 
 
 def parse_setting(text: str) -> Value:
-    """Return what a user writes after NAME=: a Python literal, a schedule, or else a word.
+    """Return the value of a text after NAME=: a Python literal, a schedule, or else the text itself.
 
     >>> [parse_setting(text) for text in ("0.01", "64", "true", "adam", "'adam'")]
     [0.01, 64, True, 'adam', 'adam']
@@ -219,5 +220,5 @@ def parse_setting(text: str) -> Value:
     return value if isinstance(value, int | float | str) else text
 
 
-def _plain(wish: AddTrial | CloneTrial) -> dict[str, Any]:
-    return {name: v if v is None or isinstance(v, int | float | str) else str(v) for name, v in wish.config}
+def _plain(request: AddTrial | CloneTrial) -> dict[str, Any]:
+    return {name: v if v is None or isinstance(v, int | float | str) else str(v) for name, v in request.config}

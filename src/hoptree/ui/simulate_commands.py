@@ -20,7 +20,7 @@ POLICIES: Final = (
     "random",
     "breadth-first",
     "most-children",
-)  # core's, without importing it
+)  # the names in hoptree.core, without importing it
 
 if TYPE_CHECKING:
     from hoptree.forecast.simulation import Simulation
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 @click.command(name="demo", short_help="Train a small study on handwritten digits.")
-@click.option("--simulate", "simulated", is_flag=True, help="Only simulate, on a cluster that does not exist.")
+@click.option("--simulate", "simulated", is_flag=True, help="Only simulate, on a virtual cluster.")
 @click.option("--workers", default=None, type=int, help="Worker processes.  [default: one per core]")
 def demo_command(simulated: bool, workers: int | None) -> None:
-    """Train a small study on real handwritten digits; trials that begin alike are trained once.
+    """Train a small study on handwritten digits; common prefixes of trials are trained once.
 
     Example: hoptree demo
     """
@@ -44,43 +44,43 @@ def demo_command(simulated: bool, workers: int | None) -> None:
         return
     workload, cluster = demo_workload()
     result = simulate(workload, cluster)
-    alone = simulate(msgspec.structs.replace(workload, share=False), cluster)
+    unshared = simulate(msgspec.structs.replace(workload, share=False), cluster)
     click.echo(
-        "8 configs that begin alike, 12 epochs each, on 4 workers with a quarter of the data each (simulated)"
+        "Simulated: 8 configs with common prefixes, 12 epochs each, on 4 workers with a quarter of the data each"
     )
     click.echo(result.table())
     click.echo(result.gantt(_width(), colour=sys.stdout.isatty()))
-    click.echo(f"Without sharing it would take {alone.makespan / result.makespan:.2f} times as long.")
+    click.echo(f"Without sharing it would take {unshared.makespan / result.makespan:.2f} times as long.")
 
 
-@click.command(name="simulate", short_help="Tell how long a model selection would take.")
+@click.command(name="simulate", short_help="Estimate how long a model selection would take.")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--configs", default=16, show_default=True, help="Configs that have nothing in common.")
+@click.option("--configs", default=16, show_default=True, help="Number of configs, without common prefixes.")
 @click.option("--epochs", default=1, show_default=True)
 @click.option("--partitions", default=None, type=int, help="Partitions of the dataset.  [default: one per worker]")
 @click.option("--workers", default=8, show_default=True)
 @click.option("--replicas", default=1, show_default=True, help="Workers that hold each partition.")
-@click.option("--heterogeneous", is_flag=True, help="Costs of 35 CNNs and speeds of 4 GPUs, drawn by the seed.")
+@click.option("--heterogeneous", is_flag=True, help="Draw costs of 35 CNNs and speeds of 4 GPUs at random.")
 @click.option("--seconds", default=1.0, show_default=True, help="Time of a unit.")
 @click.option("--every", default=0, help="Epochs between reports.  [default: only at the end]")
 @click.option("--evaluation", default=0.0, help="Time of an evaluation, in seconds.")
 @click.option("--state-mb", default=0.0, help="Size of a state, in MB.")
-@click.option("--bandwidth", default=0.0, help="MB per second of a hop.  [default: hops take no time]")
+@click.option("--bandwidth", default=0.0, help="MB per second to move a state.  [default: takes no time]")
 @click.option("--noise", default=0.0, help="Relative spread of unit times.")
-@click.option("--stragglers", default=0.0, help="Share of units that take three times as long.")
+@click.option("--stragglers", default=0.0, help="Fraction of units that take three times as long.")
 @click.option("--policy", default="first-come", show_default=True, type=click.Choice(POLICIES))
 @click.option("--order", default="strict", show_default=True, type=click.Choice(["strict", "free"]))
 @click.option("--share/--no-share", default=True, help="Train common prefixes once.  [default: share]")
-@click.option("--barrier", is_flag=True, help="No trial passes a report that another one owes (needs --every).")
+@click.option("--barrier", is_flag=True, help="Trials wait for each other at every report (needs --every).")
 @click.option("--seed", default=0, show_default=True)
-@click.option("--gantt/--no-gantt", default=True, help="Draw who trained what in the terminal.")
+@click.option("--gantt/--no-gantt", default=True, help="Draw the schedule in the terminal.")
 @click.option(
     "--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the chart to an .svg or .png file."
 )
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="Write a .json trace for Perfetto.")
-@click.option("--json", "as_json", is_flag=True, help="Print figures for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def simulate_command(file: Path | None, **options: Any) -> None:
-    """Tell how long a model selection would take, and what would be shared.
+    """Estimate how long a model selection would take, and how much would be shared.
 
     FILE is a TOML file with [workload] and [cluster] tables; without it the options describe the workload.
 
@@ -94,7 +94,7 @@ def simulate_command(file: Path | None, **options: Any) -> None:
     from hoptree.ui import workload_file
 
     if file:
-        _refuse_beside_file(file)
+        _check_beside_file(file)
         workload, cluster = workload_file.read(file)
         if options["share"] is False:
             workload = msgspec.structs.replace(workload, share=False)
@@ -104,14 +104,14 @@ def simulate_command(file: Path | None, **options: Any) -> None:
     _show(result, options)
 
 
-def _refuse_beside_file(file: Path) -> None:
-    """Refuse options that would be ignored: a file describes the whole workload."""
+def _check_beside_file(file: Path) -> None:
+    """Raise an error for options that would be ignored: a file describes the whole workload."""
     context = click.get_current_context()
     for name in context.params:
         given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         if given and name not in _BESIDE_FILE:
             option = "--" + name.replace("_", "-")
-            raise WorkloadError(f"{option}: given beside {file}, which describes the workload; change it there")
+            raise WorkloadError(f"{option}: {file} describes the workload; set this value in the file instead")
 
 
 _BESIDE_FILE = ("file", "policy", "order", "share", "seed", "gantt", "save", "trace", "as_json")
@@ -131,8 +131,8 @@ def _described(options: dict[str, Any]) -> tuple[Workload, Cluster]:
         mean = sum(CNN_MFLOPS.values()) / len(CNN_MFLOPS)
         seconds = [options["seconds"] * cost / mean for cost in costs]
         speeds = draw.choices(list(GPU_TFLOPS.values()), k=workers)
-        usual = sum(GPU_TFLOPS.values()) / len(GPU_TFLOPS)
-        specs = [WorkerSpec(name=f"w{i}", speed=speed / usual) for i, speed in enumerate(speeds)]
+        mean_speed = sum(GPU_TFLOPS.values()) / len(GPU_TFLOPS)
+        specs = [WorkerSpec(name=f"w{i}", speed=speed / mean_speed) for i, speed in enumerate(speeds)]
     cluster = Cluster(
         workers=specs,
         replicas=options["replicas"],

@@ -1,4 +1,4 @@
-"""Studies as their store tells of them, without their code and without writing anything."""
+"""Read-only views of the studies in a store; they do not need the studies' code."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ from hoptree.store import (
     fingerprint,
 )
 
-_NAMED = 20  # studies that a message lists
+_NAMED = 20  # studies that a message lists at most
 
 
 @contextmanager
 def reading(location: str, journal: str | None) -> Iterator[Store]:
-    """Open a store that is there; nothing is created."""
+    """Open an existing store; create nothing."""
     try:
         store = Store(location, create=False, journal_url=journal)
     except StoreMissingError:
         nor = ", or no journal at its URL" if journal else ""
         raise StoreMissingError(
-            f"{Path(location).absolute()}: no store is there{nor}; run a study first, or say with --store where "
-            "its folder is"
+            f"{Path(location).absolute()}: no store is there{nor}; run a study first, or give the store's folder "
+            "with --store"
         ) from None
     with store:
         yield store
 
 
 def find_study(store: Store, name: str) -> StudyView:
-    """Return the study of that name, or say which ones there are."""
-    refuse_unknown(store, name)
-    known = store.catalog.find(name)  # refuses other formats
+    """Return the study of that name; raise an error that lists the studies if there is none."""
+    check_known(store, name)
+    known = store.catalog.find(name)  # raises an error for other formats
     assert known is not None
     return StudyView(store, known)
 
 
-def refuse_unknown(store: Store, name: str) -> None:
-    """Refuse a name that is no study's, and say which ones there are; they need not be readable."""
+def check_known(store: Store, name: str) -> None:
+    """Raise an error that lists the studies, readable or not, if none has that name."""
     names = [record.name for record in store.catalog.all()]
     if name not in names:
         others = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
@@ -63,7 +63,7 @@ def refuse_unknown(store: Store, name: str) -> None:
 
 @final
 class StudyHead:
-    """What the catalog and the lease say of a study: all there is of one that this Hoptree cannot read."""
+    """A study's entry in the catalog and its driver: all that is known of a study this version cannot read."""
 
     def __init__(self, store: Store, known: StudyRecord) -> None:
         self.name = known.name
@@ -73,10 +73,10 @@ class StudyHead:
         if self.driver is not None:
             self.status = "running"
         elif self.status == "running":
-            self.status = "stopped"  # its driver was killed before it could say so
+            self.status = "stopped"  # its driver was killed before it could write the status
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the fields for JSON."""
         return {
             "name": self.name,
             "status": self.status,
@@ -87,7 +87,7 @@ class StudyHead:
 
 @final
 class StudyView:
-    """A study with all that its journal tells; ``sources`` are the trials and epochs that others branched from."""
+    """A study and its trials, read from its journal; ``sources`` maps a trial to where it branched from."""
 
     def __init__(self, store: Store, known: StudyRecord) -> None:
         self.head = StudyHead(store, known)
@@ -125,12 +125,12 @@ class StudyView:
         raise WorkloadError(f"trial {number} of {self.name!r}: not known; expected {numbers}")
 
     def state_file(self, trial: TrialResult) -> str | None:
-        """Return the path or URL of a trial's last state; None before its first report, or when it is gone."""
+        """Return the path or URL of a trial's last state; None before its first report, or if it was removed."""
         key = self._key(trial)
         return None if key is None or key not in self._states else self._states.address(key)
 
     def state_size(self, trial: TrialResult) -> int:
-        """Return the bytes of a trial's last state; 0 if there is none."""
+        """Return the size in bytes of a trial's last state; 0 if there is none."""
         key = self._key(trial)
         return 0 if key is None else self._states.size(key)
 
@@ -144,14 +144,14 @@ class StudyView:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many trials are in which state."""
+        """The number of trials per state."""
         return count_states(self.trials)
 
     @property
     def nodes(self) -> dict[str, tuple[int, tuple[int, ...]]]:
-        """By node of a cluster: how many workers it has, and what it holds; after a run, as that was last.
+        """Per cluster node: its number of workers and its partitions; after a run, those at its end.
 
-        A worker of a cluster has its node's name in the middle of its own; on one machine there are no nodes.
+        A worker's name on a cluster contains its node's name in the middle; on one machine there are no nodes.
         """
         found: dict[str, tuple[int, tuple[int, ...]]] = {}
         for name, partitions in sorted(self.record.state.workers.items()):
@@ -161,14 +161,14 @@ class StudyView:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """Return a line of the catalog, for programs."""
+        """Return the study's line in the catalog, for JSON."""
         best, metric = self.best, self.spec.goal.metric
         value = None if best is None else {"trial": best.number, "value": best.metrics.get(metric)}
         goal = msgspec.to_builtins(self.spec.goal)
         return {**self.head.to_dict(), "trials": self.counts, "goal": goal, "best": value}
 
     def details(self) -> dict[str, Any]:
-        """Return the whole study, for programs."""
+        """Return the whole study, for JSON."""
         asked = ("epochs_asked", "epochs_shared", "epochs_trained", "merge_rate")
         return {
             **self.summary(),
@@ -186,7 +186,7 @@ class StudyView:
 
 
 def all_studies(store: Store) -> Iterator[tuple[StudyHead, StudyView | HoptreeError]]:
-    """Yield every study of a store; of one that cannot be read, its head and the reason."""
+    """Yield every study of a store; for one that cannot be read, its head and the error."""
     for known in store.catalog.all():
         try:
             view = find_study(store, known.name)
@@ -196,13 +196,13 @@ def all_studies(store: Store) -> Iterator[tuple[StudyHead, StudyView | HoptreeEr
 
 
 def count_states(trials: Sequence[TrialResult]) -> dict[str, int]:
-    """Return how many trials are in which state."""
+    """Return the number of trials per state."""
     states = [trial.state for trial in trials]
     return {state: states.count(state) for state in ("complete", "stopped", "failed", "running")}
 
 
 def trial_to_dict(trial: TrialResult) -> dict[str, Any]:
-    """Return a trial for programs."""
+    """Return a trial for JSON."""
     return {
         "number": trial.number,
         "config": {name: str(v) if isinstance(v, Schedule) else v for name, v in trial.config.items()},

@@ -1,7 +1,7 @@
-"""``hoptree run``, ``studies``, ``show``, ``best`` and ``verify``: run studies, and look at what stores hold.
+"""``hoptree run``, ``explain``, ``studies``, ``show``, ``best`` and ``verify``: run studies and show their results.
 
-Commands that look never write, take no lease, and work while somebody else drives the study. What they need is
-imported when they run, so that ``hoptree --help`` stays fast.
+Commands that show something never write, take no lease, and work while another process drives the study. They
+import what they need when they run, so that ``hoptree --help`` stays fast.
 """
 
 from __future__ import annotations
@@ -28,29 +28,32 @@ if TYPE_CHECKING:
 # --- running ----------------------------------------------------------------------------------------------
 
 
-@click.command(name="run", short_help="Run the study of a Python file, or go on with it.")
+@click.command(name="run", short_help="Run or resume the study of a Python file.")
 @click.argument("target", metavar="FILE[:NAME]", type=click.Path())
 @click.option("--workers", type=int, help="Worker processes.  [default: one per core]")
 @click.option(
-    "--backend", metavar="NAME", default="local", help="local, ray, or what a package registers.  [default: local]"
+    "--backend",
+    metavar="NAME",
+    default="local",
+    help="local, ray, or one that a package registers.  [default: local]",
 )
 @click.option("--mirror", metavar="URL", help="An Optuna storage that follows the study, for optuna-dashboard.")
-@click.option("--accept-changes", is_flag=True, help="Go on although code, data or platform have changed.")
-@click.option("--same-platform", is_flag=True, help="Train on the most frequent kind of workers only.")
-@click.option("--unit-limit", type=float, metavar="SECONDS", help="After how long a unit is taken for hung.")
-@click.option("--quiet", is_flag=True, help="Show nothing while it runs.")
-@click.option("--json", "as_json", is_flag=True, help="Print what came of it for programs.")
+@click.option("--accept-changes", is_flag=True, help="Resume although code, data or platform have changed.")
+@click.option("--same-platform", is_flag=True, help="Train only on workers of the most common platform.")
+@click.option("--unit-limit", type=float, metavar="SECONDS", help="Treat a unit that takes longer as hung.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def run_command(
     target: str,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Run the study that a Python file defines, or go on with it; a finished one trains nothing.
+    """Run or resume the study that a Python file defines; a finished study trains nothing.
 
-    NAME is the variable or the name of the study; it can be left out where there is only one. What stands below
-    if __name__ == "__main__": is not run. Ctrl-C lets the units that run end, a second one stops at once.
+    NAME is the variable or the name of the study; it can be left out if there is only one. Code below
+    if __name__ == "__main__": is not run. Ctrl-C lets units that are training finish, a second one stops at once.
 
-    A terminal shows it live, a log gets a few lines. The exit code is 1 when no trial is complete.
+    A terminal shows live progress, a log file gets a few lines. The exit code is 1 if no trial is complete.
 
     \b
     Examples:
@@ -59,16 +62,16 @@ def run_command(
     """  # noqa: D301 click needs the real character
     from hoptree.ui.programs import program
 
-    with interruptible(f"Interrupted. What is done is kept; go on with: hoptree run {shlex.quote(target)}"):
+    with interruptible(f"Interrupted. Progress is saved; resume with: hoptree run {shlex.quote(target)}"):
         with stdout_kept_for_json(as_json), program(target) as study:
             results = study.run(**options)
             outcome = _outcome(study, results)
         if as_json:
             print_json(outcome)
         else:
-            click.echo(_told_outcome(outcome, results))
+            click.echo(_outcome_text(outcome, results))
         if not results.trials or outcome["trials"]["running"]:
-            raise KeyboardInterrupt  # the study took the first one for a wish to end in order, and it did
+            raise KeyboardInterrupt  # the study handled the first Ctrl-C by finishing its units
     if outcome["best"] is None:
         sys.exit(FAILED)
 
@@ -87,7 +90,7 @@ def _outcome(study: Study, results: Results) -> dict[str, Any]:
     }
 
 
-def _told_outcome(outcome: dict[str, Any], results: Results) -> str:
+def _outcome_text(outcome: dict[str, Any], results: Results) -> str:
     from hoptree.ui.study_tables import counted
 
     name, store = outcome["study"], outcome["store"]
@@ -100,25 +103,25 @@ def _told_outcome(outcome: dict[str, Any], results: Results) -> str:
     lines += [f"States and journal: {store}"]
     if outcome["trials"]["failed"]:
         where = "" if Path(store) == Path(".hoptree").absolute() else f" --store {shlex.quote(store)}"
-        lines.append(f"What failed, and why: hoptree show {shlex.quote(name)}{where}")
+        lines.append(f"Show the errors: hoptree show {shlex.quote(name)}{where}")
     return "\n".join(lines)
 
 
-# --- looking ----------------------------------------------------------------------------------------------
+# --- showing ----------------------------------------------------------------------------------------------
 
 
-@click.command(name="explain", short_help="Tell what a study would train, and how long.")
+@click.command(name="explain", short_help="Estimate what a study would train, and how long.")
 @click.argument("target", metavar="FILE[:NAME]", type=click.Path())
 @click.option("--workers", type=int, help="Worker processes.  [default: one per core]")
-@click.option("--accept-changes", is_flag=True, help="As if it went on although code or data have changed.")
-@click.option("--json", "as_json", is_flag=True, help="Print it for programs.")
+@click.option("--accept-changes", is_flag=True, help="Assume that run gets --accept-changes too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain_command(target: str, workers: int | None, accept_changes: bool, as_json: bool) -> None:
-    """Tell what a study would train and how long it would take, before anything is spent.
+    """Estimate what a study would train and how long it would take, before you run it.
 
-    Trials, epochs asked and shared, what the store has already, time with its range on 1, 2, 4 … workers, memory,
-    disk, the stage tree and a chart. Times come from earlier runs, or from a few batches of some configs; the rest
-    is a simulation with the same search and the same engine. After a run: what was expected, and what happened.
-    What run would refuse is refused here too.
+    Shows trials, requested and shared epochs, what the store holds already, time with a range on 1, 2, 4 … workers,
+    memory, disk, the stage tree and a chart. Times come from earlier runs, or from a few batches of some configs;
+    the rest is a simulation with the same search and the same engine. After a run it compares estimate and result.
+    Invalid studies raise the same errors as in run.
 
     \b
     Examples:
@@ -139,7 +142,7 @@ def explain_command(target: str, workers: int | None, accept_changes: bool, as_j
 @click.command(name="studies", short_help="List the studies of a store.")
 @of_a_store
 def studies_command(location: str, journal: str | None, as_json: bool) -> None:
-    """List the studies of a store: how far they are, their best, and who drives them now.
+    """List the studies of a store with their progress, best trial and driver.
 
     Example: hoptree studies
     """
@@ -160,15 +163,15 @@ def studies_command(location: str, journal: str | None, as_json: bool) -> None:
     if as_json:
         print_json(lines)
     else:
-        click.echo(studies_table(lines) if lines else f"No study is in {Path(location).absolute()} yet.")
+        click.echo(studies_table(lines) if lines else f"No studies in {Path(location).absolute()} yet.")
 
 
-@click.command(name="show", short_help="Tell what a study is made of, and how it is.")
+@click.command(name="show", short_help="Show a study's definition and trials.")
 @study_argument
-@click.option("--trial", "number", type=int, help="Only this trial, with its whole curve and its whole error.")
+@click.option("--trial", "number", type=int, help="Only this trial, with its full curve and error.")
 @of_a_store
 def show_command(name: str, number: int | None, location: str, journal: str | None, as_json: bool) -> None:
-    """Tell what a study is made of, how its trials are, and what was shared.
+    """Show a study's definition, its trials, and how many epochs were shared.
 
     \b
     Examples:
@@ -190,11 +193,11 @@ def show_command(name: str, number: int | None, location: str, journal: str | No
         click.echo(trial_tables(view, trial))
 
 
-@click.command(name="best", short_help="Tell the best trial, and how to load its model.")
+@click.command(name="best", short_help="Show the best trial, and how to load its model.")
 @study_argument
 @of_a_store
 def best_command(name: str, location: str, journal: str | None, as_json: bool) -> None:
-    """Tell which trial is the best, where its state is, and how to load its model.
+    """Show the best trial, where its state is stored, and how to load its model.
 
     Example: hoptree best digits
     """
@@ -207,15 +210,15 @@ def best_command(name: str, location: str, journal: str | None, as_json: bool) -
     best = view.best
     if best is None:
         raise WorkloadError(
-            f"{name}: {counted(view.counts, view.head)}, so there is no best one; expected a complete trial; "
-            f"hoptree show {shlex.quote(name)} tells how far it is"
+            f"{name}: no trial is complete ({counted(view.counts, view.head)}), so there is no best trial yet; "
+            f"hoptree show {shlex.quote(name)} shows the progress"
         )
     lines = lines_to_load(view.spec.program, name)
     if as_json:
         print_json({"study": name, **trial_to_dict(best), **_stored(view, best), "python": lines})
         return
     click.echo(best_table(view, best))
-    click.echo("\n".join(["", "Its model, in Python:", *(f"    {line}" for line in lines)]))
+    click.echo("\n".join(["", "Load its model in Python:", *(f"    {line}" for line in lines)]))
 
 
 def _stored(view: StudyView, trial: TrialResult) -> dict[str, Any]:
@@ -233,10 +236,10 @@ def _stored(view: StudyView, trial: TrialResult) -> dict[str, Any]:
 def verify_command(
     name: str, trial: int | None, target: str | None, location: str, journal: str | None, as_json: bool
 ) -> None:
-    """Train complete trials (or one) again, each alone in a fresh process, and compare the bits with the stored.
+    """Train complete trials (or one) again, each in a fresh process, and compare the bits with the stored state.
 
-    The exit code is 1 when a trial differs, or has no state to be compared with. A bundle, FILE.zip in place of the
-    name, is compared with what the program trains here, and differences are explained.
+    The exit code is 1 if a trial differs or has no stored state. Give a bundle, FILE.zip, in place of the name to
+    compare it with what the program trains here, and to see the likely reason of differences.
 
     \b
     Examples:
@@ -245,7 +248,7 @@ def verify_command(
       hoptree verify digits.zip --program digits.py
     """  # noqa: D301 click needs the real character
     from hoptree.ui.export_commands import is_bundle, verify_bundle
-    from hoptree.ui.programs import program, recorded_program, refuse_other_study
+    from hoptree.ui.programs import check_same_study, program, recorded_program
     from hoptree.ui.studies_view import find_study, reading
     from hoptree.ui.study_tables import counted
 
@@ -256,19 +259,21 @@ def verify_command(
         view = find_study(store, name)
     numbers = [each.number for each in view.trials if each.state == "complete"] if trial is None else [trial]
     if not numbers:
-        raise WorkloadError(f"{name}: {counted(view.counts, view.head)}; expected a complete trial to verify")
+        raise WorkloadError(
+            f"{name}: no trial is complete ({counted(view.counts, view.head)}), so there is nothing to verify"
+        )
     found: list[dict[str, Any]] = []
     with (
         interruptible("Interrupted."),
         stdout_kept_for_json(as_json),
         program(target or recorded_program(view.spec, name), name) as study,
     ):
-        refuse_other_study(study, name, view.spec)
+        check_same_study(study, name, view.spec)
         study.keep_in(location, journal)
         for result in study.verifications(trial):
             found.append(_verification(result))
             if not as_json:
-                click.echo(_told_verification(found[-1]))
+                click.echo(_verification_line(found[-1]))
     if as_json:
         print_json(found)
     if not all(each["same"] for each in found):
@@ -279,10 +284,10 @@ def _verification(result: Verification) -> dict[str, Any]:
     return {"trial": result.trial, "stored": result.stored, "trained": result.trained, "same": result.holds}
 
 
-def _told_verification(found: dict[str, Any]) -> str:
+def _verification_line(found: dict[str, Any]) -> str:
     from hoptree.ui.study_tables import short
 
     if not found["stored"]:
-        return f"trial {found['trial']}: nothing to compare with: its state is gone or damaged"
+        return f"trial {found['trial']}: cannot be compared: its stored state is missing or damaged"
     prints = f"stored {short(found['stored'])}, trained again {short(found['trained'])}"
     return f"trial {found['trial']}: {prints}: {'same bits' if found['same'] else 'differs'}"

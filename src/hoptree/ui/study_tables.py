@@ -1,4 +1,4 @@
-"""Studies and trials as people read them in a terminal."""
+"""Studies and trials as text tables for a terminal."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _SHORT = 12  # characters of a fingerprint that tell two apart
 
 def studies_table(lines: Sequence[Sequence[object]]) -> str:
     """Return the catalog of a store."""
-    columns = ["study", "status", "trials", "best", "begun", "driver"]
+    columns = ["study", "status", "trials", "best", "created", "driver"]
     if all(line[-1] is None for line in lines):
         columns, lines = columns[:-1], [line[:-1] for line in lines]
-    return fitted_table(columns, lines, terminal_width(), drop=["begun", "driver"])
+    return fitted_table(columns, lines, terminal_width(), drop=["created", "driver"])
 
 
 def study_line(head: StudyHead, view: StudyView | HoptreeError) -> list[object]:
-    """Return a study's line in the catalog; of one that cannot be read, what is known all the same."""
+    """Return a study's line in the catalog; for one that cannot be read, only what the catalog knows."""
     trials, best = "cannot be read", None
     if not isinstance(view, HoptreeError):
         trials, best = counted(view.counts, view.head), _best(view)
@@ -43,26 +43,26 @@ def study_line(head: StudyHead, view: StudyView | HoptreeError) -> list[object]:
 
 
 def study_tables(view: StudyView) -> str:
-    """Return what a study is made of, and all of its trials."""
+    """Return a study's definition, and all of its trials."""
     spec, driver, savings = view.spec, _driver(view.head), view.savings
     space = [f"{name}: {values}" for name, values in spec.space["names"]]
     work = (
-        f"{savings.epochs_asked:g} asked, {savings.epochs_shared:g} of them shared "
+        f"{savings.epochs_asked:g} requested, {savings.epochs_shared:g} of them shared "
         f"(merge rate {savings.merge_rate:.2f}), {savings.epochs_trained:g} trained so far"
     )
     facts = {
         "status": view.head.status + (f", driven by {driver}" if driver else ""),
-        "begun": _date(view.head.created),
+        "created": _date(view.head.created),
         "goal": f"{'maximize' if spec.goal.maximize else 'minimize'} {spec.goal.metric}",
         "space": "\n".join(space),
         "search": spec.search,
         "seed": str(spec.seed),
-        "order": f"{spec.settings.order}, with {'shared' if spec.share else 'no shared'} beginnings",
+        "order": f"{spec.settings.order}, with {'shared' if spec.share else 'no shared'} prefixes",
         "data": f"{short(spec.data)}, in {spec.settings.partitions} partitions",
         **_nodes(view),
         "trainer": short(spec.trainer),
         **({"variant": _variant(spec)} if spec.variant else {}),
-        "program": spec.program or "none: a notebook or a prompt",
+        "program": spec.program or "none: run in a notebook or at a prompt",
         "trials": counted(view.counts, view.head),
         "epochs": work,
     }
@@ -70,9 +70,9 @@ def study_tables(view: StudyView) -> str:
 
 
 def trial_tables(view: StudyView, trial: TrialResult) -> str:
-    """Return one trial with its whole curve and its whole error."""
+    """Return one trial with its full curve and error."""
     facts = {
-        "state": _word(trial.state, view.head),
+        "state": _state_name(trial.state, view.head),
         "epochs": str(trial.epochs),
         **_followed(view, trial),
         **_config(trial),
@@ -96,20 +96,20 @@ def best_table(view: StudyView, trial: TrialResult) -> str:
 
 
 def counted(counts: Mapping[str, int], head: StudyHead | None = None) -> str:
-    """Say how many trials are in which state."""
-    found = [f"{count} {_word(state, head)}" for state, count in counts.items() if count]
+    """Return the number of trials per state as text."""
+    found = [f"{count} {_state_name(state, head)}" for state, count in counts.items() if count]
     return ", ".join(found) or "no trials yet"
 
 
 def short(fingerprint: str) -> str:
-    """Return as much of a fingerprint as tells two apart."""
+    """Return the first characters of a fingerprint."""
     return fingerprint[:_SHORT]
 
 
 def trials_table(view: StudyView, trials: Sequence[TrialResult], columns: Sequence[str] = ()) -> str:
-    """Return trials, by default without the hyper-parameters that the space fixes.
+    """Return a table of trials, by default without the hyper-parameters that the space fixes.
 
-    Where there is no room, columns go from the last; by default metrics that are not the goal go first.
+    If the terminal is too narrow, columns are dropped from the last; by default metrics other than the goal first.
     """
     names = list(columns or default_columns(view))
     rows = [[trial.number, *(_cell(view, trial, name) for name in names)] for trial in trials]
@@ -117,12 +117,14 @@ def trials_table(view: StudyView, trials: Sequence[TrialResult], columns: Sequen
     if not columns:
         metrics = {name for trial in view.trials for name in trial.metrics}
         kept = {"state": 3, "error": 2, view.spec.goal.metric: 3}
-        last.sort(key=lambda name: kept.get(name, 0 if name in metrics else 1))  # stable: the last of a kind first
+        last.sort(
+            key=lambda name: kept.get(name, 0 if name in metrics else 1)
+        )  # stable: the last of equals is dropped first
     return fitted_table(["trial", *names], rows, terminal_width(), drop=last)
 
 
 def default_columns(view: StudyView) -> list[str]:
-    """Return what tells trials apart: what is searched, what is measured, and what failed."""
+    """Return the columns in which trials differ: searched hyper-parameters, metrics, and errors."""
     configs = {name: value for trial in view.trials for name, value in trial.config.items()}
     space = dict(view.spec.space["names"])
     searched = [name for name, value in configs.items() if space.get(name) not in (str(value), repr(value))]
@@ -135,7 +137,7 @@ def default_columns(view: StudyView) -> list[str]:
 def _cell(view: StudyView, trial: TrialResult, name: str) -> object:
     match name:
         case "state":
-            return _word(trial.state, view.head)
+            return _state_name(trial.state, view.head)
         case "epochs":
             return trial.epochs
         case "error":
@@ -169,32 +171,32 @@ def _best(view: StudyView) -> str | None:
 
 
 def _followed(view: StudyView, trial: TrialResult) -> dict[str, str]:
-    """Say whom a trial followed, and with which values where they were others: its config holds from there on."""
+    """Return the trial that this one branched from, and the values that differed before that epoch."""
     if trial.number not in view.sources:
         return {}
     source, at = view.sources[trial.number]
     before = view.config_before(trial)
     others = [f"{name}={value}" for name, value in before.items() if trial.config.get(name) != value]
     until = f", with {', '.join(others)} until then" if others else ""
-    return {"from": f"trial {source}, which it followed up to epoch {at}{until}"}
+    return {"from": f"trial {source} at epoch {at}{until}"}
 
 
 def _fingerprint(view: StudyView, trial: TrialResult) -> dict[str, str]:
     if view.state_file(trial) is None:
         return {}
-    return {"fingerprint": view.fingerprint(trial) or "its state is damaged; study.results() trains it again"}
+    return {"fingerprint": view.fingerprint(trial) or "the state is damaged; study.results() trains it again"}
 
 
 def _state(view: StudyView, trial: TrialResult) -> str:
-    """Say where a state is, on a line of its own: in a table a path would be broken."""
+    """Return where a state is stored, on a line of its own: a table would wrap the path."""
     file = view.state_file(trial)
     if file is None:
-        return "Its state: none is stored"
-    return f"Its state ({size(view.state_size(trial))}): {file}"
+        return "State: none is stored"
+    return f"State ({size(view.state_size(trial))}): {file}"
 
 
 def _nodes(view: StudyView) -> dict[str, str]:
-    """Say what every node of a cluster holds."""
+    """Return the workers and partitions of each node of a cluster."""
     lines = [
         f"{node}: {count} worker{'s' * (count > 1)}, partitions {', '.join(map(str, held))}"
         for node, (count, held) in view.nodes.items()
@@ -207,7 +209,7 @@ def _config(trial: TrialResult) -> dict[str, str]:
 
 
 def brief(value: Value) -> str:
-    """Return a value for a list of many: numbers with four digits, also those in a schedule.
+    """Return a value as short text: numbers with four digits, also within a schedule.
 
     >>> brief(0.0031234567), brief(1024), brief("adam")
     ('0.003123', '1024', 'adam')
@@ -218,8 +220,8 @@ def brief(value: Value) -> str:
     return _DECIMAL.sub(lambda number: f"{float(number[0]):.4g}", text) if isinstance(value, Schedule) else text
 
 
-def _word(state: str, head: StudyHead | None) -> str:
-    """Say a trial's state: what nobody drives now does not run."""
+def _state_name(state: str, head: StudyHead | None) -> str:
+    """Return a trial's state: without a driver, a running trial is unfinished."""
     driven = head is not None and head.driver is not None
     return "unfinished" if state == "running" and not driven else state
 
@@ -245,12 +247,12 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def terminal_width() -> int | None:
-    """Return how wide the terminal is; what goes to a file or a pipe is not made to fit."""
+    """Return the width of the terminal; None for a file or a pipe, where tables are not fitted."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _variant(spec: StudySpec) -> str:
-    """Return what besides code, data and seed the names of its states depend on."""
+    """Return what its state keys depend on besides code, data and seed."""
     platform = ", ".join(f"{name} {value}" for name, value in sorted(spec.platform.items()))
-    before = f"; {len(spec.variants) - 1} before it, as changes were accepted" if len(spec.variants) > 1 else ""
+    before = f"; {len(spec.variants) - 1} before accepted changes" if len(spec.variants) > 1 else ""
     return f"{short(spec.variant)} ({platform}){before}" if platform else f"{short(spec.variant)}{before}"

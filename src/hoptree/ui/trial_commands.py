@@ -1,4 +1,4 @@
-"""``hoptree trials``: the trials of a study as a table, chosen, sorted and cut as one likes."""
+"""``hoptree trials``: the trials of a study as a table, filtered, sorted and limited."""
 
 from __future__ import annotations
 
@@ -21,13 +21,19 @@ _OF_ALL: Final = ("number", "state", "epochs", "from", "error", "curve")
 
 @click.command(name="trials")
 @study_argument
-@click.option("--state", "states", multiple=True, type=click.Choice(_STATES), help="Only these; may be repeated.")
-@click.option("--sort", "key", metavar="COLUMN", help="Sort by it; by the goal, the best come first.")
-@click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES),
+    help="Only trials in this state; may be repeated.",
+)
+@click.option("--sort", "key", metavar="COLUMN", help="Sort by this column; for the goal, best first.")
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
 @click.option(
     "--columns", metavar="A,B,…", help="Show these: hyper-parameters, metrics, state, epochs, from, curve, error."
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many.")
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @of_a_store
 def trials_command(
     name: str,
@@ -54,7 +60,7 @@ def trials_command(
     with reading(location, journal) as store:
         view = find_study(store, name)
     wanted = [column.strip() for column in columns.split(",")] if columns else []
-    _refuse_unknown(view, [*wanted, *([key] if key else [])])
+    _check_columns(view, [*wanted, *([key] if key else [])])
     found = [trial for trial in view.trials if not states or trial.state in states]
     found = _sorted(view, found, key, reverse)[:limit]
     if as_json:
@@ -65,17 +71,17 @@ def trials_command(
         click.echo(f"No trial of {name} is {' or '.join(states)}." if states else f"{name} has no trials yet.")
 
 
-def _refuse_unknown(view: StudyView, names: Sequence[str]) -> None:
+def _check_columns(view: StudyView, names: Sequence[str]) -> None:
     configs = [name for trial in view.trials for name in trial.config]
     metrics = [view.spec.goal.metric, *(name for trial in view.trials for name in trial.metrics)]
     known = list(dict.fromkeys([*_OF_ALL, *configs, *metrics]))
     for name in names:
         if name not in known:
-            raise WorkloadError(f"column: {name!r}; expected one of {', '.join(known)}")
+            raise WorkloadError(f"column: no column {name!r}; expected one of {', '.join(known)}")
 
 
 def _sorted(view: StudyView, trials: list[TrialResult], key: str | None, reverse: bool) -> list[TrialResult]:
-    """Return trials by a column; those that have nothing there come last, whichever way round."""
+    """Return trials sorted by a column; those without a value come last in either order."""
     if key is None:
         return trials[::-1] if reverse else trials
     goal = view.spec.goal
@@ -97,6 +103,6 @@ def _value(trial: TrialResult, key: str) -> Any:
 
 
 def _rank(value: Any) -> tuple[bool, float, str]:
-    """Order numbers before texts."""
+    """Return a sort key that orders numbers before texts."""
     number = isinstance(value, int | float)
     return (not number, float(value) if number else 0.0, "" if number else str(value))

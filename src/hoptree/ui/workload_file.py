@@ -1,4 +1,4 @@
-"""Workload files: a TOML file with a [workload] and a [cluster] table, schedules written as in Python."""
+"""Workload files: TOML with a [workload] and a [cluster] table; schedules are written as in Python."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from hoptree.simulator.workload import Workload
 
 
 def read(path: Path) -> tuple[Workload, Cluster]:
-    """Return what a file describes; every refusal names the file and the field."""
+    """Return the workload and cluster of a file; every error names the file and the field."""
     try:
         tables = tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WorkloadError(f"{path}: cannot be read: {error}") from None
     unknown = set(tables) - {"workload", "cluster"}
     if unknown:
-        raise WorkloadError(f"{path}: table [{sorted(unknown)[0]}]; expected [workload] and [cluster]")
+        raise WorkloadError(f"{path}: unknown table [{sorted(unknown)[0]}]; expected [workload] and [cluster]")
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise WorkloadError(f"{path}: {name}: {table!r}; expected a table, [{name}] with a field in each line")
+            raise WorkloadError(f"{path}: {name}: {table!r}; expected a table, [{name}] with one field per line")
     workload = dict(tables.get("workload", {}))
     configs = workload.get("configs")
     try:
@@ -74,7 +74,9 @@ def _build(node: ast.expr, text: str) -> Any:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         make = _SCHEDULES.get(node.func.id)
         if make is None:
-            raise WorkloadError(f"{text!r}: {node.func.id} is no schedule; expected one of {', '.join(_SCHEDULES)}")
+            raise WorkloadError(
+                f"{text!r}: unknown schedule {node.func.id}; expected one of {', '.join(_SCHEDULES)}"
+            )
         named = {keyword.arg or "": _build(keyword.value, text) for keyword in node.keywords}
         return make(*(_build(argument, text) for argument in node.args), **named)
     if isinstance(node, ast.List | ast.Tuple):
@@ -101,7 +103,7 @@ def _convert(table: dict[str, Any], kind: type[Any]) -> Any:
     fields = {field.name for field in msgspec.structs.fields(kind)}
     unknown = sorted(set(table) - fields)
     if unknown:
-        raise WorkloadError(f"{unknown[0]}: no such field; expected {', '.join(sorted(fields))}")
+        raise WorkloadError(f"{unknown[0]}: unknown field; expected {', '.join(sorted(fields))}")
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
@@ -114,7 +116,7 @@ _WORDS |= {"array": "a list", "object": "a table"}
 
 
 def _mismatch(message: str, table: dict[str, Any]) -> str:
-    """Say in our words what msgspec says of a field, such as: Expected `int`, got `str` - at `$.epochs`."""
+    """Rephrase a msgspec message, such as: Expected `int`, got `str` - at `$.epochs`."""
     found = _MISMATCH.match(message)
     assert found is not None
     place, what = found["place"] or "", found["what"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def upgrade(connection: Connection, revisions: Revisions) -> None:
-    """Run the scripts that a database has not seen, in the transaction that the connection is in."""
+    """Run the migration scripts that are new to a database, in the connection's current transaction."""
     from alembic import command
     from alembic.config import Config
 

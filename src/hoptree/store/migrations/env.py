@@ -1,4 +1,4 @@
-"""What Alembic runs first: it is given a connection that is within a transaction."""
+"""Alembic's environment script: it gets a connection with an open transaction."""
 
 from alembic import context
 

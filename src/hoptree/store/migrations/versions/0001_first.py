@@ -1,4 +1,4 @@
-"""The tables of the first release. Stores from before it have no revision and are refused."""
+"""The tables of the first release. Older stores have no revision and are not supported."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Origins: what held when states under a variant were trained, for comparison before they are reused."""
+"""Origins: the conditions under which a variant's states were trained, compared before they are reused."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Create the table; states of before have no variant, and no origin."""
+    """Create the table; older states have no variant and no origin."""
     op.create_table(
         "hoptree_origins",
         sa.Column("variant", sa.Text(), primary_key=True),
