@@ -42,7 +42,7 @@ def test_user_code_that_fails_ends_its_trial_only(tmp_path: Path, act: str, reas
 
 @pytest.mark.slow
 def test_where_all_fails_there_is_no_best_one_and_why(tmp_path: Path) -> None:
-    with pytest.raises(ht.RefusedError, match="no config that was tried can be:\n") as refused:
+    with pytest.raises(ht.RefusedError, match="No config could be trained. First error:\n") as refused:
         study(tmp_path, "leave").run(workers=1)
     assert str(refused.value).endswith("SystemExit: 4")  # reported once: there is only this config
     results = study(tmp_path, "segfault").run(workers=1)

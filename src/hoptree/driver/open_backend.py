@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from hoptree.backends.choice import find_backend, make_pool
 from hoptree.backends.job import TrainingJob
 from hoptree.backends.pool_backend import PoolBackend
+from hoptree.backends.pool_options import PoolHooks, PoolOptions
 from hoptree.backends.protocol import Backend
 from hoptree.backends.ray_settings import Ray
-from hoptree.backends.rehearsals import RehearsalConfig
-from hoptree.core.actions import Evaluate, RunUnit
+from hoptree.backends.rehearsals import RehearsalConfig, Rehearsals
 from hoptree.core.schedules import Config
 from hoptree.driver.opened_study import OpenedStudy
 from hoptree.driver.options import RunOptions
@@ -27,22 +26,14 @@ class RehearsalPlan(NamedTuple):
     changing: list[Config]
 
 
-class BackendCallbacks(NamedTuple):
-    """Callbacks of a pool backend: the limit of a run, time passing, workers wanted, and observed inputs."""
-
-    longest: Callable[[RunUnit | Evaluate], float]
-    tick: Callable[[], None]
-    wanted: Callable[[], int]
-    variants: Variants
-
-
 def open_backend(
     opened: OpenedStudy,
     group: StudyGroup,
     options: RunOptions,
     index: StateIndex,
     rehearsal: RehearsalPlan,
-    callbacks: BackendCallbacks,
+    variants: Variants,
+    hooks: PoolHooks,
 ) -> Backend:
     """Return the backend that the options choose, not started yet."""
     first, store, begun = group.first, opened.store, opened.record.now
@@ -72,20 +63,13 @@ def open_backend(
         options.heartbeat_limit,
     )
     metrics = [goal.metric for goal in group.goals.values()]
+    rehearsals = Rehearsals(rehearsal.configs, metrics, variants.probed, rehearsal.changing)
     return PoolBackend(
         pool,
         store.states,
         seed=first.seed,
-        books=index,
-        begun=begun,
-        rehearsal=(rehearsal.configs, metrics) if rehearsal.configs else None,
-        changing=rehearsal.changing,
-        unit_limit=options.unit_limit,
-        heartbeat_limit=options.heartbeat_limit,
-        longest=callbacks.longest,
-        tick=callbacks.tick,
-        wanted=callbacks.wanted,
-        observed=callbacks.variants.observed,
-        probed=callbacks.variants.probed,
-        greets=True,
+        ledger=index,
+        rehearsals=rehearsals if rehearsal.configs else None,
+        options=PoolOptions(begun, options.unit_limit, options.heartbeat_limit, wait_for_platforms=True),
+        hooks=hooks,
     )

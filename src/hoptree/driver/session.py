@@ -19,6 +19,7 @@ from hoptree.backends.choice import worker_count
 from hoptree.backends.event_loop import EventSource, Observer, drive
 from hoptree.backends.local import remove_slots, slots_of
 from hoptree.backends.pool_backend import PoolBackend
+from hoptree.backends.pool_options import PoolHooks
 from hoptree.backends.protocol import Backend, FindsStates, ReportsTraffic, Wakeable
 from hoptree.core.engine import Engine
 from hoptree.core.errors import HoptreeError
@@ -30,7 +31,7 @@ from hoptree.driver.coordination import ClaimingBackend
 from hoptree.driver.event_sources import Draining, Periodic, StopRequest
 from hoptree.driver.ledger_backend import LedgerBackend
 from hoptree.driver.not_finite import NotFiniteMetrics, warn_of_data
-from hoptree.driver.open_backend import BackendCallbacks, RehearsalPlan, open_backend
+from hoptree.driver.open_backend import RehearsalPlan, open_backend
 from hoptree.driver.opened_study import OpenedStudy
 from hoptree.driver.options import RunOptions
 from hoptree.driver.recorder import JournalRecorder
@@ -180,13 +181,14 @@ class Session:
             self._lease.renew()  # nothing else renews it while workers start
             reporter.tick()
 
-        callbacks = BackendCallbacks(
+        variants = self._variant.variants
+        hooks = PoolHooks(
             longest=self._estimator.longest,
             tick=tick,
-            wanted=lambda: 0 if self._stop.asked else max(1, self._engine.plan.lineages),
-            variants=self._variant.variants,
+            workers_needed=lambda: 0 if self._stop.asked else max(1, self._engine.plan.lineages),
+            observed=variants.observed,
         )
-        return open_backend(self._opened, self._group, self._options, self._index, rehearsal, callbacks)
+        return open_backend(self._opened, self._group, self._options, self._index, rehearsal, variants, hooks)
 
     # --- the loop -------------------------------------------------------------------------------------------
 
