@@ -69,6 +69,7 @@ class Fold:
             case TrialExtended():
                 trial = self._trial(event.trial)
                 if trial.ending == "failed":
+                    trial.change("extended")
                     trial.owe(event.until)
                     self._plan.way(trial, trial.until * self._partitions)
                 elif trial.ending != "stopped":

@@ -52,9 +52,9 @@ class Node:
     """Consecutive units whose values have the same forms, from unit ``start`` on; the last unit is not fixed."""
 
     __slots__ = (
-        "_origin", "active", "attempts", "best", "children", "cost", "counts", "finals", "first", "id", "key", "live",
-        "lost", "parent", "reports", "requests", "rotation", "start", "states", "stops", "taken", "todo", "trained",
-        "tree", "values", "waiters", "waiting",
+        "_origin", "active", "attempts", "best", "children", "cost", "counts", "finals", "first", "id", "key",
+        "live", "lost", "parent", "reports", "requests", "rotation", "start", "states", "stops", "taken", "todo",
+        "trained", "tree", "values", "waiters", "waiting",
     )  # fmt: skip
 
     def __init__(

@@ -104,6 +104,7 @@ class Trials:
             trial.owe(event.until)
             self._plan.way(trial, trial.until * self._plan.partitions)
         if trial.ending in ("stopped", "failed"):
+            trial.change("extended")
             return
         if trial.ending == "complete":
             if trial.must_move(event.until):
