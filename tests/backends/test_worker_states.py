@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from hoptree.backends.worker_handle import WorkerExit, WorkerHandle
 from hoptree.backends.worker_states import JOINED, TRANSITIONS, WorkerEvent, WorkerState, as_mermaid, next_state
+from hoptree.worker.messages import WorkerCommand
 
 ENDED = {WorkerState.GIVEN_UP, WorkerState.EXITED}
 
@@ -27,15 +27,9 @@ def test_only_workers_that_have_joined_get_runs() -> None:
     assert {state for state, events in TRANSITIONS.items() if WorkerEvent.RUN_ASSIGNED in events} == JOINED
 
 
-@given(st.data())
-def test_a_worker_that_has_joined_stays_joined_until_it_is_left_out_or_ends(data: st.DataObject) -> None:
-    state = WorkerState.STARTING
-    while TRANSITIONS[state]:
-        before, event = state, data.draw(st.sampled_from(list(TRANSITIONS[state])))
-        state = next_state(state, event)
-        assert before not in JOINED or state in {*JOINED, *ENDED, WorkerState.LEFT_OUT}
-        if state not in ENDED and data.draw(st.booleans()):
-            break
+def test_a_worker_that_has_joined_stays_joined_until_it_is_left_out_or_ends() -> None:
+    for state in JOINED:
+        assert set(TRANSITIONS[state].values()) <= {*JOINED, *ENDED, WorkerState.LEFT_OUT}
 
 
 def test_an_event_that_is_not_in_the_table_is_a_bug() -> None:
@@ -50,3 +44,48 @@ def test_the_diagram_shows_every_change() -> None:
     assert "EXITED --> [*]" in lines
     changes = sum(to is not state for state, events in TRANSITIONS.items() for to in events.values())
     assert len(lines) == 2 + changes + len(ENDED)
+
+
+class Silent(WorkerHandle):
+    """A handle without a worker: only its state matters here."""
+
+    def send(self, command: WorkerCommand) -> None: ...
+
+    def has_beaten(self) -> bool:
+        return True
+
+    def kill(self) -> None: ...
+
+    def reap(self) -> WorkerExit:
+        return WorkerExit("never started", None)
+
+
+def test_a_worker_is_busy_while_it_has_runs() -> None:
+    worker = Silent("w")
+    assert not worker.joined
+    worker.join()
+    worker.assign(1)
+    worker.assign(2)
+    assert worker.state is WorkerState.BUSY
+    assert worker.finish(1)
+    assert not worker.finish(1)
+    assert (worker.state, list(worker.queue)) == (WorkerState.BUSY, [2])
+    assert worker.finish(2)
+    assert worker.state is WorkerState.READY
+
+
+def test_a_request_to_leave_before_a_worker_has_joined_takes_effect_as_it_joins() -> None:
+    worker = Silent("w")
+    worker.request_leave()
+    assert (worker.state, worker.leaving) == (WorkerState.STARTING, True)
+    worker.join()
+    assert (worker.state, worker.joined) == (WorkerState.LEAVING, True)
+
+
+def test_a_hung_worker_stays_hung_though_its_run_ends() -> None:
+    worker = Silent("w")
+    worker.join()
+    worker.assign(1)
+    worker.apply(WorkerEvent.TIME_LIMIT_EXCEEDED)
+    worker.finish(1)
+    assert worker.state is WorkerState.HUNG

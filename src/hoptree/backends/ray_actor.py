@@ -236,8 +236,8 @@ class RayWorker:
 
             raise StoreError(
                 f"store: {setup.states} is not the driver's store on this node; keep the store in a folder that "
-                "all nodes share under one path, for example Study(…, store='/shared/hoptree'), or the states at a URL "
-                "that all reach, for example Study(…, states='s3://bucket/hoptree')"
+                "all nodes share under one path, for example Study(…, store='/shared/hoptree'), or the states at a "
+                "URL that all reach, for example Study(…, states='s3://bucket/hoptree')"
             )
         self._partitions = PartitionCache(setup.dataset, setup.fingerprint, setup.node, copy=setup.copy)
         self._partitions.hold(setup.partitions)
