@@ -125,7 +125,7 @@ def test_a_backend_that_was_made_without_its_job_is_refused() -> None:
     class Running:
         def submit(self, action: object) -> None: ...
 
-    with pytest.raises(ht.WorkloadError, match=r"runs units, but has no open\(job\); expected its settings"):
+    with pytest.raises(ht.WorkloadError, match=r"has submit\(\) but no open\(job\); expected its settings"):
         check_backend(Running(), None)  # type: ignore[arg-type]
 
 

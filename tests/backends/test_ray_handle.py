@@ -1,4 +1,4 @@
-"""How the end of an actor is told from what its calls fail with."""
+"""How an actor ended is derived from the errors of its calls."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pytest
 from ray.exceptions import NodeDiedError, OutOfMemoryError
 
 from hoptree.backends.ray_handle import RayWorkerHandle
+from hoptree.backends.ray_states import StateReferences
 from hoptree.backends.worker_handle import WorkerExit
 
 
 class Ended:
-    """In place of an actor that Ray has ended: every call fails with Ray's reason."""
+    """In place of an actor that Ray has killed: every call fails with Ray's reason."""
 
     def __init__(self, reason: Exception) -> None:
         self._reason = reason
@@ -34,18 +35,18 @@ LOW = "1 worker(s) were killed due to the node running low on memory."
 
 
 @pytest.mark.parametrize(
-    ("reason", "death"),
+    ("reason", "expected"),
     [
         (
             OutOfMemoryError(f"{LOW}\nobjects spillable: 0"),
-            WorkerExit(f"was ended by Ray, since its node ran out of memory: {LOW}", "user"),
+            WorkerExit(f"was killed by Ray, since its node ran out of memory: {LOW}", "user"),
         ),
-        (NodeDiedError("the node is unreachable"), WorkerExit("was on a node that is gone", None)),
+        (NodeDiedError("the node is unreachable"), WorkerExit("was on a node that was lost", None)),
     ],
 )
-def test_errors_of_ray_that_tell_of_an_end(reason: Exception, death: WorkerExit) -> None:
-    """They are not errors about the actor, and were taken for a node that cannot work, or a fault to try again."""
-    member = RayWorkerHandle("s-n-0", "n", Ended(reason), {}, lambda _: None, echo=True)
-    member.begin(b"", None)
-    assert member.news() == [None]
-    assert member.reap() == death
+def test_errors_of_ray_that_report_an_exit(reason: Exception, expected: WorkerExit) -> None:
+    """They are no actor errors, and were once taken for an unusable node, or a failure to retry."""
+    worker = RayWorkerHandle("s-n-0", "n", Ended(reason), StateReferences(), lambda _: None, echo=True)
+    worker.set_up(b"", None)
+    assert worker.messages() == [None]
+    assert worker.reap() == expected

@@ -1,4 +1,4 @@
-"""The driver is told each probe once, compares those of one machine, and has every kind of config tried."""
+"""Each probe is reported once, those of one machine are compared, and every kind of config is tried."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def answer(values: dict[str, Any], probe: str, **parts: str) -> RehearsalResult:
     return RehearsalResult(["loss"], [], 0.1, probes=[(values, probe)], parts=parts)
 
 
-def test_a_probe_is_told_once() -> None:
-    told: list[tuple[Mapping[str, Any], str]] = []
-    rehearsals = Rehearsals([RehearsalConfig(ONE)], ["loss"], lambda values, found: told.append((values, found)))
+def test_a_probe_is_reported_once() -> None:
+    probed: list[tuple[Mapping[str, Any], str]] = []
+    rehearsals = Rehearsals([RehearsalConfig(ONE)], ["loss"], lambda values, found: probed.append((values, found)))
     assert not rehearsals.wants_second("n")
     rehearsals.compare("n", answer(ONE, "p", w="1"))
     assert rehearsals.wants_second("n")
@@ -36,7 +36,7 @@ def test_a_probe_is_told_once() -> None:
     rehearsals.compare("n", answer(ONE, "p", w="1"))
     rehearsals.compare("m", answer(ONE, "q", w="2"))  # another machine may round differently
     assert not rehearsals.wants_second("n")
-    assert told == [(ONE, "p")]
+    assert probed == [(ONE, "p")]
 
 
 def test_processes_of_one_machine_must_agree() -> None:
@@ -62,9 +62,9 @@ def test_kinds_differ_in_what_is_no_number() -> None:
     assert Rehearsals([RehearsalConfig(ONE)], ["loss"]).other_kinds(answer(ONE, "p")) is None
 
 
-def test_a_pool_tells_the_probes_before_any_event(tmp_path: Path) -> None:
+def test_a_pool_reports_the_probes_before_any_event(tmp_path: Path) -> None:
     job = make_job(tmp_path, workers=2)
-    told: list[tuple[Mapping[str, Any], str]] = []
+    probed: list[tuple[Mapping[str, Any], str]] = []
     pool = LocalPool(job.trainer, job.dataset, job.states, workers=2, slots=[tmp_path / "slots"], token=1)
     configs = [RehearsalConfig(ONE), RehearsalConfig({"lr": 0.3, "net": "a"}), RehearsalConfig(TWO)]
     with Store(tmp_path / "store") as store:
@@ -72,9 +72,8 @@ def test_a_pool_tells_the_probes_before_any_event(tmp_path: Path) -> None:
             pool,
             job.states,
             seed=0,
-            books=StateIndex(store, "s", 10**9),
-            rehearsal=(configs, ["loss"]),
-            probed=lambda values, found: told.append((values, found)),
+            ledger=StateIndex(store, "s", 10**9),
+            rehearsals=Rehearsals(configs, ["loss"], lambda values, found: probed.append((values, found))),
         )
         backend.start()
         try:
@@ -82,7 +81,7 @@ def test_a_pool_tells_the_probes_before_any_event(tmp_path: Path) -> None:
                 (values, probe(job.trainer, values, job.dataset.partition(0), job.dataset.valid()))
                 for values in (ONE, TWO)
             ]
-            assert told == expected
+            assert probed == expected
             assert {type(event) for event in backend.wait()[1]} == {WorkerJoined}
         finally:
             backend.stop(failed=False)

@@ -204,7 +204,7 @@ def test_an_actor_that_is_stopped_is_given_up(
         job = some_study(tmp_path / "s", {2: stop, 8: go_on}, trainer=Slow(0.02))
         results = job.run(backend="ray", heartbeat_limit=2.0)
     assert prints(results) == expected
-    assert "no sign of life for 2 s" in caplog.text
+    assert "no heartbeat for 2 s" in caplog.text
     assert not [event for event in events(tmp_path / "s") if isinstance(event, UnitFailed)]
     assert units_done_twice(tmp_path / "s" / "store", "plain") == 0
     assert alive(stopped, patience=300.0) == []

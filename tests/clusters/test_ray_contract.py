@@ -22,7 +22,7 @@ class OnRay:
         from hoptree.backends.ray_pool import RayPool
 
         pool = RayPool(self.where.asked(job.workers), job.trainer, job.dataset, job.states, job.study)
-        return PoolBackend(pool, job.states, seed=job.seed, books=NoBooks())
+        return PoolBackend(pool, job.states, seed=job.seed, ledger=NoBooks())
 
 
 class TestRay(BackendContract):

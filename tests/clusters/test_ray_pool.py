@@ -24,38 +24,39 @@ pytestmark = pytest.mark.slow
 
 
 class Alone:
-    """A pool without a backend: its members, and what is heard of them."""
+    """A pool without a backend: its workers, and their messages."""
 
     def __init__(self, folder: Path, settings: ht.Ray) -> None:
         from hoptree.backends.ray_pool import RayPool
 
         self.states = FolderStates(folder / "states")
         self.pool = RayPool(settings, Plain(), dataset(folder, partitions=4), self.states, "alone")
-        self.members: dict[str, WorkerHandle] = {}
+        self.workers: dict[str, WorkerHandle] = {}
 
     def recruit(self) -> None:
-        self.members |= {member.name: member for member in self.pool.recruit(self.members, 1)}
+        self.workers |= {worker.name: worker for worker in self.pool.recruit(self.workers, 1)}
 
-    def hear(self) -> list[tuple[WorkerHandle, WorkerMessage | None]]:
-        """Return the next news that there are."""
+    def receive(self) -> list[tuple[WorkerHandle, WorkerMessage | None]]:
+        """Return the next messages."""
         end = time.monotonic() + 900
         while time.monotonic() < end:
-            found = self.pool.news(wait(self.pool.sources(), timeout=1.0))
+            found = self.pool.messages(wait(self.pool.sources(), timeout=1.0))
             if found:
                 return list(found)
-        raise AssertionError("nothing was heard")
+        raise AssertionError("no message arrived")
 
-    def hear_on(self) -> None:
-        """Listen until something is raised."""
+    def receive_forever(self) -> None:
+        """Receive messages until an error is raised."""
         while True:
-            self.hear()
+            self.receive()
 
-    def greet(self) -> None:
-        """Wait until everybody has said hello."""
-        while not all(member.ready for member in self.members.values()):
-            for member, news in self.hear():
-                assert isinstance(news, WorkerReady)
-                member.ready, member.partitions = True, news.partitions
+    def join_all(self) -> None:
+        """Wait until all workers are ready."""
+        while not all(worker.joined for worker in self.workers.values()):
+            for worker, message in self.receive():
+                assert isinstance(message, WorkerReady)
+                worker.partitions = message.partitions
+                worker.join()
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def alone(tmp_path: Path, nodes: Nodes) -> Iterator[Callable[..., Alone]]:
 
     yield make
     for each in made:
-        each.pool.close(list(each.members.values()), at_once=True, failed=False)
+        each.pool.close(list(each.workers.values()), at_once=True, failed=False)
 
 
 def test_a_node_that_another_job_uses_is_done_without(tmp_path: Path, nodes: Nodes) -> None:
@@ -99,8 +100,8 @@ def test_who_has_not_begun_is_not_asked_to_save(nodes: Nodes, alone: Callable[..
     nodes.add(1)
     here = alone()
     here.recruit()
-    here.pool._references["slot"] = ray.put(({"w": np.ones(3)}, {"units": 1}))
-    here.pool.write(StateLocation("aa", "slot", "killed", 24))
+    here.pool._references.hold("slot", ray.put(({"w": np.ones(3)}, {"units": 1})))
+    here.pool.transport.write(StateLocation("aa", "slot", "killed", 24))
     assert here.states.get("aa")[0]["w"].tolist() == [1.0, 1.0, 1.0]
 
 
@@ -111,16 +112,16 @@ def test_a_state_that_went_with_its_node_cannot_be_saved(nodes: Nodes, alone: Ca
     nodes.add(2)
     here = alone()
     here.recruit()
-    here.greet()
+    here.join_all()
     first = nodes.here[0].node_id
     near = ray.remote(num_cpus=0, max_retries=0)(lambda: ({"w": np.ones(60_000)}, {}))
     made: Any = near.options(scheduling_strategy=NodeAffinitySchedulingStrategy(first, soft=False)).remote()
     ray.wait([made], fetch_local=False)
-    here.pool._references["slot"] = made
+    here.pool._references.hold("slot", made)
     nodes.remove(0)
     nodes.wait_for(2)
-    with pytest.raises(LostStateError, match="the state aa is gone with its node"):
-        here.pool.write(StateLocation("aa", "slot", next(iter(here.members)), 480_000))
+    with pytest.raises(LostStateError, match="the state aa was lost with its node"):
+        here.pool.transport.write(StateLocation("aa", "slot", next(iter(here.workers)), 480_000))
     assert "aa" not in here.states
 
 
@@ -130,10 +131,10 @@ def test_partitions_that_no_node_can_bring_end_the_study(
     nodes.add(2)
     here = alone(copy=True)
     here.recruit()
-    here.greet()
+    here.join_all()
     for file in (tmp_path / "data").glob("*.arrow"):
         file.unlink()
-    for member in here.members.values():
-        member.send(HoldPartitions((0, 1, 2, 3)))
+    for worker in here.workers.values():
+        worker.send(HoldPartitions((0, 1, 2, 3)))
     with pytest.raises(ht.RefusedError, match=r"node \w+: FileNotFoundError: .*train-0000\d\.arrow"):
-        here.hear_on()
+        here.receive_forever()

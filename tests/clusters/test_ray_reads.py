@@ -10,7 +10,8 @@ import pytest
 
 import hoptree as ht
 from hoptree.backends.pool_backend import PoolBackend
-from hoptree.backends.rehearsals import RehearsalConfig
+from hoptree.backends.pool_options import PoolHooks
+from hoptree.backends.rehearsals import RehearsalConfig, Rehearsals
 from hoptree.identity.observation import Observations, present
 from hoptree.store import FolderStates
 from tests.clusters.conftest import Nodes
@@ -33,7 +34,12 @@ def test_the_driver_is_told_what_an_actor_reads(
     pool = RayPool(nodes.where().asked(1), Reads(), dataset(tmp_path), states, "reads")
     configs = [RehearsalConfig({"lr": 0.1, "build": "json"})]
     backend = PoolBackend(
-        pool, states, seed=0, books=NoBooks(), rehearsal=(configs, ["loss"]), observed=found.append
+        pool,
+        states,
+        seed=0,
+        ledger=NoBooks(),
+        rehearsals=Rehearsals(configs, ["loss"]),
+        hooks=PoolHooks(observed=found.append),
     )
     try:
         backend.start()

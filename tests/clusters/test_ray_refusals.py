@@ -40,10 +40,10 @@ def test_no_cluster_at_the_address(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ours", "why"),
     [
-        ({"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": None}, "there is none here"),
-        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": None}, "there is none here"),
-        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}, "the one that is given here is another"),
-        ({"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "0" * 64}, "RAY_AUTH_MODE is not token here"),
+        ({"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": None}, "this process has none"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": None}, "this process has none"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}, "this process has another one"),
+        ({"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "0" * 64}, "RAY_AUTH_MODE is not token in this process"),
     ],
 )
 def test_a_cluster_that_wants_to_see_a_token(
@@ -57,7 +57,7 @@ def test_a_cluster_that_wants_to_see_a_token(
             elsewhere.setenv("HOME", str(tmp_path))  # there may be a token in the folder of who runs this
             set_authentication(forgotten)
             set_authentication(ours)
-            with pytest.raises(ht.RefusedError, match=f"asks for a token, and {why}; set RAY_AUTH_MODE=token"):
+            with pytest.raises(ht.RefusedError, match=f"requires a token, and {why}; set RAY_AUTH_MODE=token"):
                 study(tmp_path).run(backend=nodes.where())
             set_authentication(forgotten)
     finally:
@@ -72,7 +72,7 @@ def test_a_cluster_that_lets_anyone_in_is_told_of(nodes: Nodes, caplog: pytest.L
     with answers_anyone() as address:
         look_at_door(address)
     assert (
-        f"the Ray cluster at {address} lets anyone in who reaches it; start it with RAY_AUTH_MODE=token"
+        f"anyone who can reach the Ray cluster at {address} can use it; start it with RAY_AUTH_MODE=token"
         in caplog.text
     )
 
@@ -107,11 +107,14 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"resources_per_worker": {"CPU": 1, "x": 1}},
-        "no node has 1 x; add such nodes, or let resources_per_worker be",
+        "no node has 1 x; add such nodes, or reduce resources_per_worker",
     ),
     ({"replicas": 3}, "replicas: 3 on 2 nodes with workers"),
     ({"resources_per_worker": {"memory": 1e18}}, r"1.0 EB memory, but .* room for 0: .*\(1 CPU, .*B memory\)"),
-    ({"runtime_env": {"env_vars": {"A": 1}}}, "runtime_env: .*Dict.str, str.*; expected what ray.init takes"),
+    (
+        {"runtime_env": {"env_vars": {"A": 1}}},
+        "runtime_env: .*Dict.str, str.*; expected a value that ray.init accepts",
+    ),
 ]
 
 
@@ -138,7 +141,7 @@ def test_what_the_cluster_can_never_satisfy(tmp_path: Path, nodes: Nodes) -> Non
         ({"resources_per_worker": {"CPU": 0}}, "CPU is 0; expected a number above 0"),
         ({"resources_per_worker": {"CPU": True}}, "CPU is True; expected a number above 0"),
         ({"resources_per_worker": {"CPU": 0.00001}}, "CPU is 1e-05; expected at least 0.0001"),
-        ({"resources_per_worker": {3: 1}}, "3 is no name of a resource"),
+        ({"resources_per_worker": {3: 1}}, "3 is not the name of a resource"),
         ({"resources_per_worker": {"object_store_memory": 1e6}}, "object_store_memory belongs to nodes"),
         ({"resources_per_worker": 2}, "resources_per_worker: 2; expected names with amounts, for example"),
         ({"resources_per_worker": None}, "resources_per_worker: None; expected names with amounts"),
@@ -173,18 +176,18 @@ def test_an_address_is_compared_by_what_it_means(
 ) -> None:
     import ray
 
-    from hoptree.backends.ray_cluster import agree
+    from hoptree.backends.ray_cluster import check_same_cluster
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     connected = f"{ray.util.get_node_ip_address()}:6379"
     for same in (None, "auto", connected, "localhost:6379", "127.0.0.1:6379"):
-        agree(same, connected)
+        check_same_cluster(same, connected)
     for another in ("localhost:6380", "192.0.2.77:6379", "local"):
         with pytest.raises(ht.RefusedError, match=f"address: {another}, but this process is connected to"):
-            agree(another, connected)
+            check_same_cluster(another, connected)
     assert not caplog.records
     monkeypatch.setenv("RAY_ADDRESS", "192.0.2.77:6379")
-    agree(None, connected)
+    check_same_cluster(None, connected)
     assert f"RAY_ADDRESS is 192.0.2.77:6379, but this process is connected to {connected}" in caplog.text
 
 
@@ -198,7 +201,7 @@ def test_a_cluster_of_another_version(tmp_path: Path, nodes: Nodes) -> None:
     another = json.dumps({**json.loads(before), "ray_version": "2.0.0"}).encode()
     client.internal_kv_put(b"CLUSTER_METADATA", another, True, KV_NAMESPACE_CLUSTER)
     try:
-        with pytest.raises(ht.RefusedError, match="runs other versions than this program"):
+        with pytest.raises(ht.RefusedError, match="runs different versions than this program"):
             study(tmp_path).run(backend=nodes.where())
     finally:
         client.internal_kv_put(b"CLUSTER_METADATA", before, True, KV_NAMESPACE_CLUSTER)
@@ -229,7 +232,7 @@ def without(nodes: Nodes) -> Iterator[Callable[[Path], None]]:
 def test_a_store_that_workers_cannot_reach(tmp_path: Path, nodes: Nodes, without: Callable[[Path], None]) -> None:
     (tmp_path / "store").mkdir()
     without(tmp_path / "store")
-    with pytest.raises(ht.RefusedError, match=r"node .*: store: .*keep the store in a folder that all nodes see"):
+    with pytest.raises(ht.RefusedError, match=r"node .*: store: .*keep the store in a folder that all nodes share"):
         study(tmp_path).run(backend=nodes.where())
     assert nothing_was_trained(tmp_path)
 

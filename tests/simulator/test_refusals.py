@@ -144,11 +144,11 @@ def test_a_landscape_with_impossible_costs(cost: float):
 @pytest.mark.parametrize("order", ["strict", "free"])
 def test_a_partition_that_is_lost_for_ever_is_named(order: str):
     cluster = Cluster(workers=2, faults=[Crash("w1", 0.5)])
-    message = "partitions: nobody holds [1] and nobody will, with 2 trials to train; place them on a worker"
+    message = "partitions: no worker holds [1] and none will, with 2 trials to train; place them on a worker"
     refused(lambda: simulate(SMALL, cluster, order=order), message)
 
 
 def test_a_cluster_that_is_lost_for_ever_is_named():
     cluster = Cluster(workers=2, faults=[Crash("w0", 0.5), Crash("w1", 0.75)])
-    message = "workers: none is left and none will come, with 2 trials to train"
+    message = "workers: none is left and none will join, with 2 trials to train"
     refused(lambda: simulate(SMALL, cluster), message)

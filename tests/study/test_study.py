@@ -119,9 +119,7 @@ def test_names_that_nothing_asks_for_are_told(tmp_path: Path, caplog: pytest.Log
         return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
     (warning,) = told("misspelt", lr=0.1, learning_rate=ht.log(0.01, 0.1))
-    assert warning.startswith(
-        "space: nothing asks for 'learning_rate', and no option of the optimizer has that name"
-    )
+    assert warning.startswith("space: nothing reads 'learning_rate', and no option of the optimizer has that name")
     assert told("parts", lr=0.1, head=ht.choice({"width": 2}, {"width": 3})) == []
 
 

@@ -58,7 +58,7 @@ def test_a_worker_that_is_stopped_is_given_up_and_replaced(
     with caplog.at_level(logging.WARNING, logger="hoptree"):
         results = job(tmp_path, {2: stop, 8: go_on}).run(workers=2, heartbeat_limit=2.0)
     assert prints(results) == expected
-    assert "no sign of life for 2 s" in caplog.text
+    assert "no heartbeat for 2 s" in caplog.text
     assert happened(tmp_path, RunFailedFact) == []  # no attempt is counted
     assert len(happened(tmp_path, WorkerLost)) == 1
     assert units_done_twice(tmp_path / "store", "plain") == 0
@@ -68,7 +68,7 @@ def test_a_worker_that_is_stopped_is_given_up_and_replaced(
 def test_a_unit_that_stops_every_worker_is_the_reason(tmp_path: Path) -> None:
     results = study(tmp_path, "fine", "stop").run(workers=2, heartbeat_limit=1.0)
     assert [trial.state for trial in results.trials] == ["complete", "failed"]
-    assert "gave no sign of life for 1 s, as did 2 others before it" in results.trials[1].error
+    assert "sent no heartbeat for 1 s, as did 2 others before it" in results.trials[1].error
 
 
 def test_code_that_lets_no_other_thread_run_is_not_taken_for_stopped(tmp_path: Path) -> None:

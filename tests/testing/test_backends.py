@@ -50,7 +50,7 @@ class Local:
     def open(self, job: TrainingJob) -> Backend:
         slots = slots_of(job.folder, job.study)
         pool = LocalPool(job.trainer, job.dataset, job.states, workers=job.workers or 1, slots=slots, token=1)
-        return PoolBackend(pool, job.states, seed=job.seed, books=NoBooks())
+        return PoolBackend(pool, job.states, seed=job.seed, ledger=NoBooks())
 
 
 class TestLocal(BackendContract):

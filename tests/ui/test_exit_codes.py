@@ -115,7 +115,7 @@ def test_a_failing_model_has_one_look_whoever_runs_it(tmp_path: Path) -> None:
         lines = [line for line in done.stderr.splitlines() if not line.startswith("net: ")]  # slow starts are told
         shown.append(lines)
         first, *rest, trace = lines
-        assert first == "RefusedError: nothing was trained, since no config that was tried can be:"
+        assert first == "RefusedError: No config could be trained. First error:"
         assert rest[0].startswith(
             "  MissingValue: wdth: the model function asked for it, but the config has only lr;"
         )

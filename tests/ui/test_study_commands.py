@@ -277,7 +277,7 @@ def test_a_study_of_which_nothing_can_be_trained(tmp_path: Path, monkeypatch: py
     Path("tiny.py").write_text(PROGRAM.read_text().replace("== 5", ">= 5"))
     result = CliRunner().invoke(cli, ["run", "tiny.py"])
     assert isinstance(result.exception, ht.HoptreeError)
-    assert "nothing was trained" in str(result.exception)
+    assert "No config could be trained" in str(result.exception)
     assert "ValueError: five is too odd" in str(result.exception)
     assert "hoptree/ui" not in str(result.exception)
 

@@ -1,4 +1,4 @@
-"""What counts as a sign of life of a worker process."""
+"""What counts as a heartbeat of a worker process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from hoptree.backends.processes import WorkerProcess, make_setup, time_had
+from hoptree.backends.processes import WorkerProcess, active_time, make_setup
 from hoptree.worker.messages import WorkerReady
 from tests.system.plain import Plain, dataset
 from tests.worker.test_loop import answer, train
@@ -41,15 +41,15 @@ def pid_of(worker: WorkerProcess) -> int:
 
 def test_a_worker_without_work_beats(worker: WorkerProcess) -> None:
     for _ in range(3):
-        until(worker.heard)
+        until(worker.has_beaten)
 
 
 def test_a_worker_that_is_stopped_does_not(worker: WorkerProcess) -> None:
     os.kill(pid_of(worker), signal.SIGSTOP)
-    until(lambda: not worker.heard() and not worker.heard())
-    assert not worker.heard()
+    until(lambda: not worker.has_beaten() and not worker.has_beaten())
+    assert not worker.has_beaten()
     os.kill(pid_of(worker), signal.SIGCONT)
-    until(worker.heard)
+    until(worker.has_beaten)
     os.kill(pid_of(worker), signal.SIGSTOP)
     worker.kill()
     worker.end()
@@ -61,7 +61,7 @@ def test_a_worker_whose_code_lets_no_thread_run_is_alive(worker: WorkerProcess, 
     held.write_bytes(b"\0")
     worker.send(train(0, act="held", where=str(held)))
     until((tmp_path / "held-begun").exists)
-    assert all(worker.heard() for _ in range(200))  # more than may have come before
+    assert all(worker.has_beaten() for _ in range(200))  # more than may have come before
     held.write_bytes(b"\1")
     assert answer(worker) is not None
 
@@ -73,4 +73,4 @@ def test_a_worker_whose_code_lets_no_thread_run_is_alive(worker: WorkerProcess, 
 def test_a_process_has_not_had_the_time_in_which_others_had_its_processor(
     state: str, worked: float, had: float
 ) -> None:
-    assert time_had(2.0, state, worked) == had
+    assert active_time(2.0, state, worked) == had

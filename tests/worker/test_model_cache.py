@@ -42,7 +42,7 @@ def test_a_stale_model_is_noticed(states: FolderStates, monkeypatch: pytest.Monk
     restore = ModelCache.restore
 
     def stale(models: ModelCache, origin: Origin, source: StateSource | None) -> CachedModel:
-        resident = next((r for r in models._resident.values() if r.key), None)
+        resident = next((r for r in models._cached.values() if r.key), None)
         if resident is None or source is None:
             return restore(models, origin, source)
         resident.key = source.key  # and what is in it stays

@@ -10,8 +10,9 @@ import pytest
 
 from hoptree.backends.local import LocalPool
 from hoptree.backends.pool_backend import PoolBackend
+from hoptree.backends.pool_options import PoolHooks
 from hoptree.backends.processes import WorkerProcess, make_setup
-from hoptree.backends.rehearsals import RehearsalConfig
+from hoptree.backends.rehearsals import RehearsalConfig, Rehearsals
 from hoptree.backends.trainer_pickle import send_off
 from hoptree.core.errors import HoptreeError
 from hoptree.core.events import WorkerJoined
@@ -133,7 +134,14 @@ def pool(folder: Path, observed: Callable[[Observations], None]) -> PoolBackend:
     states = FolderStates(folder / "states")
     local = LocalPool(Reads(), dataset(folder), states, workers=1, slots=[folder / "slots"], token=1)
     configs = [RehearsalConfig({"lr": 0.1, "build": "json"})]
-    return PoolBackend(local, states, seed=0, books=NoBooks(), rehearsal=(configs, ["loss"]), observed=observed)
+    return PoolBackend(
+        local,
+        states,
+        seed=0,
+        ledger=NoBooks(),
+        rehearsals=Rehearsals(configs, ["loss"]),
+        hooks=PoolHooks(observed=observed),
+    )
 
 
 def test_a_reader_leaves_the_environment_as_it_was() -> None:

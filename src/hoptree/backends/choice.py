@@ -1,4 +1,4 @@
-"""Which backend a study runs on: what users say, and the pool that it comes to."""
+"""Which backend a study runs on: from the user's setting to a pool of workers."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ Where: TypeAlias = str | Ray | BackendSettings
 
 
 def check_backend(backend: Where, workers: int | None) -> None:
-    """Refuse what is no backend, before anything is opened."""
+    """Raise an error unless this is a backend; nothing is opened."""
     if workers is not None:
         check_count("workers", workers)
     found = find_backend(backend)
     if isinstance(found, Ray) and workers is not None and found.workers not in (None, workers):
-        raise WorkloadError(f"workers: {workers}, but ht.Ray(workers={found.workers}); give the number once")
+        raise WorkloadError(f"workers: {workers}, but ht.Ray(workers={found.workers}); give the number only once")
 
 
 def find_backend(backend: Where) -> Literal["local"] | Ray | BackendSettings:
-    """Return "local", the settings of Ray, or the settings of another backend, whichever is meant.
+    """Return "local", the settings of Ray, or the settings of another backend.
 
-    A name that is not built in is looked up among those that installed packages register.
+    A name that is not built in is looked up among the plug-ins of installed packages.
     """
     if backend in BUILT_IN:
         return Ray() if backend == "ray" else "local"
     if isinstance(backend, str):
         return _registered(backend)
-    if isinstance(backend, Ray) or (not isinstance(backend, type) and _opens(backend)):
+    if isinstance(backend, Ray) or (not isinstance(backend, type) and _has_open(backend)):
         return backend
     if isinstance(backend, type):
         raise WorkloadError(f"backend: the class {backend.__qualname__}; expected {backend.__qualname__}(…)")
     if callable(getattr(backend, "submit", None)):
         raise WorkloadError(
-            f"backend: {backend!r} runs units, but has no open(job); expected its settings, an object whose "
+            f"backend: {backend!r} has submit() but no open(job); expected its settings, an object whose "
             "open(job) returns a backend for one run of the study"
         )
     raise WorkloadError(f"backend: {backend!r}; expected {_expected()}")
 
 
 def worker_count(workers: int | None, threads: int) -> int:
-    """Return how many workers this machine gets, if nobody says."""
+    """Return the given number of workers, by default as many as this machine has CPUs for."""
     return max(1, (os.cpu_count() or 1) // threads) if workers is None else workers
 
 
@@ -69,9 +69,9 @@ def make_pool(
     token: int,
     heartbeat_limit: float = LIMIT,
 ) -> WorkerPool:
-    """Return the pool in which a study is trained; its workers start when they are recruited.
+    """Return the pool that trains a study; its workers start when ``recruit`` is called.
 
-    ``token`` is that of the driver's lease.
+    ``token`` is the fencing token of the driver's lease.
     """
     if backend == "local":
         count = worker_count(workers, trainer.threads)
@@ -83,34 +83,34 @@ def make_pool(
 
 
 def _registered(name: str) -> BackendSettings:
-    """Return the settings of a backend that a package registers: with their defaults, if it registers a class."""
+    """Return the settings that a package registers under a name; of a class, an instance with its defaults."""
     plugin = find_plugin("backends", name)
     if plugin is None:
         raise WorkloadError(f"backend: {name!r}; expected {_expected()}")
-    given = plugin.load()
-    made = given
-    if isinstance(given, type) or not _opens(given):
+    loaded = plugin.load()
+    found = loaded
+    if isinstance(loaded, type) or not _has_open(loaded):
         try:
-            made = given()
+            found = loaded()
         except Exception as error:
             raise WorkloadError(
-                f"backend: {name!r} of the package {plugin.package} cannot be made without settings "
-                f"({type(error).__name__}: {error}); import {plugin.value} and give backend={name}(…)"
+                f"backend: {name!r} of the package {plugin.package} cannot be created without arguments "
+                f"({type(error).__name__}: {error}); import {plugin.value} and pass backend={name}(…)"
             ) from error
-    if not _opens(made):
+    if not _has_open(found):
         raise WorkloadError(
-            f"backend: {name!r} of the package {plugin.package} is {made!r}, which has no open(job); expected the "
+            f"backend: {name!r} of the package {plugin.package} is {found!r}, which has no open(job); expected the "
             "settings of a backend, or a class of settings"
         )
-    settings: BackendSettings = made
+    settings: BackendSettings = found
     return settings
 
 
-def _opens(settings: Any) -> bool:
+def _has_open(settings: Any) -> bool:
     return callable(getattr(settings, "open", None))
 
 
 def _expected() -> str:
     names = [repr(plugin.name) for plugin in plugins("backends")]
-    registered = f"one of {', '.join(names)}, which installed packages register, " if names else ""
-    return f"'local', 'ray', ht.Ray(address=…), {registered}or the settings of a backend of your own"
+    registered = f"one of {', '.join(names)} (registered by installed packages), " if names else ""
+    return f"'local', 'ray', ht.Ray(address=…), {registered}or the settings of a custom backend"

@@ -1,4 +1,4 @@
-"""The only loop: events in, actions out, against any backend."""
+"""The event loop of a run: events in, actions out, with any backend."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ Observer: TypeAlias = Callable[[Step], None]
 
 
 class TrialAsker(Protocol):
-    """Who asks for training: a tuner, or several."""
+    """Requests trials: a tuner, or several."""
 
     def start(self) -> Sequence[Event]:
-        """Return what is asked for first."""
+        """Return the first requests."""
         ...
 
     def tell(self, news: Report | EndTrial) -> Sequence[Event]:
-        """Take news in and return what is asked for then."""
+        """Take in a result of a trial, and return the requests that follow from it."""
         ...
 
 
 class EventSource(Protocol):
-    """Where events come from besides the backend: users, other drivers, what was learned about costs."""
+    """A source of events besides the backend: users, other drivers, updated cost estimates."""
 
     def pause(self) -> float:
-        """Return for how many seconds it need not be asked; infinite if it wakes the backend itself."""
+        """Return for how many seconds it need not be polled; infinite if it wakes the backend itself."""
         ...
 
     def poll(self) -> Sequence[Event]:
-        """Return what has come."""
+        """Return the events that have arrived."""
         ...
 
 
@@ -53,15 +53,15 @@ def drive(
     begun: float = 0.0,
     sources: Sequence[EventSource] = (),
 ) -> float:
-    """Run until no trial is left, or it is ``enough``, and return the time of the last event.
+    """Run until no trial is left, or ``enough`` returns True, and return the time of the last event.
 
-    ``first`` replaces what the tuner asks for at the start, for a study that goes on from where it was at the time
-    ``begun``; a function is called when the backend has started. ``look_up`` may add to an event what is known
-    elsewhere, before the engine sees it. ``sources`` are asked when they are due. If it is enough while trials are
-    left, all states are saved: others go on from them.
+    ``first`` replaces the tuner's first requests when a study resumes at the time ``begun``; a function is called
+    after the backend has started. ``look_up`` may add known results to an event before the engine sees it.
+    ``sources`` are polled when they are due. If the run ends while trials are left, all states are saved, so that
+    another run can resume from them.
 
-    Every event passes through here once, so this is where a journal or a checker listens: a watch gets the whole
-    step, with the run that its event is about, before what was decided is carried out.
+    Every event passes through here once, so a journal or an invariant checker observes here: each of ``watches``
+    gets the whole step, with the run that its event is about, before its actions are carried out.
     """
     now, failed = begun, True
     try:
@@ -81,7 +81,7 @@ def drive(
                 for action in actions:
                     if isinstance(action, (Report, EndTrial)):  # a tuple: this is the hot loop
                         inbox.extend(tuner.tell(action))
-                    elif not isinstance(action, AdoptState):  # nothing is to be done about that one
+                    elif not isinstance(action, AdoptState):  # it needs no work by the backend
                         backend.submit(action)
             if engine.finished or enough():
                 for state in () if engine.finished else engine.stored():
@@ -102,10 +102,10 @@ def drive(
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Keep the cycle collector out of the loop: units make millions of small records and no cycles.
+    """Disable the garbage collector in the loop: units create millions of small records and no cycles.
 
-    With thousands of trials one of its rounds takes longer than any decision. Who runs for long looks through what
-    is young (``gc.collect(1)``) when there is time.
+    With thousands of trials, one full collection takes longer than any decision. A long run collects the young
+    generations (``gc.collect(1)``) when it is idle.
     """
     if not gc.isenabled():
         yield
@@ -119,11 +119,11 @@ def without_collector() -> Iterator[None]:
 
 def _stuck(engine: Engine) -> WorkloadError:
     if not engine.workers.by_name:
-        return WorkloadError(f"workers: none is left and none will come, with {engine.live} trials to train")
+        return WorkloadError(f"workers: none is left and none will join, with {engine.live} trials to train")
     missing = engine.waiting_partitions()
     if not missing:
-        return WorkloadError(f"policy: it lets nothing run, with {engine.live} trials to train")
+        return WorkloadError(f"policy: it starts no unit, with {engine.live} trials to train")
     return WorkloadError(
-        f"partitions: nobody holds {missing} and nobody will, with {engine.live} trials to train; "
+        f"partitions: no worker holds {missing} and none will, with {engine.live} trials to train; "
         "place them on a worker or raise replicas"
     )

@@ -1,4 +1,4 @@
-"""What a backend of your own gets: the job that it trains, and the record of settings that opens it."""
+"""What a custom backend implements and receives: its settings, and the job that it trains."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What a study hands to the backend that it runs on.
+    """What a study passes to the backend that it runs on.
 
-    ``states`` is where states are saved; ``folder`` is the store's, for files of the backend's own; ``workers`` is
-    what the user asked for, None if nothing was said. ``begun`` is the study's clock when the run begins: the times
-    that ``wait`` returns count on from it.
+    ``states`` is where states are saved; ``folder`` is the store's folder, for files of the backend's own;
+    ``workers`` is the number that the user asked for, None if not given. ``begun`` is the study's clock when the
+    run begins: the times that ``wait`` returns continue from it.
     """
 
     study: str
@@ -35,7 +35,7 @@ class TrainingJob:
     begun: float = 0.0
 
     def unit(self, action: RunUnit) -> UnitSpec:
-        """Return what the trainer trains a unit with."""
+        """Return the arguments with which the trainer trains a unit."""
         from hoptree.trainers.base import UnitSpec
 
         shuffle = shuffle_seed(self.seed, action.epoch, action.partition)
@@ -43,8 +43,8 @@ class TrainingJob:
 
 
 class BackendSettings(Protocol):
-    """A backend as a user writes it down, such as ``Mine(nodes=4)``: its settings, before it has a job."""
+    """The settings of a backend, such as ``Mine(nodes=4)``, before it has a job."""
 
     def open(self, job: TrainingJob) -> Backend:
-        """Return a new backend for one run of a study; nothing begins before its ``start``."""
+        """Return a new backend for one run of a study; it does nothing before its ``start``."""
         ...

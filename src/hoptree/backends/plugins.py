@@ -1,11 +1,11 @@
-"""Plug-ins: what other packages register by entry point, by kind and name.
+"""Plug-ins: backends, trainers and procedures that other packages register by entry point.
 
 A package registers a backend, a trainer or a procedure in its ``pyproject.toml``:
 
     [project.entry-points."hoptree.backends"]
     slurm = "my_package:Slurm"
 
-and ``study.run(backend="slurm")`` finds it. Nothing is imported before it is asked for by name.
+and ``study.run(backend="slurm")`` finds it. A plug-in is imported only when it is loaded by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """What a package has registered; ``value`` is where it is, such as ``my_package.backends:Slurm``."""
+    """An entry point of a package; ``value`` names the object, such as ``my_package.backends:Slurm``."""
 
     kind: Kind
     name: str
@@ -31,19 +31,19 @@ class Plugin(msgspec.Struct, frozen=True):
     version: str
 
     def load(self) -> Any:
-        """Import what was registered."""
+        """Import the registered object."""
         try:
             return EntryPoint(self.name, self.value, f"hoptree.{self.kind}").load()
-        except Exception as error:  # whatever a module of others does when it is imported
+        except Exception as error:  # importing somebody else's module may raise anything
             cause = f"{type(error).__name__}: {error}"
             raise WorkloadError(
                 f"{self.kind}: {self.name!r} of the package {self.package} {self.version} cannot be imported from "
-                f"{self.value} ({cause}); install the package again, or another version of it"
+                f"{self.value} ({cause}); reinstall the package, or install another version"
             ) from error
 
 
 def plugins(kind: Kind) -> list[Plugin]:
-    """Return what other packages have registered of a kind, by name; nothing is imported for it.
+    """Return the plug-ins of a kind, sorted by name, without importing them.
 
     Kinds are "backends", "trainers" and "procedures".
     """
@@ -59,24 +59,24 @@ def plugins(kind: Kind) -> list[Plugin]:
 
 
 def find_plugin(kind: Kind, name: str) -> Plugin | None:
-    """Return the plug-in of a name, if there is one; refuse a name that two packages have registered."""
+    """Return the plug-in of a name, if there is one; raise an error if two packages register the name."""
     found = [plugin for plugin in plugins(kind) if plugin.name == name]
     if len(found) > 1:
         packages = " and ".join(plugin.package for plugin in found)
         raise WorkloadError(
             f"{kind}: {name!r} is registered by {packages}; uninstall one of them, or import the one you mean and "
-            "give it instead of its name"
+            "pass it instead of its name"
         )
     return found[0] if found else None
 
 
 def load_plugin(kind: Kind, name: str) -> Any:
-    """Return what is registered under a name, or say which names there are."""
+    """Return the object that is registered under a name; raise an error that lists the known names."""
     plugin = find_plugin(kind, name)
     if plugin is None:
         known = ", ".join(repr(other.name) for other in plugins(kind)) or "none"
         raise WorkloadError(
             f"{kind}: {name!r} is not registered; registered by installed packages: {known}; a package registers "
-            f"one in its entry points, group hoptree.{kind}"
+            f"one as an entry point of the group hoptree.{kind}"
         )
     return plugin.load()

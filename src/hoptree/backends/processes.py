@@ -1,4 +1,4 @@
-"""Worker processes as the driver sees them: how they are started, what they are doing, how they ended."""
+"""Worker processes of this machine: how the driver starts them, watches them, and learns how they ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import msgspec
 from hoptree.backends.heartbeats import LIMIT, beat_interval
 from hoptree.backends.worker_handle import WorkerExit, WorkerHandle
 from hoptree.worker.__main__ import WorkerSetup
-from hoptree.worker.messages import Quit, WorkerCommand, WorkerMessage, decode_news, encode
+from hoptree.worker.messages import Quit, WorkerCommand, WorkerMessage, decode_message, encode
 
 
 @final
@@ -29,11 +29,11 @@ class WorkerProcess(WorkerHandle):
 
     def __init__(self, name: str, setup: WorkerSetup) -> None:
         super().__init__(name)
-        self._kills = _oom_kills()
-        self._worked = 0.0  # seconds of processor time, when its heart was listened to last
-        self._had, self._asked, self._worked_then = 0.0, time.monotonic(), 0.0
+        self._oom_kills_before = _oom_kills()
+        self._cpu_seconds = 0.0  # at the last check of its heartbeat
+        self._active, self._active_at, self._cpu_then = 0.0, time.monotonic(), 0.0
         ours, theirs = make_channel()
-        self._beats, beating = make_channel()
+        self._heartbeats, beating = make_channel()
         passed = [theirs.fileno(), beating.fileno()]
         self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
             [sys.executable, "-m", "hoptree.worker", *map(str, passed)],
@@ -41,86 +41,86 @@ class WorkerProcess(WorkerHandle):
             stdin=subprocess.DEVNULL,
             stdout=_inherited(1),
             stderr=_inherited(2),
-            start_new_session=True,  # a group of its own, with all that it starts
+            start_new_session=True,  # its own process group, which includes all that it starts
         )
         theirs.close()
         beating.close()
         self.channel: Connection[Any, Any] = Connection(ours.detach())
-        with suppress(OSError):  # it is gone already
+        with suppress(OSError):  # it has exited already
             self.channel.send_bytes(encode(setup))
 
     def send(self, command: WorkerCommand) -> None:
-        """Say something; a worker that is gone is noticed when its channel is read."""
+        """Send a command; a worker that has exited is noticed when its channel is read."""
         with suppress(OSError):
             self.channel.send_bytes(encode(command))
 
     def receive(self) -> WorkerMessage | None:
-        """Return its next message; None when it is gone."""
+        """Return its next message; None if it has exited."""
         try:
-            news: WorkerMessage = decode_news(self.channel.recv_bytes())
+            message: WorkerMessage = decode_message(self.channel.recv_bytes())
         except (EOFError, OSError):
             return None
-        except msgspec.DecodeError:  # the user's code has written to a descriptor that is not its own
+        except msgspec.DecodeError:  # the user's code has written to this descriptor
             self.kill()
             return None
-        return news
+        return message
 
-    def heard(self) -> bool:
-        """Return whether its heart beats, or its code works without letting other threads run.
+    def has_beaten(self) -> bool:
+        """Return whether it has sent a heartbeat, or its code runs without letting other threads run.
 
-        A process that waits for a processor is alive as well; one that was stopped is not.
+        A process that waits for a CPU is alive as well; one that was stopped is not.
         """
         with suppress(OSError):
-            if self._beats.recv(4096, socket.MSG_DONTWAIT):
+            if self._heartbeats.recv(4096, socket.MSG_DONTWAIT):
                 return True
-        before, (state, self._worked) = self._worked, _activity(self._process.pid)
-        return state == "R" or self._worked > before
+        before, (state, self._cpu_seconds) = self._cpu_seconds, _activity(self._process.pid)
+        return state == "R" or self._cpu_seconds > before
 
-    def seconds_had(self) -> float:
-        """Return the seconds that it has had so far; to be asked every second or so."""
-        now, (state, worked) = time.monotonic(), _activity(self._process.pid)
-        self._had += time_had(now - self._asked, state, worked - self._worked_then)
-        self._asked, self._worked_then = now, worked
-        return self._had
+    def active_seconds(self) -> float:
+        """Return the seconds since it was created, without those it waited for a CPU; call it every second."""
+        now, (state, cpu_seconds) = time.monotonic(), _activity(self._process.pid)
+        self._active += active_time(now - self._active_at, state, cpu_seconds - self._cpu_then)
+        self._active_at, self._cpu_then = now, cpu_seconds
+        return self._active
 
     def kill(self) -> None:
-        """End it and all that it started, at once; one that the system does not let go is waited for nowhere."""
-        if self._process.returncode is None:  # else its number may be another's
+        """Kill it and all that it started; never wait, even for a process that the system cannot end yet."""
+        if self._process.returncode is None:  # else another process may have its PID
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def ask_to_end(self, at_once: bool) -> None:
-        """Let it end, or end it; ``end`` waits for that."""
+        """Let it quit, or kill it; ``end`` waits for that."""
         self.send(Quit())
         if at_once:
             self.kill()
 
     def end(self, patience: float = 5.0) -> None:
-        """Wait until it has ended, or end it."""
+        """Wait until it has ended; kill it after ``patience`` seconds."""
         if not self._await_end(patience):
             self.kill()
         self._reap()
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended; what it started has ended with it."""
+        """Whether it has ended, and with it all that it started."""
         if self._process.returncode is None and self._await_end(0.0):
             self._reap()
         return self._process.returncode is not None
 
     def reap(self) -> WorkerExit:
-        """Return how a worker ended whose channel is closed."""
+        """Return how a worker ended whose channel was closed."""
         if not self._await_end(5.0):  # the user's code has closed the channel
             self.kill()
         code = self._reap()
-        if code == -signal.SIGKILL and _oom_kills() > self._kills:
-            return WorkerExit("ran out of memory and was ended by the system", "user")
+        if code == -signal.SIGKILL and _oom_kills() > self._oom_kills_before:
+            return WorkerExit("ran out of memory and was killed by the system", "user")
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        outside = -code in (signal.SIGKILL, signal.SIGTERM)  # somebody's doing: the system's, or its own code's
+        outside = -code in (signal.SIGKILL, signal.SIGTERM)  # sent by the system, or by its own code
         return WorkerExit(f"died with {how}", "system" if outside else "user", known=not outside)
 
     def _await_end(self, patience: float) -> bool:
-        """Wait until it has ended, and leave it so: the number of its group is not given to another before."""
+        """Wait until it has ended, without reaping it: until then no other process group gets its number."""
         deadline = time.monotonic() + patience
         while self._process.returncode is None:
             if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
@@ -131,30 +131,30 @@ class WorkerProcess(WorkerHandle):
         return True
 
     def _reap(self) -> int:
-        self.kill()  # what it has started, and left behind
-        with suppress(subprocess.TimeoutExpired):  # the system does not let it go
+        self.kill()  # processes that it has started and left behind
+        with suppress(subprocess.TimeoutExpired):  # the system cannot end it yet
             self._process.wait(5.0)
         self.channel.close()
-        self._beats.close()
+        self._heartbeats.close()
         return self._process.returncode if self._process.returncode is not None else -signal.SIGKILL
 
 
-def time_had(passed: float, state: str, worked: float) -> float:
-    """Return how many of the seconds that passed a process had: one that could run had those in which it worked."""
-    return min(passed, worked) if state == "R" else passed
+def active_time(elapsed: float, state: str, cpu_seconds: float) -> float:
+    """Return the elapsed seconds without those a process waited for a CPU; if runnable, its CPU time at most."""
+    return min(elapsed, cpu_seconds) if state == "R" else elapsed
 
 
 def make_channel() -> tuple[socket.socket, socket.socket]:
-    """Return the two ends of a channel, neither of which is where a program expects its input or output."""
+    """Return the two ends of a channel, whose descriptors are none of the standard streams."""
     pair = socket.socketpair()
-    free = [socket.socket(fileno=fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)) for end in pair]
+    ends = [socket.socket(fileno=fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)) for end in pair]
     for end in pair:
         end.close()
-    return free[0], free[1]
+    return ends[0], ends[1]
 
 
 def _inherited(descriptor: int) -> int | None:
-    """Return what a worker writes to: what we write to, unless we were started without."""
+    """Return the output of a worker: this process's own, or none if this process has none."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -163,7 +163,7 @@ def _inherited(descriptor: int) -> int | None:
 
 
 def _activity(pid: int) -> tuple[str, float]:
-    """Return the state of a process, in the system's letters, and its processor time; "" where that is hidden."""
+    """Return the state letter and the CPU time of a process; "" where the system hides them."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -180,7 +180,7 @@ def make_setup(
     slots: list[Path],
     heartbeat: float = beat_interval(LIMIT),
 ) -> WorkerSetup:
-    """Return what a worker is told before anything else."""
+    """Return the first message to a worker."""
     return WorkerSetup(
         name,
         os.getpid(),
@@ -196,7 +196,7 @@ def make_setup(
 
 
 def _oom_kills() -> int:
-    """Return how often the system has ended a process for want of memory, as far as it tells."""
+    """Return how many processes the system has killed because it was out of memory, as far as it reports that."""
     count = 0
     for path in ("/proc/vmstat", "/sys/fs/cgroup/memory.events"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The waist between the drive loop and whatever runs units."""
+"""The interface between the event loop and whatever runs units."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ __all__ = ["Backend", "FindsStates", "ReportsTraffic", "Task", "Wakeable"]
 
 @runtime_checkable
 class Backend(Protocol):
-    """Carries actions out and says what came of them; workers may join and leave at any time."""
+    """Carries out actions and reports their results as events; workers may join and leave at any time."""
 
     def start(self) -> None:
-        """Begin: workers announce themselves by events."""
+        """Start; workers announce themselves by events."""
         ...
 
     def submit(self, action: Task) -> None:
-        """Take an action; never blocks on its result."""
+        """Accept an action; never wait for its result."""
         ...
 
     def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
-        """Wait for news, at most so many seconds; return the time and the events of that moment.
+        """Wait for events, at most so many seconds; return the time and the events of that moment.
 
-        Without a limit, no events mean that nothing will ever come.
+        Without a limit, returning no events means that there will never be any.
         """
         ...
 
     def stop(self, *, failed: bool) -> None:
-        """Let everything go; after a failure, what another driver could go on from stays."""
+        """Release everything; after a failure, keep what another driver could resume from."""
         ...
 
 
-# --- what a backend may do besides ------------------------------------------------------------------------
+# --- optional protocols of a backend ------------------------------------------------------------------------
 
 
 @runtime_checkable
 class FindsStates(Protocol):
-    """A backend that can go on from states of an earlier run; without it all of them count as lost."""
+    """A backend that can resume from states of an earlier run; without it, all of them count as lost."""
 
     def adopt(self, node: int, unit: int, key: str) -> bool:
-        """Return whether a state of an earlier run is there; then it stands for this place from now on."""
+        """Return whether a state of an earlier run exists; if so, use it for this place from now on."""
         ...
 
 
@@ -57,10 +57,10 @@ class Wakeable(Protocol):
 
 @runtime_checkable
 class ReportsTraffic(Protocol):
-    """A backend that counts what it has trained and moved."""
+    """A backend that counts the units it has trained and the bytes it has moved."""
 
     units: int
     bytes_hopped: int
     bytes_between_nodes: int
-    state_bytes: int  # of a state, on average
+    state_bytes: int  # mean size of a state
     made: dict[int, int]  # by node, a bit for each unit that was trained

@@ -1,9 +1,9 @@
-"""A worker as a Ray actor: the same runner as in a process, its states passed and returned as arrays.
+"""A worker as a Ray actor: the same runner as in a process, with states passed and returned as arrays.
 
-Calls run in groups of threads: units one after another in the first, what may not wait for them (control) and what
-should not hold them up (saving) beside it. A state comes as an argument that Ray has brought near before the call
-begins, while the one before it still trains; it is read without a copy and loaded into the resident model. The
-state after a unit is returned, so that the driver owns it and it outlives this worker.
+Calls run in concurrency groups: units one after another in the default group; control, saving and heartbeats in
+others, so that neither waits for units nor delays them. A state is an argument that Ray fetches before the call
+begins, while the previous unit still trains; it is read without a copy and loaded into the cached model. The state
+after a unit is returned, so that the driver owns it and it outlives this worker.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from hoptree.worker.tracebacks import user_stack, user_traceback
 GROUPS = {"control": 3, "save": 1, "heartbeat": 1}
 
 State: TypeAlias = tuple[dict[str, Any], dict[str, Any]]  # arrays, and the JSON beside them
-Line: TypeAlias = tuple[str, str]  # the stream that it was written to, "stdout" or "stderr", and what it says
+Line: TypeAlias = tuple[str, str]  # "stdout" or "stderr", and a line that was printed there
 
 
 class ActorSetup(msgspec.Struct, frozen=True):
-    """What an actor is told before anything else."""
+    """The first message to an actor."""
 
     node: str
     threads: int
@@ -57,143 +57,143 @@ class ActorSetup(msgspec.Struct, frozen=True):
     copy: bool
     partitions: tuple[int, ...]
     states: str
-    sign: str  # a file in the store, which shows that the store is the driver's
+    marker: str  # a file in the store, which shows that it is the driver's store
 
 
 class RayWorker:
-    """Serves one driver; made into an actor class by ``ray.remote`` with its resources."""
+    """Serves one driver; ``ray.remote`` makes an actor class of it, with the resources of a worker."""
 
     def __init__(self) -> None:
-        self._forgotten: set[int] = set()
+        self._cancelled: set[int] = set()
         self._pid = os.getpid()
-        self._started = False  # whether it has begun a unit
+        self._started = False  # whether it has started a unit
         self._thread = 0
-        self._resident: Any = None
+        self._trained: Any = None
         self._output = _Output()
 
     # --- units, one after another -----------------------------------------------------------------------
 
-    def begin(self, setup: bytes, trainer: bytes) -> bytes:
-        """Get ready, or say why that cannot be."""
+    def set_up(self, setup: bytes, trainer: bytes) -> bytes:
+        """Load trainer and data; return ``WorkerReady``, or ``SetupRefused`` with the reason."""
         try:
-            self._set_up(msgspec.msgpack.decode(setup, type=ActorSetup), trainer)
+            self._load(msgspec.msgpack.decode(setup, type=ActorSetup), trainer)
         except Exception as error:
             name = f"node {ray.util.get_node_ip_address()}"
             missing = isinstance(error, ModuleNotFoundError)
-            fix = "; install it there, or name a runtime_env in ht.Ray(…)" if missing else ""
+            fix = "; install it there, or set ht.Ray(runtime_env=…)" if missing else ""
             reason = str(error) if _is_ours(error) or missing else user_traceback(error)
             return encode(SetupRefused(f"{name}: {reason}{fix}"))
-        return encode(WorkerReady(os.getpid(), self._depot.partitions, self._runner.platform()))
+        return encode(WorkerReady(os.getpid(), self._partitions.partitions, self._runner.platform()))
 
     def rehearse(self, command: bytes) -> bytes:
         """Try configs on a few examples."""
-        wanted = decode_command(command)
-        assert isinstance(wanted, Rehearse)
+        request = decode_command(command)
+        assert isinstance(request, Rehearse)
         try:
-            return self._answer(self._runner.rehearse(wanted, self._depot.partitions[0]))
+            return self._answer(self._runner.rehearse(request, self._partitions.partitions[0]))
         finally:
             end_copy(self._pid)
 
-    def hold(self, command: bytes) -> bytes:
-        """Have other partitions."""
-        wanted = decode_command(command)
-        assert isinstance(wanted, HoldPartitions)
-        self._depot.hold(wanted.partitions)
-        return encode(PartitionsHeld(self._depot.partitions))
+    def hold_partitions(self, command: bytes) -> bytes:
+        """Hold other partitions."""
+        request = decode_command(command)
+        assert isinstance(request, HoldPartitions)
+        self._partitions.hold(request.partitions)
+        return encode(PartitionsHeld(self._partitions.partitions))
 
     @ray.method(num_returns=2)
     def train(self, command: bytes, state: State | None) -> tuple[bytes, State | None]:
-        """Run a unit; return what came of it, and the state after it."""
+        """Run a unit; return its result and the state after it."""
         from hoptree.worker.runner import failure
 
-        wanted = decode_command(command)
-        assert isinstance(wanted, TrainUnit)
-        run = wanted.action.run
-        self._resident = None
+        request = decode_command(command)
+        assert isinstance(request, TrainUnit)
+        run = request.action.run
+        self._trained = None
         self._thread = threading.get_ident()
         try:
-            if run in self._forgotten:
+            if run in self._cancelled:
                 return encode(RunCancelled(run)), None
-            if state is not None and wanted.source is not None:
-                self._models.give(wanted.source.key, state)
-            made = self._runner.train(wanted, self._starts)
-            seconds = self._runner.handed_on(made, wanted.target)
+            if state is not None and request.source is not None:
+                self._models.provide(request.source.key, state)
+            made = self._runner.train(request, self._note_start)
+            seconds = self._runner.mark_kept(made, request.target)
         except (Exception, SystemExit) as error:
             return self._answer(failure(run, error)), None
         finally:
             end_copy(self._pid)
-            self._forgotten.discard(run)
-        self._resident = made.resident
+            self._cancelled.discard(run)
+        self._trained = made.cached
         return self._answer(UnitTrained(run, "", made.size, seconds)), (made.state.arrays, made.state.meta)
 
     def evaluate(self, command: bytes) -> bytes:
-        """Return the metrics of what the call before this one trained; nothing if it did not."""
+        """Return the metrics of the unit that the previous call trained; nothing if that failed."""
         from hoptree.worker.runner import failure
 
-        wanted = decode_command(command)
-        assert isinstance(wanted, TrainUnit)
-        if self._resident is None or self._resident.key != wanted.target:
+        request = decode_command(command)
+        assert isinstance(request, TrainUnit)
+        if self._trained is None or self._trained.key != request.target:
             return b""
         try:
-            return self._answer(self._runner.evaluate(wanted, self._resident))
+            return self._answer(self._runner.evaluate(request, self._trained))
         except (Exception, SystemExit) as error:
-            return self._answer(failure(wanted.action.run, error))
+            return self._answer(failure(request.action.run, error))
         finally:
             end_copy(self._pid)
 
-    def judge(self, command: bytes, state: State | None) -> bytes:
+    def evaluate_state(self, command: bytes, state: State | None) -> bytes:
         """Return the metrics of a stored state."""
         from hoptree.worker.runner import failure
 
-        wanted = decode_command(command)
-        assert isinstance(wanted, EvaluateState)
-        run = wanted.action.run
+        request = decode_command(command)
+        assert isinstance(request, EvaluateState)
+        run = request.action.run
         try:
-            if run in self._forgotten:
+            if run in self._cancelled:
                 return encode(RunCancelled(run))
             if state is not None:
-                self._models.give(wanted.source.key, state)
-            return self._answer(self._runner.judge(wanted))
+                self._models.provide(request.source.key, state)
+            return self._answer(self._runner.evaluate_state(request))
         except (Exception, SystemExit) as error:
             return self._answer(failure(run, error))
         finally:
             end_copy(self._pid)
-            self._forgotten.discard(run)
+            self._cancelled.discard(run)
 
-    def leave(self) -> None:
-        """Put everything in order; whoever listens hears the rest of what was printed, and then that it was all."""
-        with suppress(AttributeError):  # it never began
-            self._depot.close()
+    def shut_down(self) -> None:
+        """Release the partitions and close the output; a reader gets the rest of the lines, then none."""
+        with suppress(AttributeError):  # it was never set up
+            self._partitions.close()
         self._output.close()
 
-    # --- beside them --------------------------------------------------------------------------------------
+    # --- at the same time ---------------------------------------------------------------------------------
 
     @ray.method(concurrency_group="control")
-    def arrive(self) -> None:
-        """Return at once: there was room."""
+    def ping(self) -> None:
+        """Return at once: the actor runs."""
 
     @ray.method(concurrency_group="heartbeat")
-    def beat(self, seconds: float) -> bool:
-        """Return after some seconds: a sign of life. Return whether a unit has begun here."""
+    def heartbeat(self, seconds: float) -> bool:
+        """Return after some seconds, as a heartbeat, whether a unit has started here."""
         time.sleep(seconds)
         return self._started
 
     @ray.method(concurrency_group="control")
-    def listen(self) -> list[Line]:
-        """Return lines that were printed, when there are some; none: there will be no more, it has left.
+    def read_output(self) -> list[Line]:
+        """Wait for printed lines and return them; no lines mean that it was shut down and prints no more.
 
-        A call that fails says that the worker is gone.
+        If the call fails, the worker has exited.
         """
         return self._output.wait()
 
     @ray.method(concurrency_group="control")
-    def forget(self, run: int) -> None:
-        """Give up a run that has not begun; one that has will end, and nobody minds."""
-        self._forgotten.add(run)
+    def cancel_run(self, run: int) -> None:
+        """Cancel a run that has not started; one that has started runs to its end, and its result is ignored."""
+        self._cancelled.add(run)
 
     @ray.method(concurrency_group="control")
-    def where(self) -> bytes:
-        """Say where in the user's code the unit under way is."""
+    def dump_stack(self) -> bytes:
+        """Return the stack of the current unit, from the user's code on."""
         frame = sys._current_frames().get(self._thread)
         return encode(Stack(user_stack(frame) if frame is not None else ""))
 
@@ -202,20 +202,20 @@ class RayWorker:
         """Write a state to the store."""
         self._states.put(key, *state, durable=durable)
 
-    def _answer(self, news: WorkerMessage) -> bytes:
-        """Return news as the answer to a call, within what the user's code has read."""
-        answer = encode(news)
+    def _answer(self, message: WorkerMessage) -> bytes:
+        """Return a message as the result of a call, wrapped in the inputs that the user's code has read."""
+        answer = encode(message)
         for observations in reversed(self._runner.observed()):
             answer = encode(InputsObserved(observations, answer))
         return answer
 
     @contextmanager
-    def _starts(self, _run: int) -> Iterator[None]:
-        """Note that the user's code begins with a unit."""
+    def _note_start(self, _run: int) -> Iterator[None]:
+        """Note that the user's code starts a unit."""
         self._started = True
         yield
 
-    def _set_up(self, setup: ActorSetup, trainer: bytes) -> None:
+    def _load(self, setup: ActorSetup, trainer: bytes) -> None:
         for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[variable] = str(setup.threads)
         keep_memory()
@@ -231,66 +231,66 @@ class RayWorker:
         from hoptree.worker.runner import CommandRunner
 
         self._states = open_states(setup.states)
-        if not self._states.signed(setup.sign):
+        if not self._states.signed(setup.marker):
             from hoptree.store.errors import StoreError
 
             raise StoreError(
-                f"store: {setup.states} is not the driver's there; keep the store in a folder that all nodes see "
-                "under one name, for example Study(…, store='/shared/hoptree'), or the states at a URL that all "
-                "reach, for example Study(…, states='s3://bucket/hoptree')"
+                f"store: {setup.states} is not the driver's store on this node; keep the store in a folder that "
+                "all nodes share under one path, for example Study(…, store='/shared/hoptree'), or the states at a "
+                "URL that all reach, for example Study(…, states='s3://bucket/hoptree')"
             )
-        self._depot = PartitionCache(setup.dataset, setup.fingerprint, setup.node, copy=setup.copy)
-        self._depot.hold(setup.partitions)
+        self._partitions = PartitionCache(setup.dataset, setup.fingerprint, setup.node, copy=setup.copy)
+        self._partitions.hold(setup.partitions)
         loaded = cloudpickle.loads(trainer)
         self._models = ModelCache(loaded, self._states)
         ignored = [setup.states, setup.dataset]
-        self._runner = CommandRunner(loaded, self._depot.dataset(), self._models, ignored, setup.folder)
+        self._runner = CommandRunner(loaded, self._partitions.dataset(), self._models, ignored, setup.folder)
 
 
 class _Output:
-    """What the user's code prints: kept for the driver, and in Ray's own log as well."""
+    """The lines that the user's code prints: kept for the driver, and written to Ray's own log as well."""
 
     def __init__(self) -> None:
         self._lines: list[Line] = []
         self._streams: list[_Tee] = []
         self._closed = False
-        self._some = threading.Condition()
+        self._changed = threading.Condition()
 
     def open(self) -> None:
-        """Hear what is printed from now on."""
+        """Capture what is printed from now on."""
         self._streams = [_Tee("stdout", sys.stdout, self), _Tee("stderr", sys.stderr, self)]
         sys.stdout, sys.stderr = self._streams
 
     def close(self) -> None:
-        """Say that there will be no more; a line that was begun ends here."""
-        self.add([(stream.name, stream.begun) for stream in self._streams if stream.begun])
-        with self._some:
+        """Stop; an unfinished line ends here."""
+        self.add([(stream.name, stream.unfinished) for stream in self._streams if stream.unfinished])
+        with self._changed:
             self._closed = True
-            self._some.notify_all()
+            self._changed.notify_all()
 
     def add(self, lines: Sequence[Line]) -> None:
-        with self._some:
+        with self._changed:
             self._lines += lines
-            self._some.notify_all()
+            self._changed.notify_all()
 
     def wait(self) -> list[Line]:
-        with self._some:
-            self._some.wait_for(lambda: self._lines or self._closed)
+        with self._changed:
+            self._changed.wait_for(lambda: self._lines or self._closed)
             lines, self._lines = self._lines, []
             return lines
 
 
 class _Tee:
-    """A stream that passes on what is written, and gives whole lines to somebody."""
+    """A stream that passes on what is written, and collects whole lines."""
 
     def __init__(self, name: str, stream: TextIO, output: _Output) -> None:
         self.name = name
         self._stream = stream
         self._output = output
-        self.begun = ""
+        self.unfinished = ""
 
     def write(self, text: str) -> int:
-        *lines, self.begun = (self.begun + text).split("\n")
+        *lines, self.unfinished = (self.unfinished + text).split("\n")
         if lines:
             self._output.add([(self.name, line) for line in lines])
         return self._stream.write(text)

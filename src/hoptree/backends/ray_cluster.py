@@ -1,4 +1,4 @@
-"""A Ray cluster: joined or started, its nodes and what each has room for, and its closed doors."""
+"""A Ray cluster: connecting or starting it with authentication, its nodes and the workers each has room for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from hoptree.backends.ray_auth import knock, look_at_door, no_entry, nobody
+from hoptree.backends.ray_auth import check_reachable, look_at_door, not_found, token_rejected
 from hoptree.core.errors import MissingExtraError, RefusedError
 from hoptree.report.tables import size
 
@@ -25,52 +25,52 @@ if TYPE_CHECKING:
 _MODE = "RAY_AUTH_MODE"
 _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 the name of a variable
 _ADDRESS = "RAY_ADDRESS"
-_LONGEST = 27  # letters of a folder in which sockets of Ray's may lie: their names have 107 at most
-_TOUCHED = ("PYTHONBREAKPOINT", "RAY_USAGE_STATS_ENABLED")  # variables that Ray sets
-# Else Ray gathers for a second what nobody refers to any more: a second of hops would lie in its object store.
+_LONGEST = 27  # characters of a folder for Ray's sockets: the path of a socket has 107 at most
+_SET_BY_RAY = ("PYTHONBREAKPOINT", "RAY_USAGE_STATS_ENABLED")
+# Else Ray frees unreferenced objects once a second: a second of hops would fill its object store.
 _FREE_AT_ONCE = {"free_objects_batch_size": 1}
 
 log = logging.getLogger("hoptree")
 
 
 class RayNode(NamedTuple):
-    """A machine of the cluster that is alive."""
+    """A node of the cluster that is alive."""
 
     id: str
     address: str
     resources: dict[str, float]
 
     def room(self, worker: Mapping[str, float]) -> int:
-        """Return for how many workers it has what one takes, others' use aside."""
+        """Return how many workers fit on it, if nobody else uses it."""
         return min(int((self.resources.get(name, 0.0) + 1e-9) / amount) for name, amount in worker.items())
 
     def describe(self, worker: Mapping[str, float]) -> str:
-        """Say what it has, of what a worker takes and of processors."""
+        """Describe its CPUs, its GPUs and the other resources that a worker takes."""
         shown = {"CPU", "GPU", *worker} & self.resources.keys()
-        has = ", ".join(amount_of(name, self.resources[name]) for name in sorted(shown))
-        return f"{self.address} ({has or 'no CPU'})"
+        listed = ", ".join(amount_of(name, self.resources[name]) for name in sorted(shown))
+        return f"{self.address} ({listed or 'no CPU'})"
 
 
 def amount_of(name: str, amount: float) -> str:
-    """Say how much of a resource there is; memory is counted in bytes."""
+    """Format an amount of a resource; memory is given in bytes."""
     return f"{size(amount)} memory" if name == "memory" else f"{amount:g} {name}"
 
 
 @final
 class RayCluster:
-    """A connection to a cluster; one that we started is stopped when we leave, and nobody else can use it."""
+    """A connection to a cluster; one that was started here is private, and is stopped on ``close``."""
 
     def __init__(self, settings: Ray, threads: int) -> None:
         self._started = False
         self._joined = False
-        self._folder = ""  # of a cluster that we started: logs and sockets of its processes
-        self._found = {name: os.environ.get(name) for name in (_MODE, _TOKEN)}
-        self._surroundings = _Surroundings()
+        self._folder = ""  # of a cluster that was started here: logs and sockets of its processes
+        self._authentication = {name: os.environ.get(name) for name in (_MODE, _TOKEN)}
+        self._environment = _Environment()
         ray = _import()
-        self.quiet = not ray.is_initialized()  # else whoever connected has said what is printed
+        self.quiet = not ray.is_initialized()  # else the program that connected decides what is printed
         try:
             if not self.quiet:
-                agree(settings.address, str(ray.get_runtime_context().gcs_address))
+                check_same_cluster(settings.address, str(ray.get_runtime_context().gcs_address))
                 look_at_door(str(ray.get_runtime_context().gcs_address))
             elif (address := settings.address or os.environ.get(_ADDRESS) or "local") == "local":
                 self._start(settings, threads)
@@ -82,11 +82,11 @@ class RayCluster:
 
     @property
     def can_grow(self) -> bool:
-        """Whether an autoscaler may add nodes; one that is started here has none."""
+        """Whether an autoscaler may add nodes; a cluster that was started here has none."""
         return not self._started
 
     def nodes(self) -> list[RayNode]:
-        """Return the nodes that are alive, in the order of their names."""
+        """Return the nodes that are alive, ordered by id."""
         import ray
 
         alive = [node for node in ray.nodes() if node["Alive"]]
@@ -94,7 +94,7 @@ class RayCluster:
         return sorted(found, key=lambda node: node.id)
 
     def close(self) -> None:
-        """Leave a cluster that we joined, stop one that we started, and leave alone what was there before us."""
+        """Disconnect from a cluster that was joined, stop one that was started, and keep an earlier connection."""
         import ray
 
         try:
@@ -105,18 +105,18 @@ class RayCluster:
                     rmtree(self._folder, ignore_errors=True)
         finally:
             if self.quiet:
-                self._surroundings.restore()
-            set_authentication(self._found)
+                self._environment.restore()
+            set_authentication(self._authentication)
 
     def _start(self, settings: Ray, threads: int) -> None:
-        """Start a cluster on this machine that asks everyone for a token: Ray may listen on the network."""
+        """Start a cluster on this machine that requires a token: Ray may listen on the network."""
         from ray._common.utils import get_default_system_temp_dir
 
         close_door(own_token=not settings.dashboard)
         cores = max(os.cpu_count() or 1, (settings.workers or 1) * threads)
         self._started = True
-        usual = get_default_system_temp_dir()
-        self._folder = mkdtemp(prefix="ht-ray-", dir=usual if len(usual) <= _LONGEST else "/tmp")  # noqa: S108 a new one
+        default = get_default_system_temp_dir()
+        self._folder = mkdtemp(prefix="ht-ray-", dir=default if len(default) <= _LONGEST else "/tmp")  # noqa: S108 unique
         try:
             _init(
                 settings,
@@ -128,36 +128,36 @@ class RayCluster:
             )
         except Exception as error:
             if not isinstance(error, RefusedError):
-                self._folder = ""  # it stays: Ray's message names the logs in there
+                self._folder = ""  # keep it: Ray's message names the logs in it
             raise
-        Path(self._folder).chmod(0o700)  # Ray lets everyone in
+        Path(self._folder).chmod(0o700)  # Ray makes it readable for everyone
 
     def _join(self, address: str, settings: Ray) -> None:
         if address != "auto":
-            knock(address)
+            check_reachable(address)
         import ray
 
         self._joined = True
         try:
             _init(settings, address=address)
         except ray.exceptions.AuthenticationError as error:
-            raise no_entry(address) from error
+            raise token_rejected(address) from error
         except ConnectionError as error:
             if "unauthenticated" in str(error.__cause__).lower():
-                raise no_entry(address) from error
-            raise nobody(address, _first_line(error)) from error
+                raise token_rejected(address) from error
+            raise not_found(address, _first_line(error)) from error
         except RuntimeError as error:
             if "version" not in str(error).lower():
                 raise
             raise RefusedError(
-                f"address: the cluster at {address} runs other versions than this program: {error}\n"
+                f"address: the cluster at {address} runs different versions than this program: {error}\n"
                 "install the same Ray and Python on all machines"
             ) from error
         look_at_door(str(ray.get_runtime_context().gcs_address))
 
 
-class _Surroundings:
-    """What Ray changes in a process that connects, and leaves so: variables, a signal's handler, a log's level."""
+class _Environment:
+    """What Ray changes in a process and does not restore: variables, a signal handler, a log level."""
 
     def __init__(self) -> None:
         self._variables = dict(os.environ)
@@ -165,9 +165,9 @@ class _Surroundings:
         self._handler = signal.getsignal(signal.SIGTERM)
 
     def restore(self) -> None:
-        """Put it back as it was."""
+        """Restore it."""
         logging.getLogger("ray").setLevel(self._level)
-        for name in _TOUCHED:
+        for name in _SET_BY_RAY:
             if name in self._variables:
                 os.environ[name] = self._variables[name]
             else:
@@ -193,7 +193,7 @@ def _init(settings: Ray, **arguments: Any) -> None:
     with _without_notices():
         try:
             ray.init(
-                log_to_driver=False,  # workers send what they print: in order, and without Ray's prefixes
+                log_to_driver=False,  # workers send their output themselves: in order, and without Ray's prefixes
                 logging_level=logging.ERROR,
                 runtime_env=settings.runtime_env or None,
                 **arguments,
@@ -201,32 +201,32 @@ def _init(settings: Ray, **arguments: Any) -> None:
         except (TypeError, ValueError) as error:
             if not settings.runtime_env:
                 raise
-            raise RefusedError(f"runtime_env: {error}; expected what ray.init takes") from error
+            raise RefusedError(f"runtime_env: {error}; expected a value that ray.init accepts") from error
 
 
 @contextmanager
 def _without_notices() -> Iterator[None]:
-    """Keep Ray from printing that a worker or a node died: we hear of it by other ways, and say what follows.
+    """Keep Ray from printing that a worker or a node died: we notice that ourselves, and log what follows.
 
-    Ray has no setting for that: it starts a thread that prints notices as it connects.
+    Ray has no setting for that: when it connects, it starts a thread that prints notices.
     """
     from ray._private import worker
 
     module: Any = worker
     name = "listen_error_messages"
-    printing = getattr(module, name, None)
+    original = getattr(module, name, None)
     setattr(module, name, lambda *_: None)
     try:
         yield
     finally:
-        setattr(module, name, printing)
+        setattr(module, name, original)
 
 
 def close_door(own_token: bool = True) -> None:
-    """Let clusters that this process starts ask for a token.
+    """Make clusters that this process starts require a token.
 
-    Who has none gets one that only these processes know. Otherwise Ray would write one to the home folder, which
-    others may read, and does so in ``ray.init`` only. A person who is to open the dashboard needs that one.
+    Without a token of the user, create one that only these processes know. Otherwise Ray would write one to the
+    home folder, which others may read, and only in ``ray.init``. To open the dashboard, a user needs that one.
     """
     from ray import _raylet
 
@@ -237,7 +237,7 @@ def close_door(own_token: bool = True) -> None:
 
 
 def set_authentication(variables: Mapping[str, str | None]) -> None:
-    """Set, or take away, by what processes of a cluster know each other; Ray reads these once and remembers."""
+    """Set or unset the variables of Ray's authentication; Ray caches them, so it has to read them again."""
     from ray import _raylet
 
     if all(os.environ.get(name) == value for name, value in variables.items()):
@@ -252,23 +252,23 @@ def set_authentication(variables: Mapping[str, str | None]) -> None:
     module.AuthenticationTokenLoader.instance().reset_cache()
 
 
-def agree(address: str | None, connected: str) -> None:
-    """Refuse an address that means another cluster than the one that this process is connected to."""
+def check_same_cluster(address: str | None, connected: str) -> None:
+    """Raise an error if an address is not that of the cluster that this process is connected to."""
     if address is not None and address != "auto" and not _same(address, connected):
         raise RefusedError(
             f"address: {address}, but this process is connected to {connected}; call ray.shutdown() first, or "
-            "leave address out"
+            "omit address"
         )
-    elsewhere = os.environ.get(_ADDRESS)
-    if address is None and elsewhere and elsewhere != "auto" and not _same(elsewhere, connected):
-        log.warning("RAY_ADDRESS is %s, but this process is connected to %s: it is used", elsewhere, connected)
+    other = os.environ.get(_ADDRESS)
+    if address is None and other and other != "auto" and not _same(other, connected):
+        log.warning("RAY_ADDRESS is %s, but this process is connected to %s, which is used", other, connected)
 
 
 def _same(one: str, other: str) -> bool:
-    """Return whether two addresses are the same door: a machine has several names."""
+    """Return whether two addresses mean the same server: a machine has several names."""
     import ray
 
-    def door(address: str) -> tuple[set[str], str]:
+    def resolve(address: str) -> tuple[set[str], str]:
         host, _, port = address.rpartition(":")
         found: set[str] = {host}
         with suppress(OSError):
@@ -276,7 +276,7 @@ def _same(one: str, other: str) -> bool:
         here = {"127.0.0.1", "::1", ray.util.get_node_ip_address()}
         return (found | here if found & here else found), port
 
-    (ours, our_port), (theirs, their_port) = door(one), door(other)
+    (ours, our_port), (theirs, their_port) = resolve(one), resolve(other)
     return our_port == their_port and bool(ours & theirs)
 
 

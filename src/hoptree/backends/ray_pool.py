@@ -1,15 +1,14 @@
-"""The Ray pool: actors on the nodes of a cluster, each near the partitions that its node holds.
+"""The Ray pool: actors on the nodes of a cluster, each on a node that holds the partitions it trains on.
 
-Nodes may come and go. Each gets as many workers as it has room for, and its share of the partitions. Placement is
-computed again whenever the nodes change: what nobody holds any more is brought from the dataset's files, and what
-another node has taken over is given up.
+Nodes may join and leave. Each gets as many workers as it has room for, and its share of the partitions. Placement
+is computed again whenever the nodes change: partitions that no node holds any more are copied from the dataset's
+files, and a node releases the partitions that another one has taken over.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-import socket
 import sys
 import time
 from collections import Counter, deque
@@ -20,32 +19,25 @@ from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 import ray
-from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hoptree.backends.heartbeats import LIMIT, beat_interval
 from hoptree.backends.placement import pack, place, share
 from hoptree.backends.ray_actor import GROUPS, ActorSetup, RayWorker
-from hoptree.backends.ray_cluster import RayCluster, RayNode, amount_of
-from hoptree.backends.ray_handle import RayWorkerHandle, is_lost
+from hoptree.backends.ray_cluster import RayCluster, RayNode
+from hoptree.backends.ray_handle import RayWorkerHandle
+from hoptree.backends.ray_partitions import PartitionHolders
+from hoptree.backends.ray_resources import WorkerResources
 from hoptree.backends.ray_startup import StartupMonitor
-from hoptree.backends.state_tracker import StateLocation
+from hoptree.backends.ray_states import RayStates, StateReferences
+from hoptree.backends.state_tracker import StateTransport
 from hoptree.backends.trainer_pickle import send_off
+from hoptree.backends.wakeup import Wakeup
 from hoptree.backends.worker_handle import WorkerHandle, WorkerMessages
 from hoptree.core.errors import RefusedError
 from hoptree.core.keys import identity
-from hoptree.report.tables import size
 from hoptree.store.errors import StoreError
-from hoptree.worker.messages import (
-    HoldPartitions,
-    PartitionsHeld,
-    Quit,
-    SetupRefused,
-    WorkerLeaving,
-    WorkerMessage,
-    WorkerReady,
-)
-from hoptree.worker.model_cache import LostStateError
+from hoptree.worker.messages import Quit, SetupRefused, WorkerLeaving, WorkerMessage, WorkerReady
 
 if TYPE_CHECKING:
     from hoptree.backends.ray_settings import Ray
@@ -53,10 +45,8 @@ if TYPE_CHECKING:
     from hoptree.store.states import StateStore
     from hoptree.trainers.base import Trainer
 
-_ROLL_CALL = 30.0  # seconds in which the first workers are to say that they can work, before anything is trained
-_SAVING = 600.0  # seconds in which a worker is to have written a state, before another one does
-_OPTIONS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}  # resources that Ray has an option for
-_FAREWELL = 5.0  # seconds in which workers may put things in order
+_FIRST_ANSWERS = 30.0  # seconds in which the first workers have to set up, before anything is trained
+_SHUT_DOWN = 5.0  # seconds in which workers may release their resources
 
 log = logging.getLogger("hoptree")
 
@@ -83,226 +73,113 @@ class RayPool:
         self._states = states
         pickled = send_off(trainer)
         self._cluster = RayCluster(settings, trainer.threads)
-        self._signs = f"driver-{identity('driver', study)}-"  # only who has the study's lease leaves such signs
-        self._sign = f"{self._signs}{secrets.token_hex(8)}"
-        self._session = self._sign[-4:]
-        self._spawned = 0
-        self._members: dict[str, RayWorkerHandle] = {}
-        self._unfit: set[str] = set()  # nodes that cannot work with what they were given
-        self._held: dict[str, tuple[int, ...]] = {}  # by node: what its workers have, or were told to have
-        self._giving_up: set[str] = set()  # nodes whose workers know that they hold less, but have not let go yet
-        self._references: dict[str, Any] = {}
-        self._second: dict[str, Any] | None = {} if settings.replicas > 1 else None  # copies of states, on our node
-        self._early: list[
+        markers = f"driver-{identity('driver', study)}-"  # only the holder of the study's lease writes such markers
+        self._marker = f"{markers}{secrets.token_hex(8)}"
+        self._session = self._marker[-4:]
+        self._started = 0
+        self._workers: dict[str, RayWorkerHandle] = {}
+        self._unusable: set[str] = set()  # nodes on which workers cannot be set up
+        self._partitions = PartitionHolders(dataset)
+        self._references = StateReferences(copied=settings.replicas > 1)
+        self.transport: StateTransport = RayStates(states, self._references, lambda: list(self._workers.values()))
+        self._held_back: list[
             tuple[WorkerHandle, WorkerMessage | None]
-        ] = []  # news from before everybody has said hello
-        self._silent: set[str] = set()
+        ] = []  # until the first workers have answered
+        self._unanswered: set[str] = set()
         self._deadline = 0.0
         self._requested = 0
-        self._attendance = StartupMonitor()
-        self._rung: deque[str] = deque()
-        self._doorbell, self._button = socket.socketpair()
-        self._doorbell.setblocking(False)
-        self._button.setblocking(False)
+        self._startup = StartupMonitor()
+        self._notified: deque[str] = deque()
+        self._wakeup = Wakeup()
         try:
-            self._worker = settings.resources_per_worker or self._usual_worker()
-            self._check(self._nodes())
-            for left in self._states.signs(self._signs):  # by a driver that was killed
+            self._resources = WorkerResources(settings, trainer.threads, self._cluster.nodes())
+            self._resources.check(self._nodes(), can_grow=self._cluster.can_grow)
+            for left in self._states.signs(markers):  # by a driver that was killed
                 self._states.unsign(left)
-            self._states.sign(self._sign)
+            self._states.sign(self._marker)
             self._pickled: Any = ray.put(pickled)
-            takes = {"CPU": 0.0, **self._worker}
-            options = {option: takes.pop(name) for name, option in _OPTIONS.items() if name in takes}
-            remote: Any = ray.remote  # its types know no concurrency groups
-            self._actor = remote(
-                **options,
-                resources=takes or None,
-                max_restarts=0,
-                concurrency_groups=GROUPS,
-            )(RayWorker)
+            remote: Any = ray.remote  # its types do not include concurrency groups
+            options = self._resources.actor_options()
+            self._actor = remote(**options, max_restarts=0, concurrency_groups=GROUPS)(RayWorker)
         except BaseException:
-            self._leave()
+            self._disconnect()
             raise
 
-    # --- workers ----------------------------------------------------------------------------------------
+    # --- starting workers -------------------------------------------------------------------------------
 
-    def recruit(self, members: Mapping[str, WorkerHandle], lineages: int) -> Sequence[WorkerHandle]:
-        """Start workers where there is room, and see to it that their nodes hold the right partitions.
+    def recruit(self, workers: Mapping[str, WorkerHandle], lineages: int) -> Sequence[WorkerHandle]:
+        """Start workers where there is room, and let their nodes hold the right partitions.
 
-        With ``autoscale`` there are no more workers than lineages: Ray's autoscaler is told, and those that are too
-        many leave, whole nodes first.
+        With ``autoscale`` there are no more workers than lineages: Ray's autoscaler is told how many, and the
+        excess workers leave, whole nodes first.
         """
-        self._members = {name: member for name, member in self._members.items() if name in members}
+        self._workers = {name: worker for name, worker in self._workers.items() if name in workers}
         nodes = self._nodes()
-        alive = {node.id for node in nodes}
-        self._held = {node: held for node, held in self._held.items() if node in alive}
-        room = {node.id: node.room(self._worker) for node in nodes}
+        self._partitions.keep_nodes({node.id for node in nodes})
+        room = self._resources.room(nodes)
         counts = self._scale(room, lineages) if self._settings.autoscale else share(self._settings.workers, room)
         wanted = {node: count for node, count in counts.items() if count}
-        now, workers = time.monotonic(), list(self._members.values())
-        self._attendance.complain(
-            workers, {node.id: node.describe(self._worker) for node in nodes}, self._takes, now, self._hope
-        )
+        now, known = time.monotonic(), list(self._workers.values())
+        described = {node.id: node.describe(self._resources.amounts) for node in nodes}
+        self._startup.warn(known, described, str(self._resources), now, self._waiting_for)
         if not wanted:
             return []
-        known = {node: frozenset(held) for node, held in self._held.items()}
-        counted = self._attendance.count(wanted, workers, now)
-        target = place(self._dataset.partitions, counted, self._settings.replicas, known)
-        here = self._here()
-        self._hold(target)
-        fresh = [self._spawn(node) for node, count in wanted.items() for _ in range(count - here[node])]
-        if fresh and not self._deadline:
-            self._deadline = time.monotonic() + _ROLL_CALL
-            self._silent = {member.name for member in fresh}
-        return fresh
+        expected = self._startup.count(wanted, known, now)
+        target = place(self._dataset.partitions, expected, self._settings.replicas, self._partitions.held)
+        current = self._count_by_node()
+        if released := self._partitions.hold(target, known):
+            self._held_back += released
+            self._notify("")
+        started = [self._start(node) for node, count in wanted.items() for _ in range(count - current[node])]
+        if started and not self._deadline:
+            self._deadline = time.monotonic() + _FIRST_ANSWERS
+            self._unanswered = {worker.name for worker in started}
+        return started
 
-    def _here(self) -> Counter[str]:
-        return Counter(member.node for member in self._members.values() if not member.leaving)
+    def _count_by_node(self) -> Counter[str]:
+        return Counter(worker.node for worker in self._workers.values() if not worker.leaving)
 
     def _scale(self, room: Mapping[str, int], lineages: int) -> dict[str, int]:
-        """Tell Ray's autoscaler what could be used now, and let workers leave that are too many."""
+        """Request the workers that have work from Ray's autoscaler, and let excess workers leave."""
         from ray.autoscaler.sdk import request_resources
 
         wanted = max(1, min(self._settings.workers or 1, lineages))
         if wanted != self._requested:
             self._requested = wanted
-            request_resources(bundles=[dict(self._worker)] * wanted)
-        here = self._here()
-        found = pack(wanted, room, here)
-        for node in here:
-            staying = found.get(node, 0)
-            extra = [m for m in self._members.values() if m.node == node and not m.leaving][staying:]
-            self._early += [(member, WorkerLeaving()) for member in extra]
-            for member in extra:
-                self._rings(member.name)
-        return found
-
-    def sources(self) -> Sequence[Any]:
-        """Return the doorbell that Ray's threads ring."""
-        return [self._doorbell]
-
-    def news(self, ready: Sequence[Any]) -> WorkerMessages:
-        """Return what finished calls have brought."""
-        found: list[tuple[WorkerHandle, WorkerMessage | None]] = []
-        if self._doorbell in ready:
-            with suppress(BlockingIOError):
-                while self._doorbell.recv(4096):  # what comes after this rings again
-                    pass
-            while self._rung:
-                member = self._members.get(self._rung.popleft())
-                if member is not None:
-                    found += [(member, news) for news in member.news()]
-        return self._roll_call(found)
-
-    def close(self, members: Sequence[WorkerHandle], *, at_once: bool, failed: bool) -> None:
-        """End all actors, let all references go, and leave the cluster as it was."""
-        actors = [member for member in members if isinstance(member, RayWorkerHandle)]
-        try:
-            self._part(actors, at_once)
-        finally:
-            self._members.clear()
-            self._leave()
-
-    # --- states -----------------------------------------------------------------------------------------
-
-    def left(self) -> dict[str, str]:
-        """Return nothing: states in the object store end with the driver that owned them."""
-        return {}
-
-    def write(self, stored: StateLocation) -> None:
-        """Have a state written to the store by a worker that has it near, else by another, else by ourselves."""
-        reference = self._references[stored.slot]
-        members = [member for member in list(self._members.values()) if member.ready]
-        members.sort(key=lambda member: member.name != stored.owner)
-        for member in members[:2]:
-            try:
-                ray.get(member.actor.save.remote(stored.key, reference, stored.durable), timeout=_SAVING)
-            except RayError as error:  # what really keeps a state from being saved, the driver meets as well
-                if is_lost(error):
-                    raise LostStateError(f"the state {stored.key} is gone with its node") from error
-            else:
-                return
-        try:
-            arrays, meta = ray.get(reference)
-        except RayError as error:
-            raise LostStateError(f"the state {stored.key} is gone with its node") from error
-        self._states.put(stored.key, arrays, meta, durable=stored.durable)
-
-    def free(self, stored: StateLocation) -> None:
-        """Let a reference go; the object store frees its memory when the last one is gone."""
-        self._references.pop(stored.slot, None)
-        if self._second is not None:
-            self._second.pop(stored.slot, None)
-
-    # --- inside -----------------------------------------------------------------------------------------
-
-    def _usual_worker(self) -> dict[str, float]:
-        """Return what a worker takes by default: a GPU if the cluster has any, and the trainer's threads.
-
-        Every GPU gets its worker, also where nodes have fewer CPUs than that takes.
-        """
-        threads = float(self._trainer.threads)
-        having = [node.resources for node in self._cluster.nodes() if node.resources.get("GPU", 0.0) >= 1]
-        if not having:
-            return {"CPU": threads}
-        cores = min(threads, *(has.get("CPU", 0.0) / int(has["GPU"]) for has in having))
-        cores = int(cores * 1e4) / 1e4  # Ray counts in such steps
-        return {"GPU": 1.0, "CPU": cores} if cores else {"GPU": 1.0}
+            request_resources(bundles=[dict(self._resources.amounts)] * wanted)
+        current = self._count_by_node()
+        counts = pack(wanted, room, current)
+        for node in current:
+            staying = counts.get(node, 0)
+            excess = [w for w in self._workers.values() if w.node == node and not w.leaving][staying:]
+            self._held_back += [(worker, WorkerLeaving()) for worker in excess]
+            for worker in excess:
+                self._notify(worker.name)
+        return counts
 
     @property
-    def _takes(self) -> str:
-        return ", ".join(amount_of(name, amount) for name, amount in self._worker.items())
-
-    @property
-    def _hope(self) -> str:
+    def _waiting_for(self) -> str:
         if not self._requested:
             return "waiting"
         return (
-            f"waiting for Ray's autoscaler, which was asked for room for {self._requested}; if the cluster has "
-            "none, or no type of node with that, end this and add such nodes"
+            f"waiting for Ray's autoscaler, which was asked for room for {self._requested}; if the cluster has no "
+            "autoscaler, or no node type with these resources, stop this run and add such nodes"
         )
 
     def _nodes(self) -> list[RayNode]:
-        return [node for node in self._cluster.nodes() if node.id not in self._unfit]
+        return [node for node in self._cluster.nodes() if node.id not in self._unusable]
 
-    def _check(self, nodes: Sequence[RayNode]) -> None:
-        """Refuse what the cluster can never satisfy, and say what is missing."""
-        room = {node.id: node.room(self._worker) for node in nodes}
-        has = "; ".join(node.describe(self._worker) for node in nodes)
-        total, asked = sum(room.values()), self._settings.workers
-        grows = self._settings.autoscale and self._cluster.can_grow
-        if not grows and (not total or (asked is not None and asked > total)):
-            less = "resources_per_worker" if self._settings.resources_per_worker else "the trainer's threads"
-            fewer = "ask for fewer, add nodes" if total else f"{self._missing(nodes)}; add such nodes"
-            raise RefusedError(
-                f"workers: {asked or 1} asked for, each with {self._takes}, but the cluster has room for {total}: "
-                f"{has}; {fewer}, or let {less} be less"
-            )
-        holders = sum(count > 0 for count in share(asked, room).values())
-        if not grows and self._settings.replicas > holders:
-            raise RefusedError(
-                f"replicas: {self._settings.replicas} on {holders} nodes with workers; expected at most {holders}, "
-                "one on each: ask for fewer, or add nodes"
-            )
-
-    def _missing(self, nodes: Sequence[RayNode]) -> str:
-        """Say what of a worker's needs no node has."""
-        most = {name: max((node.resources.get(name, 0.0) for node in nodes), default=0.0) for name in self._worker}
-        lacking = [amount_of(name, amount) for name, amount in self._worker.items() if most[name] < amount]
-        return f"no node has {' or '.join(lacking)}" if lacking else "no node has all of it"
-
-    def _spawn(self, node: str) -> RayWorkerHandle:
-        name = f"{self._session}-{node[:6]}-{self._spawned}"
-        self._spawned += 1
+    def _start(self, node: str) -> RayWorkerHandle:
+        name = f"{self._session}-{node[:6]}-{self._started}"
+        self._started += 1
         actor = self._actor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote()
-        member = RayWorkerHandle(
+        worker = RayWorkerHandle(
             name,
             node,
             actor,
             self._references,
-            self._rings,
+            self._notify,
             echo=self._cluster.quiet,
-            copies=self._second,
             heartbeat=self._heartbeat,
         )
         setup = ActorSetup(
@@ -313,120 +190,109 @@ class RayPool:
             dataset=str(self._dataset.path),
             fingerprint=self._dataset.fingerprint,
             copy=self._copies(node),
-            partitions=self._held[node],
+            partitions=self._partitions.of(node),
             states=self._states.location,
-            sign=self._sign,
+            marker=self._marker,
         )
-        member.begin(msgspec.msgpack.encode(setup), self._pickled)
-        self._members[name] = member
-        return member
+        worker.set_up(msgspec.msgpack.encode(setup), self._pickled)
+        self._workers[name] = worker
+        return worker
 
     def _copies(self, node: str) -> bool:
+        """Return whether a node copies its partitions: by default unless it is on the driver's machine."""
         if self._settings.copy is not None:
             return self._settings.copy
-        here = ray.get_runtime_context().get_node_id()
+        own = ray.get_runtime_context().get_node_id()
         addresses = {known.id: known.address for known in self._cluster.nodes()}
-        return addresses.get(node) != addresses.get(here)
+        return addresses.get(node) != addresses.get(own)
 
-    def _hold(self, target: Mapping[str, tuple[int, ...]]) -> None:
-        """Tell nodes to hold what they lack at once, and to give up the rest when others have it for certain."""
-        settled = set(target) <= {member.node for member in self._members.values()} and all(
-            member.ready and set(target[member.node]) <= set(member.partitions)
-            for member in self._members.values()
-            if member.node in target
-        )
-        for node in self._giving_up:  # by now nothing is on its way there that needs what it gives up
-            self._tell(node, HoldPartitions(self._held[node]))
-        self._giving_up.clear()
-        for node, partitions in target.items():
-            before = set(self._held.get(node, ()))
-            after = set(partitions) if settled else before | set(partitions)
-            if after == before:
-                continue
-            self._held[node] = tuple(sorted(after))
-            log.info("node %s holds partitions %s, %s", node[:6], self._held[node], size(self._bytes(node)))
-            if after - before:
-                self._tell(node, HoldPartitions(self._held[node]))
-            else:
-                self._giving_up.add(node)
-                mine = [member for member in self._members.values() if member.node == node]
-                self._early += [(member, PartitionsHeld(self._held[node])) for member in mine]
-                self._rings("")
+    # --- messages ---------------------------------------------------------------------------------------
 
-    def _tell(self, node: str, command: HoldPartitions) -> None:
-        for member in self._members.values():
-            if member.node == node:
-                member.send(command)
+    def sources(self) -> Sequence[Any]:
+        """Return the socket to which Ray's threads write."""
+        return [self._wakeup.source]
 
-    def _bytes(self, node: str) -> int:
-        return sum(self._dataset.manifest.train[partition].bytes for partition in self._held[node])
+    def messages(self, ready: Sequence[Any]) -> WorkerMessages:
+        """Return the results of finished calls."""
+        found: list[tuple[RayWorkerHandle, WorkerMessage | None]] = []
+        if self._wakeup.source in ready:
+            self._wakeup.clear()
+            while self._notified:
+                worker = self._workers.get(self._notified.popleft())
+                if worker is not None:
+                    found += [(worker, message) for message in worker.messages()]
+        return self._check_setup(found)
 
-    def _rings(self, name: str) -> None:
-        self._rung.append(name)
-        with suppress(BlockingIOError, OSError):  # full of rings that nobody has heard yet, or closed
-            self._button.send(b"!")
+    def _notify(self, name: str) -> None:
+        self._notified.append(name)
+        self._wakeup.notify()
 
-    def _roll_call(self, found: list[tuple[WorkerHandle, WorkerMessage | None]]) -> WorkerMessages:
-        """Hold the first news back until everybody has said hello: who cannot work is refused before training."""
-        passed = self._passed
-        for member, news in found:
-            assert isinstance(member, RayWorkerHandle)
-            if news is None and member.creation_error:
+    def _check_setup(self, found: Sequence[tuple[RayWorkerHandle, WorkerMessage | None]]) -> WorkerMessages:
+        """Hold messages back until the first workers have answered: a failed setup is an error before training."""
+        answered = self._have_answered
+        for worker, message in found:
+            if message is None and worker.creation_error:
                 reason = (
-                    f"node {member.node[:6]}: a worker cannot start there; Hoptree and what the trainer needs must "
-                    f"be installed on every node, or named in ht.Ray(runtime_env=…):\n{member.creation_error}"
+                    f"node {worker.node[:6]}: a worker cannot start there; Hoptree and what the trainer needs must "
+                    f"be installed on every node, or given in ht.Ray(runtime_env=…):\n{worker.creation_error}"
                 )
-                if not passed:
+                if not answered:
                     raise RefusedError(reason)
-                self._give_up(member, reason)
-            if isinstance(news, WorkerReady | SetupRefused) or news is None:
-                self._silent.discard(member.name)
-            if isinstance(news, SetupRefused) and passed:
-                self._give_up(member, news.reason)
+                self._exclude_node(worker, reason)
+            if isinstance(message, WorkerReady | SetupRefused) or message is None:
+                self._unanswered.discard(worker.name)
+            if isinstance(message, SetupRefused) and answered:
+                self._exclude_node(worker, message.reason)
             else:
-                self._early.append((member, news))
-        if not self._passed:
+                self._held_back.append((worker, message))
+        if not self._have_answered:
             return []
-        early, self._early = self._early, []
-        return early
+        messages, self._held_back = self._held_back, []
+        return messages
 
-    def _give_up(self, member: RayWorkerHandle, reason: str) -> None:
-        """Do without a node that came later and cannot work; without any node, there is no point in waiting."""
-        member.dismiss()
-        if member.node in self._unfit:
+    @property
+    def _have_answered(self) -> bool:
+        now = time.monotonic()
+        waiting = [worker for worker in self._workers.values() if worker.name in self._unanswered]
+        return now > self._deadline or len(self._startup.late(waiting, now)) == len(waiting)
+
+    def _exclude_node(self, worker: RayWorkerHandle, reason: str) -> None:
+        """Continue without a node that joined later and is unusable; raise an error if no node is left."""
+        worker.dismiss()
+        if worker.node in self._unusable:
             return
-        self._unfit.add(member.node)
-        if not any(node.room(self._worker) for node in self._nodes()):
+        self._unusable.add(worker.node)
+        if not any(self._resources.room(self._nodes()).values()):
             raise RefusedError(reason)
         log.warning("not used: %s", reason)
 
-    @property
-    def _passed(self) -> bool:
-        now = time.monotonic()
-        silent = [member for member in self._members.values() if member.name in self._silent]
-        return now > self._deadline or len(self._attendance.late(silent, now)) == len(silent)
+    # --- the end ----------------------------------------------------------------------------------------
 
-    def _part(self, actors: Sequence[RayWorkerHandle], at_once: bool) -> None:
-        if not at_once:
-            for member in actors:
-                member.send(Quit())
-            deadline = time.monotonic() + _FAREWELL
-            for member in actors:
-                member.hear_out(deadline)
-        for member in actors:
-            member.kill()
+    def close(self, workers: Sequence[WorkerHandle], *, at_once: bool, failed: bool) -> None:
+        """End all actors, release all references, and leave the cluster as it was."""
+        actors = [worker for worker in workers if isinstance(worker, RayWorkerHandle)]
+        try:
+            if not at_once:
+                for worker in actors:
+                    worker.send(Quit())
+                deadline = time.monotonic() + _SHUT_DOWN
+                for worker in actors:
+                    worker.print_rest(deadline)
+            for worker in actors:
+                worker.kill()
+        finally:
+            self._workers.clear()
+            self._disconnect()
 
-    def _leave(self) -> None:
-        """Leave everything as it was; what fails on the way keeps nothing else from being put in order."""
+    def _disconnect(self) -> None:
+        """Undo all that was done in the cluster and in the store, even if a step fails."""
         self._references.clear()
-        self._second = None
         self._pickled = None
         with ExitStack() as stack:
             stack.callback(self._cluster.close)
-            stack.callback(self._button.close)
-            stack.callback(self._doorbell.close)
-            with suppress(OSError, StoreError):  # whoever drives the study next takes it away
-                self._states.unsign(self._sign)
+            stack.callback(self._wakeup.close)
+            with suppress(OSError, StoreError):  # the next driver of the study removes it
+                self._states.unsign(self._marker)
             if self._requested:
                 from ray.autoscaler.sdk import request_resources
 

@@ -1,4 +1,4 @@
-"""A Ray cluster as a user describes it; Ray itself is imported when a study runs there."""
+"""The settings of a Ray cluster; Ray itself is imported only when a study runs on it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import msgspec
 
 from hoptree.core.errors import WorkloadError
 
-_LEAST = 0.0001  # of a resource: Ray counts in such steps
+_LEAST = 0.0001  # of a resource: Ray's resolution
 
 
 @final
 class Ray(msgspec.Struct, frozen=True):
-    """Where to train: a Ray cluster.
+    """Train on a Ray cluster.
 
-    ``address`` is a cluster's; without one it is that of ``RAY_ADDRESS``, or a cluster is started on this machine
-    and stopped at the end. ``workers`` defaults to one per GPU of the cluster, or per ``threads`` CPUs of the
-    trainer; ``resources_per_worker`` says what one takes instead, for example ``{"GPU": 1, "CPU": 4}``; ``memory``
-    is in bytes.
-    ``replicas`` is on how many nodes each partition lies. ``copy`` says whether nodes copy their partitions from
-    the dataset's folder to a disk of their own (by default those on other machines than the driver do).
-    ``autoscale`` asks Ray's autoscaler for nodes while there is work for them, and lets them go when there is
-    not. ``runtime_env`` is Ray's, for code that nodes do not have.
+    ``address`` is the cluster's; by default that of ``RAY_ADDRESS``, else a cluster is started on this machine and
+    stopped at the end. ``workers`` defaults to one per GPU of the cluster, or one per the trainer's ``threads``
+    CPUs; ``resources_per_worker`` sets what a worker takes instead, for example ``{"GPU": 1, "CPU": 4}``, with
+    ``memory`` in bytes. ``replicas`` is the number of nodes that hold each partition. ``copy`` says whether nodes
+    copy their partitions from the dataset's folder to a local disk (by default, nodes on other machines than the
+    driver do). ``autoscale`` requests nodes from Ray's autoscaler while there is work for them, and releases them
+    afterwards. ``runtime_env`` is Ray's, for code that nodes do not have.
     """
 
     address: str | None = None
@@ -46,14 +45,14 @@ class Ray(msgspec.Struct, frozen=True):
         _check_flag("dashboard", self.dashboard)
         if not isinstance(self.runtime_env, dict):
             raise WorkloadError(
-                f"runtime_env: {self.runtime_env!r}; expected a dictionary as ray.init takes it, for example "
+                f"runtime_env: {self.runtime_env!r}; expected a dictionary that ray.init accepts, for example "
                 "{'pip': ['torch']}"
             )
         if self.autoscale and self.workers is None:
-            raise WorkloadError("autoscale=True: give workers=…, the most that may be asked for")
+            raise WorkloadError("autoscale=True: give workers=…, the largest number of workers")
         if self.workers is not None and self.replicas > self.workers:
             raise WorkloadError(
-                f"replicas: {self.replicas}, but workers: {self.workers}; each copy of a partition lies on a node "
+                f"replicas: {self.replicas}, but workers: {self.workers}; each copy of a partition needs a node "
                 "with a worker: ask for as many workers, or for fewer replicas"
             )
 
@@ -63,7 +62,7 @@ class Ray(msgspec.Struct, frozen=True):
 
 
 def check_count(name: str, value: object) -> None:
-    """Refuse what is not a number of things."""
+    """Raise an error unless this is a positive whole number."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise WorkloadError(f"{name}: {value!r}; expected a whole number")
     if value < 1:
@@ -81,15 +80,17 @@ def _check_resources(resources: object) -> None:
         raise WorkloadError(f"resources_per_worker: {resources!r}; expected names with amounts, {example}")
     for name, amount in resources.items():
         if not isinstance(name, str) or not name:
-            raise WorkloadError(f"resources_per_worker: {name!r} is no name of a resource; expected one, {example}")
+            raise WorkloadError(
+                f"resources_per_worker: {name!r} is not the name of a resource; expected one, {example}"
+            )
         if name == "object_store_memory":
             raise WorkloadError(
-                "resources_per_worker: object_store_memory belongs to nodes; set it in `ray start`, and what a "
-                "worker takes as memory, in bytes"
+                "resources_per_worker: object_store_memory belongs to nodes; set it in `ray start`, and give a "
+                "worker's memory as memory, in bytes"
             )
         if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 < amount < float("inf"):
             raise WorkloadError(f"resources_per_worker: {name} is {amount!r}; expected a number above 0")
         if amount < _LEAST:
             raise WorkloadError(
-                f"resources_per_worker: {name} is {amount}; expected at least {_LEAST}: Ray's least"
+                f"resources_per_worker: {name} is {amount}; expected at least {_LEAST}, Ray's smallest amount"
             )

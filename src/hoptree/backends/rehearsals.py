@@ -1,4 +1,4 @@
-"""What a backend has rehearsed before anything is trained, and what it makes of the answers."""
+"""The configs that workers rehearse before anything is trained, and the checks of their results."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ log = getLogger("hoptree")
 
 
 class RehearsalConfig(msgspec.Struct, frozen=True):
-    """The values that a config begins with; ``later`` are those that its schedules come to, if it has some."""
+    """The first values of a config; ``later`` are the last values of its schedules, if it has any."""
 
     values: dict[str, Scalar]
     later: dict[str, Scalar] = {}
 
     @property
     def kind(self) -> str:
-        """What it has in common with configs that differ in numbers only."""
+        """The same for all configs that differ only in numbers."""
         return repr([(name, None if _is_number(value) else value) for name, value in sorted(self.values.items())])
 
 
 @final
 class Rehearsals:
-    """Configs of which some have to pass, with the metrics that must come out; ``probed`` is told every probe.
+    """Configs of which at least one has to pass, and the metrics (``goals``) that it has to report.
 
-    ``changing`` are configs with schedules, of which the changes are tried.
+    ``probed`` is called once with the values and the probe of each config that has passed. ``changing`` are configs
+    with schedules, whose changes are tried.
 
-    The workers that are ready first rehearse at the same time. What differs between processes of one machine (the
-    order of a set of texts, for example) shows in their probes.
+    The workers that are ready first rehearse at the same time. Anything that differs between processes of one
+    machine (the order of a set of strings, for example) shows in their probes.
     """
 
     def __init__(
@@ -54,15 +55,15 @@ class Rehearsals:
         self._probed = probed
         self._probes: dict[str, str] = {}
         self._parts: dict[tuple[str, str], Mapping[str, str]] = {}  # by node and values
-        self._answered: Counter[str] = Counter()  # workers that have passed, by node
+        self._passed: Counter[str] = Counter()  # workers by node
 
     def first(self) -> Rehearse:
-        """Return what every worker is to try."""
+        """Return the rehearsal of every worker."""
         values, later = [each.values for each in self._configs], [each.later for each in self._configs]
         return Rehearse(values, later, changing=[dict(config) for config in self._changing])
 
     def other_kinds(self, passed: RehearsalResult) -> Rehearse | None:
-        """Return one config of each kind that has not been tried when some have passed; None without any."""
+        """Return a rehearsal of one config of each kind that was not tried yet; None if there is none."""
         tried = {RehearsalConfig(values).kind for values, _ in passed.probes}
         found: dict[str, RehearsalConfig] = {}
         for each in self._configs:
@@ -74,43 +75,43 @@ class Rehearsals:
         return Rehearse([each.values for each in chosen], [each.later for each in chosen], all_kinds=True)
 
     def check(self, found: RehearsalResult) -> None:
-        """Refuse what cannot be trained, or what would not be reported."""
+        """Raise an error if no config can be trained, or a goal is not reported."""
         check_rehearsal(self._goals, found)
 
     def wants_second(self, node: str) -> bool:
-        """Return whether one process of a node has passed, and none has shown yet that it gives the same bits."""
-        return self._answered[node] == 1
+        """Return whether one process of a node has passed, and no second one was compared with it."""
+        return self._passed[node] == 1
 
     def compare(self, node: str, found: RehearsalResult) -> None:
-        """Tell what was probed, and refuse what comes out otherwise in another process of the same machine."""
+        """Report new probes, and raise an error if another process of the same node got different bits."""
         refuse_not_reproducible(found)
-        self._answered[node] += bool(found.parts)
+        self._passed[node] += bool(found.parts)
         for values, probe in found.probes:
-            named = repr(sorted(values.items()))
-            if named not in self._probes:
-                self._probes[named] = probe
+            config = repr(sorted(values.items()))
+            if config not in self._probes:
+                self._probes[config] = probe
                 self._probed(values, probe)
             if found.parts:
-                before = self._parts.setdefault((node, named), found.parts)
+                before = self._parts.setdefault((node, config), found.parts)
                 differ = [name for name in {**before, **found.parts} if before.get(name) != found.parts.get(name)]
                 if differ:
-                    raise RefusedError(_other_process(values, differ))
+                    raise RefusedError(_process_difference(values, differ))
 
 
 def check_rehearsal(goals: Sequence[str], found: RehearsalResult) -> None:
-    """Refuse what no config can be trained with, or what would not be reported; warn of what is varied in vain."""
+    """Raise an error if no config can be trained, or a goal is not reported; warn of hyperparameters never read."""
     refuse_not_reproducible(found)
     metrics, reasons = found.metrics, found.reasons
     if found.unread:
         log.warning(
-            "space: nothing asks for %s, and no option of the optimizer has that name: it only gives trials other "
-            "random numbers; is it misspelt?",
+            "space: nothing reads %s, and no option of the optimizer has that name: it only changes the random "
+            "numbers of trials; is it misspelt?",
             ", ".join(map(repr, found.unread)),
         )
     if reasons:
         more = len(reasons) - 1
         others = f"\n({more} other config{'s' if more > 1 else ''} failed as well)" if more else ""
-        raise RefusedError(f"nothing was trained, since no config that was tried can be:\n{reasons[0]}{others}")
+        raise RefusedError(f"No config could be trained. First error:\n{reasons[0]}{others}")
     if found.refused_change:
         raise RefusedError(f"nothing was trained: {found.refused_change}")
     if not metrics:
@@ -121,27 +122,27 @@ def check_rehearsal(goals: Sequence[str], found: RehearsalResult) -> None:
     for goal in goals:
         if goal not in metrics:
             close = get_close_matches(goal, metrics, 1)
-            meant = f" (was {close[0]!r} meant?)" if close else ""
+            meant = f" (did you mean {close[0]!r}?)" if close else ""
             raise RefusedError(
-                f"{goal!r} is to be optimized, but the trainer reports {names} only{meant}; give one of these as "
+                f"{goal!r} is to be optimized, but the trainer reports only {names}{meant}; give one of these as "
                 "maximize= or minimize=, or add it to the trainer's metrics="
             )
 
 
 def refuse_not_reproducible(found: RehearsalResult) -> None:
-    """Refuse what the hop test has found."""
+    """Raise an error if the hop test found that results would not be reproducible."""
     if found.refused:
         raise RefusedError(f"nothing was trained, since results would not be reproducible: {found.refused}")
 
 
-def _other_process(values: Mapping[str, Scalar], differ: Sequence[str]) -> str:
+def _process_difference(values: Mapping[str, Scalar], differ: Sequence[str]) -> str:
     shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
     more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
     return (
         "nothing was trained, since results would not be reproducible: two worker processes of one machine trained "
-        f"the same steps, and other bits came out, first in {', '.join(differ[:3])}{more} (with {shown}). Usual "
+        f"the same steps and got different bits, first in {', '.join(differ[:3])}{more} (with {shown}). Usual "
         "causes: the order of a set of strings or hash() of a string, which differ from process to process (sort "
-        "the set, or use hashlib); a generator without a seed; the clock; the process number; a file that one of "
+        "the set, or use hashlib); a generator without a seed; the clock; the process ID; a file that one of "
         "them has written"
     )
 

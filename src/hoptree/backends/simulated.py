@@ -1,4 +1,4 @@
-"""The simulated backend: real decisions on a virtual clock."""
+"""The simulated backend: the engine's real decisions on a virtual clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Kind: TypeAlias = Literal["unit", "evaluation", "failed", "down"]
 
 
 class SimulatedSpan(NamedTuple):
-    """What a worker did, for charts."""
+    """What a worker did during a span of time, for charts."""
 
     worker: str
     start: float
@@ -42,7 +42,7 @@ class SimulatedSpan(NamedTuple):
 
 
 class ScheduledEnd(NamedTuple):
-    """The end of a unit or of an evaluation; void if the worker's turn has changed since."""
+    """The end of a unit or of an evaluation; ignored if the worker's turn has changed since."""
 
     worker: _Worker
     action: RunUnit | Evaluate
@@ -50,25 +50,25 @@ class ScheduledEnd(NamedTuple):
     evaluated: bool
 
 
-Happening: TypeAlias = Callable[[], list[Event]] | ScheduledEnd
+Scheduled: TypeAlias = Callable[[], list[Event]] | ScheduledEnd
 
 
 @final
 class _Worker:
-    __slots__ = ("begun", "busy", "here", "queue", "spec", "turn")
+    __slots__ = ("busy", "joined", "queue", "spec", "started", "turn")
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.spec = spec
-        self.here = False
+        self.joined = False
         self.queue: list[tuple[float, RunUnit | Evaluate]] = []
         self.busy: RunUnit | Evaluate | None = None
-        self.begun = 0.0
-        self.turn = 0  # what is on the clock counts only while the turn is the same
+        self.started = 0.0
+        self.turn = 0  # scheduled ends of an earlier turn are ignored
 
 
 @final
 class SimulatedBackend:
-    """Runs units in no time: their durations come from a landscape, a cluster and a seed."""
+    """Simulates units: their durations come from a landscape, a cluster and a seed."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class SimulatedBackend:
     ) -> None:
         self._cluster = cluster
         self._landscape = landscape
-        self._evaluation = evaluation_seconds
+        self._default_evaluation = evaluation_seconds
         self._random = random.Random(seed)
         self._workers = {spec.name: _Worker(spec) for spec in cluster.placed(partitions)}
         self._seconds: dict[int, float] = {}
         self._values: dict[int, tuple[Values, str]] = {}
-        self._clock: list[tuple[float, int, Happening]] = []
+        self._clock: list[tuple[float, int, Scheduled]] = []
         self._count = 0
         self._now = 0.0
         self._hop = 0.0
@@ -108,7 +108,7 @@ class SimulatedBackend:
     # --- the backend's four calls -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Let the workers come, and the script's faults with them."""
+        """Schedule the workers and the faults of the cluster."""
         for worker in self._workers.values():
             self._at(worker.spec.joins + self._cluster.provisioning, self._join(worker))
         for fault in self._cluster.faults:
@@ -117,7 +117,7 @@ class SimulatedBackend:
                 self._at(fault.at, self._crash(worker, fault))
 
     def submit(self, action: Task) -> None:
-        """Queue a run at its worker, take one back, or forget a state."""
+        """Queue or cancel a run, or save or drop a state."""
         match action:
             case RunUnit():
                 worker = self._workers[action.worker]
@@ -127,7 +127,7 @@ class SimulatedBackend:
                 if action.home and action.home != action.worker:
                     self.hops += 1
                     ready += self._hop
-                if worker.busy is None and worker.here:
+                if worker.busy is None and worker.joined:
                     self._begin(worker, action, ready)
                 else:
                     worker.queue.append((ready, action))
@@ -138,7 +138,7 @@ class SimulatedBackend:
                 self._homes.pop((action.node, action.unit), None)
             case Evaluate():
                 worker = self._workers[action.worker]
-                if worker.busy is None and worker.here:
+                if worker.busy is None and worker.joined:
                     self._begin(worker, action, self._now)
                 else:
                     worker.queue.append((self._now, action))
@@ -148,28 +148,28 @@ class SimulatedBackend:
                 assert_never(action)
 
     def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
-        """Move the clock to the next moment at which something happens, whenever that is."""
+        """Advance the clock to the next time at which events happen."""
         clock = self._clock
         events: list[Event] = []
         while clock and not events:
             self._now = clock[0][0]
             while clock and clock[0][0] == self._now:
-                events += self._happen(heappop(clock)[2])
+                events += self._fire(heappop(clock)[2])
         return self._now, events
 
     def stop(self, *, failed: bool) -> None:
-        """Nothing outlives a simulation."""
+        """Do nothing: a simulation leaves nothing behind."""
 
-    # --- what happens -----------------------------------------------------------------------------------
+    # --- scheduled events -------------------------------------------------------------------------------
 
-    def _at(self, time: float, happening: Happening) -> None:
+    def _at(self, time: float, scheduled: Scheduled) -> None:
         self._count += 1
-        heappush(self._clock, (time, self._count, happening))
+        heappush(self._clock, (time, self._count, scheduled))
 
-    def _happen(self, happening: Happening) -> list[Event]:
-        if type(happening) is not ScheduledEnd:
-            return happening()  # type: ignore[operator]
-        worker, action, turn, evaluated = happening
+    def _fire(self, scheduled: Scheduled) -> list[Event]:
+        if type(scheduled) is not ScheduledEnd:
+            return scheduled()  # type: ignore[operator]
+        worker, action, turn, evaluated = scheduled
         if turn != worker.turn:
             return []
         if evaluated:
@@ -180,20 +180,20 @@ class SimulatedBackend:
     def _join(self, worker: _Worker) -> Callable[[], list[Event]]:
         turn = worker.turn
 
-        def happen() -> list[Event]:
-            if worker.turn != turn:  # it crashed before it came
+        def fire() -> list[Event]:
+            if worker.turn != turn:  # it crashed before it joined
                 return []
-            worker.here = True
+            worker.joined = True
             return [WorkerJoined(worker.spec.name, worker.spec.partitions, worker.spec.speed)]
 
-        return happen
+        return fire
 
     def _crash(self, worker: _Worker, fault: Crash) -> Callable[[], list[Event]]:
-        def happen() -> list[Event]:
+        def fire() -> list[Event]:
             name = worker.spec.name
             if worker.busy is not None:
-                self._note(worker, "failed", worker.busy)
-            worker.here = False
+                self._record_span(worker, "failed", worker.busy)
+            worker.joined = False
             worker.busy = None
             worker.queue.clear()
             worker.turn += 1
@@ -204,30 +204,32 @@ class SimulatedBackend:
                 self.did.append(SimulatedSpan(name, fault.at, fault.back, "down", -1, -1, -1))
             events: list[Event] = [WorkerLost(name)]
             if fault.volatile:
-                gone = [place for place, home in self._homes.items() if home == name]
-                for place in gone:
+                lost = [place for place, home in self._homes.items() if home == name]
+                for place in lost:
                     del self._homes[place]
-                events += [StateLost(*place) for place in gone]
+                events += [StateLost(*place) for place in lost]
             return events
 
-        return happen
+        return fire
 
     def _begin(self, worker: _Worker, action: RunUnit | Evaluate, ready: float) -> None:
         start = ready if ready > self._now else self._now
         worker.busy = action
-        worker.begun = start
+        worker.started = start
         if type(action) is RunUnit:
             seconds = self._seconds.get(action.node)
             if seconds is None:
                 seconds = self._seconds[action.node] = self._landscape.seconds(action.values)
             seconds /= worker.spec.speed
             if self._cluster.noise or self._cluster.stragglers:
-                seconds *= self._unlucky()
+                seconds *= self._slowdown()
             self._at(start + seconds, ScheduledEnd(worker, action, worker.turn, False))
         else:
-            self._at(start + self._judging(worker, action), ScheduledEnd(worker, action, worker.turn, True))
+            self._at(
+                start + self._evaluation_seconds(worker, action), ScheduledEnd(worker, action, worker.turn, True)
+            )
 
-    def _unlucky(self) -> float:
+    def _slowdown(self) -> float:
         factor = 1.0
         if self._cluster.noise:
             sigma = math.sqrt(math.log1p(self._cluster.noise**2))
@@ -237,15 +239,15 @@ class SimulatedBackend:
         return factor
 
     def _finished(self, worker: _Worker, action: RunUnit) -> list[Event]:
-        """End a unit: hand its state on, evaluate it if asked, and begin what is queued."""
+        """End a unit: report its state, evaluate it if requested, and start the next run."""
         for fault in self._flaky:
             if self._random.random() < fault.probability:
-                self._note(worker, "failed", action)
+                self._record_span(worker, "failed", action)
                 self._next(worker)
                 return [UnitFailed(action.run, action.worker, fault.reason)]
-        self._note(worker, "unit", action)
+        self._record_span(worker, "unit", action)
         self.units += 1
-        events: list[Event] = [UnitFinished(action.run, action.worker, self._now - worker.begun)]
+        events: list[Event] = [UnitFinished(action.run, action.worker, self._now - worker.started)]
         if self._volatile:
             self._homes[action.node, action.unit + 1] = action.worker
         if any(self._random.random() < fault.probability for fault in self._losses):
@@ -253,27 +255,29 @@ class SimulatedBackend:
         if not action.evaluate:
             self._next(worker)
             return events
-        worker.begun = self._now
-        self._at(self._now + self._judging(worker, action), ScheduledEnd(worker, action, worker.turn, True))
+        worker.started = self._now
+        self._at(
+            self._now + self._evaluation_seconds(worker, action), ScheduledEnd(worker, action, worker.turn, True)
+        )
         return events
 
-    def _judging(self, worker: _Worker, action: RunUnit | Evaluate) -> float:
-        """Return what an evaluation takes."""
-        seconds = self._evaluation
+    def _evaluation_seconds(self, worker: _Worker, action: RunUnit | Evaluate) -> float:
+        """Return the duration of an evaluation."""
+        seconds = self._default_evaluation
         if self._landscape.evaluation is not None:
             seconds = self._landscape.evaluation(self._known(action)[0])
         return seconds / worker.spec.speed
 
     def _known(self, action: RunUnit | Evaluate) -> tuple[Values, str]:
-        """Return the values and the key of a lineage; of a state that nobody trained here, as good as nothing."""
+        """Return the values and the key of a lineage; without values if its state was not trained here."""
         key = action.key if isinstance(action, RunUnit) else action.lineage
         return self._values.get(action.node, (Values(()), key))
 
     def _evaluated(self, worker: _Worker, action: RunUnit | Evaluate) -> list[Event]:
         """End an evaluation with its metrics."""
-        seconds = self._now - worker.begun
+        seconds = self._now - worker.started
         if seconds:
-            self._note(worker, "evaluation", action)
+            self._record_span(worker, "evaluation", action)
         unit = action.unit + 1 if isinstance(action, RunUnit) else action.unit
         values, key = self._known(action)
         metrics = self._landscape.metrics(values, unit // self.partitions, key)
@@ -289,7 +293,7 @@ class SimulatedBackend:
     def _cancel(self, worker: _Worker, run: int) -> None:
         event = UnitCancelled(run, worker.spec.name)
         if worker.busy is not None and worker.busy.run == run:
-            self._note(worker, "failed", worker.busy)
+            self._record_span(worker, "failed", worker.busy)
             worker.turn += 1
             self._at(self._now, lambda: [event])
             self._next(worker)
@@ -297,11 +301,11 @@ class SimulatedBackend:
             worker.queue = [(ready, action) for ready, action in worker.queue if action.run != run]
             self._at(self._now, lambda: [event])
 
-    def _note(self, worker: _Worker, kind: Kind, action: RunUnit | Evaluate) -> None:
+    def _record_span(self, worker: _Worker, kind: Kind, action: RunUnit | Evaluate) -> None:
         if kind in ("unit", "evaluation"):
-            self.busy_seconds += self._now - worker.begun
+            self.busy_seconds += self._now - worker.started
         if self._record:
             partition, epoch = (action.partition, action.epoch) if isinstance(action, RunUnit) else (-1, -1)
             self.did.append(
-                SimulatedSpan(worker.spec.name, worker.begun, self._now, kind, action.node, partition, epoch)
+                SimulatedSpan(worker.spec.name, worker.started, self._now, kind, action.node, partition, epoch)
             )

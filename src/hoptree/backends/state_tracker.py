@@ -1,4 +1,4 @@
-"""The shelf: where every state is, in shared memory, in the store or in both, and what is being saved."""
+"""Where every state is (in shared memory, in the store, or in both) and which ones are being saved."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import queue
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeAlias, final
 
 import msgspec
 
+from hoptree.backends.wakeup import Wakeup
 from hoptree.worker.model_cache import LostStateError
 
 if TYPE_CHECKING:
@@ -20,186 +20,188 @@ PlaceId: TypeAlias = tuple[int, int]  # node and unit: a place in the plan
 
 
 class StateLocation(msgspec.Struct):
-    """Where a state is: its name, the slot it lies in ("": only the store has it), and that slot's owner."""
+    """A state's key, the slot that holds it ("": only the store has it) and the worker that owns the slot."""
 
     key: str
     slot: str
     owner: str
     size: int
-    seconds: float = 0.0  # of training, since something before it was saved
+    seconds: float = 0.0  # of training since the last saved state before it
     saved: bool = False
     saving: bool = False
-    durable: bool = True  # is to be so in the store
-    dropped: bool = False  # while it was being saved, or found to be gone
+    durable: bool = True  # whether to save it durably
+    dropped: bool = False  # while it was being saved, or found to be lost
 
 
 class SaveLedger(Protocol):
-    """Who is told what the store holds for a study, and what it needs no longer."""
+    """Records which states the store holds for a study and which it no longer needs."""
 
     def saved(self, key: str, size: int, seconds: float) -> None:
-        """Note a state that is in the store now."""
+        """Record a state that is now in the store."""
         ...
 
     def dropped(self, key: str) -> None:
-        """Note a state that the study needs no longer; whether it stays is the store's affair."""
+        """Record a state that the study no longer needs; the store decides whether to keep it."""
         ...
 
     def has_room(self, size: int) -> bool:
-        """Return whether a state of that size may stay in the store when nobody needs it."""
+        """Return whether the store may keep a state of that size that nobody needs."""
         ...
 
 
 class StateTransport(Protocol):
-    """How states get from one worker to the next, and where they lie on the way."""
+    """Holds states on their way from one worker to the next."""
 
-    def left(self) -> dict[str, str]:
-        """Return where states lie that an earlier driver left, by key."""
+    def find_leftovers(self) -> dict[str, str]:
+        """Return the slots of states that an earlier driver left, by key."""
         ...
 
-    def write(self, stored: StateLocation) -> None:
-        """Copy a state to the store; called by the thread that saves. One that is lost is a ``LostStateError``."""
+    def write(self, location: StateLocation) -> None:
+        """Copy a state to the store; called by the saving thread. Raise ``LostStateError`` if it is lost."""
         ...
 
-    def free(self, stored: StateLocation) -> None:
-        """Let the place where a state lies be used again."""
+    def free(self, location: StateLocation) -> None:
+        """Let a state's slot be reused."""
         ...
 
 
 @final
 class StateTracker:
-    """Knows the states of a study; saves some of them behind the driver's back, so that training never waits.
+    """Tracks the states of a study and saves some in a background thread, so that training never waits.
 
-    A slot is freed when its state is dropped, but not while it is being read by the thread that saves.
+    A slot is freed when its state is dropped, but not while the saving thread reads it.
     """
 
-    def __init__(self, states: StateStore, books: SaveLedger, hops: StateTransport) -> None:
+    def __init__(self, states: StateStore, ledger: SaveLedger, transport: StateTransport) -> None:
         self._states = states
-        self._books = books
-        self._free = hops.free
-        self._stored: dict[PlaceId, StateLocation] = {}
-        self._saver = _Saver(hops.write)
+        self._ledger = ledger
+        self._free = transport.free
+        self._locations: dict[PlaceId, StateLocation] = {}
+        self._saver = _Saver(transport.write)
 
     @property
-    def doorbell(self) -> socket.socket:
-        """Can be read when something has been saved, or somebody rang."""
-        return self._saver.doorbell
+    def source(self) -> socket.socket:
+        """Becomes readable when a state has been saved, or after ``wake``."""
+        return self._saver.wakeup.source
 
-    def ring(self) -> None:
-        """Wake whoever waits for the doorbell."""
-        self._saver.ring()
+    def wake(self) -> None:
+        """Wake the thread that waits for the source."""
+        self._saver.wakeup.notify()
 
-    def find(self, spot: PlaceId) -> StateLocation | None:
+    def find(self, place: PlaceId) -> StateLocation | None:
         """Return where a state is, if it is anywhere."""
-        return self._stored.get(spot)
+        return self._locations.get(place)
 
-    def put(self, spot: PlaceId, stored: StateLocation) -> None:
-        """Note where a state is; one that was made twice takes the place of the first.
+    def put(self, place: PlaceId, location: StateLocation) -> None:
+        """Record where a state is; a state that was trained twice replaces the first one.
 
-        A first one that is being saved is freed when that is done.
+        If the first one is being saved, it is freed afterwards.
         """
-        known = self._stored.get(spot)
-        if known is not None and known.slot != stored.slot and not known.saving:
+        known = self._locations.get(place)
+        if known is not None and known.slot != location.slot and not known.saving:
             self._free(known)
-        self._stored[spot] = stored
+        self._locations[place] = location
 
-    def lose(self, spot: PlaceId) -> None:
-        """Forget a state that cannot be read, and let go of where it lay."""
-        stored = self._stored.pop(spot, None)
-        if stored is not None and stored.saving:
-            stored.dropped = True
-        elif stored is not None:
-            self._free(stored)
+    def lose(self, place: PlaceId) -> None:
+        """Remove a state that cannot be read, and free its slot."""
+        location = self._locations.pop(place, None)
+        if location is not None and location.saving:
+            location.dropped = True
+        elif location is not None:
+            self._free(location)
 
-    def drop(self, spot: PlaceId) -> None:
-        """Let go of a state: its slot is free, and the store need not keep it for us."""
-        stored = self._stored.pop(spot, None)
-        if stored is None:
+    def drop(self, place: PlaceId) -> None:
+        """Free a state's slot, and record that this study no longer needs the saved copy."""
+        location = self._locations.pop(place, None)
+        if location is None:
             return
-        if stored.saving:
-            stored.dropped = True
+        if location.saving:
+            location.dropped = True
             return
-        if stored.saved:
-            self._books.dropped(stored.key)
-        self._free(stored)
+        if location.saved:
+            self._ledger.dropped(location.key)
+        self._free(location)
 
     @property
     def backlog(self) -> int:
         """How many states wait to be saved."""
         return self._saver.waiting
 
-    def save(self, spot: PlaceId, seconds: float = 0.0, *, durable: bool = True) -> bool:
-        """Have a state written to the store, if it is not there; it took so long to train.
+    def save(self, place: PlaceId, seconds: float = 0.0, *, durable: bool = True) -> bool:
+        """Save a state to the store in the background, unless it is there; ``seconds`` is its training time.
 
-        Return whether it is on its way there.
+        Return whether it is being saved.
         """
-        stored = self._stored.get(spot)
-        if stored is None or stored.saving or stored.saved:  # not ours: it is in the store since before
-            return stored is not None and stored.saving
-        stored.seconds = seconds
-        if stored.key in self._states:  # another study's, or saved by a driver that was killed right after
-            stored.saved = True
-            self._books.saved(stored.key, stored.size, seconds)
-        elif stored.slot:
-            stored.durable = durable
-            stored.saving = True
-            self._saver.save(spot, stored)
-        return stored.saving
+        location = self._locations.get(place)
+        if location is None or location.saving or location.saved:  # None: the store had it before this run
+            return location is not None and location.saving
+        location.seconds = seconds
+        if location.key in self._states:  # from another study, or saved by a driver that was killed right after
+            location.saved = True
+            self._ledger.saved(location.key, location.size, seconds)
+        elif location.slot:
+            location.durable = durable
+            location.saving = True
+            self._saver.save(place, location)
+        return location.saving
 
-    def leave(self, owner: str) -> bool:
-        """Have what lies with a worker written, and let go of it there; return whether nothing is left there."""
-        for spot, stored in self._stored.items():
-            if stored.owner == owner and stored.slot:
-                self.save(spot)
-                if stored.saved:
-                    self._free(stored)
-                    stored.slot = stored.owner = ""
-        return not any(stored.owner == owner for stored in self._stored.values())
+    def release_worker(self, owner: str) -> bool:
+        """Save the states in a worker's slots and free the slots; return whether none is left."""
+        for place, location in self._locations.items():
+            if location.owner == owner and location.slot:
+                self.save(place)
+                if location.saved:
+                    self._release_slot(location)
+        return not any(location.owner == owner for location in self._locations.values())
 
-    def has_copy(self, spot: PlaceId) -> bool:
-        """Return whether the store has a state too; then where it lay is forgotten."""
-        stored = self._stored.get(spot)
-        if stored is None or not stored.saved or not stored.slot:
+    def fall_back_to_store(self, place: PlaceId) -> bool:
+        """Free a state's slot if the store has the state too; return whether it has."""
+        location = self._locations.get(place)
+        if location is None or not location.saved or not location.slot:
             return False
-        self._free(stored)
-        stored.slot = stored.owner = ""
+        self._release_slot(location)
         return True
 
-    def saved(self) -> tuple[list[PlaceId], list[PlaceId]]:
-        """Return what has been saved since this was asked last, and what was lost before it could be.
+    def _release_slot(self, location: StateLocation) -> None:
+        self._free(location)
+        location.slot = location.owner = ""
 
-        Raise what else kept a state from being saved.
+    def take_results(self) -> tuple[list[PlaceId], list[PlaceId]]:
+        """Return the places of states that were saved since the last call, and of those lost before that.
+
+        Raise any other error that prevented a state from being saved.
         """
-        spots: list[PlaceId] = []
-        gone: list[PlaceId] = []
+        saved: list[PlaceId] = []
+        lost: list[PlaceId] = []
         failure: Exception | None = None
-        for spot, stored, error in self._saver.results():
-            stored.saving = False
+        for place, location, error in self._saver.results():
+            location.saving = False
             if error is None:
-                stored.saved = True
-                self._books.saved(stored.key, stored.size, stored.seconds)
-                spots.append(spot)
-            if stored.dropped:
-                if stored.saved:
-                    self._books.dropped(stored.key)
-                self._free(stored)
-            elif self._stored.get(spot) is not stored:  # it was made again meanwhile
-                self._free(stored)
+                location.saved = True
+                self._ledger.saved(location.key, location.size, location.seconds)
+                saved.append(place)
+            if location.dropped:
+                if location.saved:
+                    self._ledger.dropped(location.key)
+                self._free(location)
+            elif self._locations.get(place) is not location:  # it was trained again meanwhile
+                self._free(location)
             elif isinstance(error, LostStateError):
-                self.lose(spot)
-                gone.append(spot)
+                self.lose(place)
+                lost.append(place)
             else:
                 failure = failure or error
         if failure is not None:
             raise failure
-        return spots, gone
+        return saved, lost
 
     def close(self) -> None:
-        """Wait until all is saved that was to be and is not lost; raise what else kept it from being saved."""
+        """Wait until all requested states are saved, except lost ones; raise any other error."""
         try:
             self._saver.finish()
-            self.saved()
+            self.take_results()
         finally:
-            self._saver.close()
+            self._saver.wakeup.close()
 
 
 _Result: TypeAlias = tuple[PlaceId, StateLocation, Exception | None]
@@ -207,39 +209,31 @@ _Result: TypeAlias = tuple[PlaceId, StateLocation, Exception | None]
 
 @final
 class _Saver:
-    """A thread that has states copied to the store, one at a time."""
+    """A thread that copies states to the store, one at a time."""
 
     def __init__(self, write: Callable[[StateLocation], None]) -> None:
         self._write = write
         self._jobs: queue.SimpleQueue[tuple[PlaceId, StateLocation] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[_Result] = queue.SimpleQueue()
-        self.doorbell, self._button = socket.socketpair()
-        self.doorbell.setblocking(False)
-        self._button.setblocking(False)
+        self.wakeup = Wakeup()
         self._thread: threading.Thread | None = None
 
     @property
     def waiting(self) -> int:
         return self._jobs.qsize()
 
-    def save(self, spot: PlaceId, stored: StateLocation) -> None:
+    def save(self, place: PlaceId, location: StateLocation) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="saver", daemon=True)
             self._thread.start()
-        self._jobs.put((spot, stored))
+        self._jobs.put((place, location))
 
     def results(self) -> list[_Result]:
-        with suppress(BlockingIOError):
-            while self.doorbell.recv(4096):  # what comes after this rings again
-                pass
+        self.wakeup.clear()
         found: list[_Result] = []
         while not self._done.empty():
             found.append(self._done.get())
         return found
-
-    def ring(self) -> None:
-        with suppress(BlockingIOError):  # full of rings that nobody has heard yet
-            self._button.send(b"!")
 
     def finish(self) -> None:
         if self._thread is not None:
@@ -247,17 +241,13 @@ class _Saver:
             self._thread.join()
             self._thread = None
 
-    def close(self) -> None:
-        self.doorbell.close()
-        self._button.close()
-
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            spot, stored = job
+            place, location = job
             error: Exception | None = None
             try:
-                self._write(stored)
+                self._write(location)
             except Exception as caught:
                 error = caught
-            self._done.put((spot, stored, error))
-            self.ring()
+            self._done.put((place, location, error))
+            self.wakeup.notify()

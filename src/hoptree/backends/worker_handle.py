@@ -1,4 +1,4 @@
-"""Workers as a backend sees them, and the waist between the backend and where they come from."""
+"""A worker as its backend sees it, and the protocol of the pools that workers come from."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from hoptree.backends.state_tracker import StateTransport
+from hoptree.backends.worker_states import JOINED, WorkerEvent, WorkerState, next_state
 from hoptree.core.events import Fault
 from hoptree.worker.messages import WorkerCommand, WorkerMessage
 
 
 class WorkerExit(msgspec.Struct, frozen=True):
-    """How a worker ended, and whose fault it was: None for a machine that went away, which costs no retry.
+    """How a worker ended and who caused it; fault None stands for a lost machine, which costs no retry.
 
-    ``known`` is False where nobody can tell the user's code from the system: a unit at which workers die again
-    and again is then taken for the reason.
+    ``known`` is False if the cause may be the user's code or the system. A unit at which such workers die
+    repeatedly is then assumed to be the cause.
     """
 
     how: str
@@ -28,75 +29,110 @@ class WorkerExit(msgspec.Struct, frozen=True):
 
 
 class WorkerHandle(ABC):
-    """A worker with what its backend notes about it; ``queue`` holds the run it is at and what comes next.
+    """A worker and what its backend knows about it; ``queue`` holds the current run and the next ones.
 
-    Between workers of one ``node`` a state does not cross a network.
+    States pass between workers of one ``node`` without crossing the network.
     """
 
     def __init__(self, name: str, node: str = "") -> None:
         self.name = name
         self.node = node
-        self._made = time.monotonic()
-        self.rehearsing = False
-        self.ready = False
-        self.leaving = False  # it gets nothing new, and ends when nothing is left that only it has
+        self._created = time.monotonic()
+        self.state = WorkerState.STARTING
+        self.leaving = False  # whether it was asked to leave, in whatever state
         self.partitions: tuple[int, ...] = ()
-        self.platform: dict[str, str] | None = None  # what changes bits there; None: it has not said so yet
-        self.left_out = False  # it would train other bits than the others
+        self.platform: dict[str, str] | None = None  # what affects bits there; None until it has reported it
         self.queue: deque[int] = deque()
-        self.since = 0.0  # when it began with what it is at
-        self.warm = False  # whether it has begun a unit: the first one waits until its code is loaded
-        self.silence = 0.0  # seconds without a sign of life
-        self.asked_where = False
-        self.stack = ""  # where in the user's code it was when it took too long
+        self.run_started = 0.0
+        self.warm = False  # whether it has started a unit: the first one waits until its code is loaded
+        self.silent_seconds = 0.0  # since the last heartbeat
+        self.stack = ""  # the user's stack when the run exceeded its time limit
+
+    @property
+    def joined(self) -> bool:
+        """Whether the engine may give it runs."""
+        return self.state in JOINED
+
+    def apply(self, event: WorkerEvent) -> None:
+        """Move to the next state."""
+        self.state = next_state(self.state, event)
+
+    def join(self) -> None:
+        """Become ready for runs; a request to leave that came earlier takes effect now."""
+        self.apply(WorkerEvent.JOINED)
+        if self.leaving:
+            self.apply(WorkerEvent.LEAVE_REQUESTED)
+
+    def request_leave(self) -> None:
+        """Let the worker finish its runs and then exit."""
+        self.leaving = True
+        self.apply(WorkerEvent.LEAVE_REQUESTED)
+
+    def assign(self, run: int) -> None:
+        """Append a run to the queue."""
+        if not self.queue:
+            self.run_started = time.monotonic()
+        self.queue.append(run)
+        self.apply(WorkerEvent.RUN_ASSIGNED)
+
+    def finish(self, run: int) -> bool:
+        """Remove a run that has ended from the queue; return whether it was there."""
+        if run not in self.queue:
+            return False
+        self.run_started = time.monotonic()
+        self.queue.remove(run)
+        if not self.queue:
+            self.apply(WorkerEvent.LAST_RUN_ENDED)
+        return True
 
     @abstractmethod
     def send(self, command: WorkerCommand) -> None:
-        """Say something; one that is gone is noticed when its news are read."""
+        """Send a command; a worker that has exited is noticed when its messages are read."""
 
     @abstractmethod
-    def heard(self) -> bool:
-        """Return whether a sign of life has come since this was asked last."""
+    def has_beaten(self) -> bool:
+        """Return whether a heartbeat has arrived since the last call."""
 
-    def seconds_had(self) -> float:
-        """Return the seconds that it has had since it was made; a process does not count those it had to wait."""
-        return time.monotonic() - self._made
+    def active_seconds(self) -> float:
+        """Return the seconds since it was created; a process does not count those it waited for a CPU."""
+        return time.monotonic() - self._created
 
     @abstractmethod
     def kill(self) -> None:
-        """End it at once, also if it does not react; never waits for that."""
+        """End it at once, even if it does not respond; never waits for that."""
 
     @abstractmethod
     def reap(self) -> WorkerExit:
-        """Return how a worker ended that is gone."""
+        """Return how a worker that has exited ended."""
 
 
-WorkerMessages: TypeAlias = Sequence[tuple[WorkerHandle, WorkerMessage | None]]  # None: the worker is gone
+WorkerMessages: TypeAlias = Sequence[tuple[WorkerHandle, WorkerMessage | None]]  # None: the worker has exited
 
 
-class WorkerPool(StateTransport, Protocol):
-    """Where workers come from, and how they are heard; how states hop between them is the other half.
+class WorkerPool(Protocol):
+    """Starts workers and receives their messages; ``transport`` moves states between them.
 
-    ``one_machine`` says that all workers are on one, so that one platform stands for all.
+    ``one_machine`` says that all workers run on one machine, so that they share one platform.
     """
 
     one_machine: bool
+    transport: StateTransport
 
-    def recruit(self, members: Mapping[str, WorkerHandle], lineages: int) -> Sequence[WorkerHandle]:
-        """Start the workers that should be there and are not, and return them; called again and again.
+    def recruit(self, workers: Mapping[str, WorkerHandle], lineages: int) -> Sequence[WorkerHandle]:
+        """Start the workers that are missing and return them; called periodically.
 
-        ``lineages`` is how many could be trained at the same time.
+        ``lineages`` is how many lineages could be trained at the same time.
         """
         ...
 
     def sources(self) -> Sequence[Any]:
-        """Return what to wait for: each can be read when there may be news."""
+        """Return the objects to wait for; each becomes readable when there may be messages."""
         ...
 
-    def news(self, ready: Sequence[Any]) -> WorkerMessages:
-        """Return what has come from the sources that can be read."""
+    def messages(self, ready: Sequence[Any]) -> WorkerMessages:
+        """Return the messages that have arrived from the readable sources."""
         ...
 
-    def close(self, members: Sequence[WorkerHandle], *, at_once: bool, failed: bool) -> None:
-        """Let all workers end, and wait for that; what another driver could go on from stays after a failure."""
+    def close(self, workers: Sequence[WorkerHandle], *, at_once: bool, failed: bool) -> None:
+        """End all workers and wait for that; after a failure, keep what another driver could resume from."""
         ...

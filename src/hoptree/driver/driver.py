@@ -21,8 +21,10 @@ from hoptree.backends.event_loop import EventSource, Observer, drive
 from hoptree.backends.job import TrainingJob
 from hoptree.backends.local import remove_slots, slots_of
 from hoptree.backends.pool_backend import PoolBackend
+from hoptree.backends.pool_options import PoolHooks, PoolOptions
 from hoptree.backends.protocol import Backend, FindsStates, ReportsTraffic, Wakeable
 from hoptree.backends.ray_settings import Ray
+from hoptree.backends.rehearsals import Rehearsals
 from hoptree.core.engine import Engine
 from hoptree.core.errors import HoptreeError
 from hoptree.core.events import USER, DriverStarted, Event, StateLost
@@ -331,18 +333,15 @@ class Driver:
             pool,
             store.states,
             seed=first.seed,
-            books=library,
-            begun=record.now,
-            rehearsal=(tried[0], goals) if tried[0] else None,
-            changing=tried[1],
-            unit_limit=options.unit_limit,
-            heartbeat_limit=options.heartbeat_limit,
-            longest=self._estimator.longest,
-            tick=tick,
-            wanted=lambda: 0 if self._stop_asked else max(1, engine.plan.lineages),
-            observed=surroundings.variants.observed,
-            probed=surroundings.variants.probed,
-            greets=True,
+            ledger=library,
+            rehearsals=Rehearsals(tried[0], goals, surroundings.variants.probed, tried[1]) if tried[0] else None,
+            options=PoolOptions(record.now, options.unit_limit, options.heartbeat_limit, wait_for_platforms=True),
+            hooks=PoolHooks(
+                longest=self._estimator.longest,
+                tick=tick,
+                workers_needed=lambda: 0 if self._stop_asked else max(1, engine.plan.lineages),
+                observed=surroundings.variants.observed,
+            ),
         )
 
     def _sources(

@@ -1,1 +1,1 @@
-"""The worker: a process that restores, trains, evaluates and hands on."""
+"""The worker: a process that loads states, trains and evaluates them, and passes new states on."""

@@ -1,4 +1,4 @@
-"""A worker process: ``python -m hoptree.worker CHANNEL HEARTBEAT``, two descriptors; its set-up comes first."""
+"""A worker process: ``python -m hoptree.worker CHANNEL HEARTBEAT``, two descriptors; first, it reads its setup."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class WorkerSetup(msgspec.Struct, frozen=True):
-    """What a worker is told before anything else; ``trainer`` is a cloudpickle over a private channel."""
+    """The first message to a worker; ``trainer`` is a cloudpickle over a private channel."""
 
     name: str
     driver: int
@@ -33,16 +33,16 @@ class WorkerSetup(msgspec.Struct, frozen=True):
     dataset: str
     states: str
     slots: list[str]
-    heartbeat: float  # seconds between two signs of life
+    heartbeat: float  # seconds between two heartbeats
 
 
 def main(descriptor: int, heartbeat: int) -> None:
-    """Set up and serve."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
+    """Set up and serve the driver."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
     channel: Connection[Any, Any] = Connection(descriptor)
     setup = msgspec.msgpack.decode(channel.recv_bytes(), type=WorkerSetup)
     die_with(setup.driver)
-    end_children_after_worker()  # before there are threads
+    end_children_after_worker()  # before any thread starts
     close_in_children(descriptor, heartbeat)
     start_heartbeat(heartbeat, setup.heartbeat)
     survive_closed_output()
@@ -67,7 +67,7 @@ def main(descriptor: int, heartbeat: int) -> None:
     loop.serve()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # a framework takes a second to take itself apart, for nothing
+    os._exit(0)  # skip the second that frameworks need to shut down
 
 
 def _loop(channel: Connection[Any, Any], setup: WorkerSetup) -> WorkerLoop:
@@ -83,7 +83,7 @@ def _loop(channel: Connection[Any, Any], setup: WorkerSetup) -> WorkerLoop:
 
 
 def die_with(driver: int) -> None:
-    """Ask the kernel to end this process when the driver ends, however it ends."""
+    """Let the kernel kill this process when the driver ends, however it ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
     if os.getppid() != driver:

@@ -1,8 +1,8 @@
-"""A worker agrees with its driver: it has loaded the code that the driver has named, and no other version of it.
+"""Checks that a worker has loaded the same code as its driver.
 
 A trainer is pickled by reference to the user's modules, which a worker imports from disk. They may have been edited
-since the driver imported them, or another node may have other files. So its fingerprint is sent along, and
-a worker computes it again from what it has loaded.
+since the driver imported them, or another node may have other files. So the driver sends the trainer's fingerprint
+along, and a worker computes it again from the code that it has loaded.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _PROGRAM = "__main__"
 
 
 class TrainerIdentity(NamedTuple):
-    """A trainer as one process has loaded it: its fingerprint, and what tells where another process differs."""
+    """A trainer as one process has loaded it: its fingerprint, and details that show where another one differs."""
 
     fingerprint: str
-    modules: Mapping[str, str]  # the user's modules that it uses, and a digest of what it uses of each
+    modules: Mapping[str, str]  # digests of the code that it uses, by the user's modules
     parts: Mapping[str, str]
     patched: Sequence[str]  # functions of libraries that the user's code has replaced
 
@@ -38,7 +38,7 @@ class TrainerIdentity(NamedTuple):
 
 @final
 class SentTrainer:
-    """A trainer on its way: whoever unpickles it gets the trainer itself, or an error if it is not the same."""
+    """A trainer that is sent to a worker: unpickling returns the trainer, or raises an error if it differs."""
 
     def __init__(self, pickled: bytes, identity: TrainerIdentity) -> None:
         self._pickled = pickled
@@ -48,46 +48,46 @@ class SentTrainer:
         return load_agreed, (self._pickled, self._identity)
 
 
-def load_agreed(pickled: bytes, there: TrainerIdentity) -> Trainer:
-    """Return the trainer; raise ``RefusedError`` with the module that differs from the driver's."""
+def load_agreed(pickled: bytes, driver: TrainerIdentity) -> Trainer:
+    """Return the trainer; raise ``RefusedError`` that names the module that differs from the driver's."""
     import cloudpickle
 
     trainer: Trainer = cloudpickle.loads(pickled)
-    if trainer.fingerprint != there.fingerprint:
-        raise RefusedError(_difference(there, TrainerIdentity.of(trainer)))
+    if trainer.fingerprint != driver.fingerprint:
+        raise RefusedError(_difference(driver, TrainerIdentity.of(trainer)))
     return trainer
 
 
-def _difference(there: TrainerIdentity, here: TrainerIdentity) -> str:
-    """Say what differs between the driver's trainer and the worker's."""
+def _difference(driver: TrainerIdentity, worker: TrainerIdentity) -> str:
+    """Describe the difference between the driver's trainer and the worker's."""
     where = f"the worker on {socket.gethostname()}"
     names = sorted(
-        name for name in {*there.modules, *here.modules} if there.modules.get(name) != here.modules.get(name)
+        name for name in {*driver.modules, *worker.modules} if driver.modules.get(name) != worker.modules.get(name)
     )
     own = [name for name in names if name != _PROGRAM]
     if own:
         listed = ", ".join(_described(name) for name in own)
         return (
             f"module{'s' if len(own) > 1 else ''} {listed}: {where} has loaded another version than this program; "
-            "was it edited since the program imported it, or is it another file there? Restart the program (in a "
-            "notebook: restart the kernel, or reload the module and make the trainer anew)"
+            "was it edited after the program imported it, or is the file different there? Restart the program (in "
+            "a notebook: restart the kernel, or reload the module and create the trainer again)"
         )
-    if patched := sorted(set(there.patched) ^ set(here.patched)):
+    if patched := sorted(set(driver.patched) ^ set(worker.patched)):
         return (
             f"trainer: the program has replaced {', '.join(patched)}, and {where} does not see that: do it in a "
-            "module which the trainer's functions are imported from, or use a class of your own"
+            "module from which the trainer's functions are imported, or use a class of your own"
         )
     different = [
-        f"{name} {there.parts.get(name, '')!r} here and {value!r} there"
-        for name, value in here.parts.items()
-        if name != "code" and there.parts.get(name) != value
+        f"{name} {driver.parts.get(name, '')!r} here and {value!r} there"
+        for name, value in worker.parts.items()
+        if name != "code" and driver.parts.get(name) != value
     ]
     if different:
         return f"trainer: {where} has another environment than this program: {'; '.join(different)}"
     return (
         f"trainer: {where} does not have the same code as this program, though its modules are the same. Has the "
         "program changed a library's class or function, or a variable of a module, after importing it? Workers do "
-        "not see that: make the change in a module which the trainer's functions are imported from"
+        "not see that: make the change in a module from which the trainer's functions are imported"
     )
 
 
@@ -95,7 +95,7 @@ def _modules(trainer: Trainer) -> dict[str, str]:
     from hoptree.identity.errors import IdentityError
     from hoptree.identity.fingerprints import covered
 
-    with suppress(IdentityError):  # a trainer that names itself may hold what cannot be compared
+    with suppress(IdentityError):  # a trainer with its own fingerprint may hold objects that cannot be compared
         return covered(trainer)
     return {}
 

@@ -1,4 +1,4 @@
-"""Processes that the user's code starts in a worker: they neither speak for the worker nor outlive it."""
+"""Processes that the user's code starts in a worker: they cannot use its channels, and do not outlive it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from contextlib import suppress
 
 
 def close_in_children(*descriptors: int) -> None:
-    """Keep the worker's channels to itself: whatever it starts or forks does not have them."""
+    """Close the worker's channels in all processes that it starts or forks."""
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     os.register_at_fork(after_in_child=lambda: _close(descriptors))
 
 
 def end_copy(worker: int) -> None:
-    """End this process if it is a fork of the worker that has come back from the user's code."""
+    """End this process if it is a fork of the worker that has returned from the user's code."""
     if os.getpid() != worker:
-        os._exit(0)  # the worker itself goes on, and says what came of the unit
+        os._exit(0)  # the worker itself continues, and reports the result of the unit
 
 
 def end_children_after_worker() -> None:
-    """Start a process that ends this one's process group when this one has ended, however it ends.
+    """Start a process that kills this one's process group when this one has ended, however it ends.
 
-    It is no child of this process, so that the user's code may wait for its own children. Where the system cannot
-    watch a process by a descriptor, the driver alone ends the group.
+    It is not a child of this process, so that the user's code may wait for all of its children. Where the system
+    has no process descriptors, only the driver kills the group.
     """
     worker = os.getpid()
     if os.getpgid(0) != worker or not hasattr(os, "pidfd_open"):
@@ -47,7 +47,7 @@ def end_children_after_worker() -> None:
 
 
 def _watch(watched: int, worker: int) -> None:
-    os.setsid()  # not in the group that it ends
+    os.setsid()  # leave the group that it kills
     os.closerange(0, watched)
     os.closerange(watched + 1, os.sysconf("SC_OPEN_MAX"))
     poll = select.poll()

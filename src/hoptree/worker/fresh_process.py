@@ -1,7 +1,7 @@
-"""One trial trained alone in a process of its own: ``python -m hoptree.worker.fresh_process CHANNEL``.
+"""Trains one trial in a process of its own: ``python -m hoptree.worker.fresh_process CHANNEL``.
 
-Nothing that another trial has left in memory can make a difference here: no module that two models share, no global
-variable that training changes. So what comes out is what the trial's config, seed, code and data give.
+Nothing that another trial left in memory can affect it: no module that two models share, no global variable that
+training changes. So the result depends only on the trial's config, seed, code and data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FreshProcessSetup(msgspec.Struct, frozen=True):
-    """What is to be trained; ``trainer`` is a cloudpickle and ``units`` are packed, both over a private channel."""
+    """The trial to train; ``trainer`` is a cloudpickle and ``units`` are msgpack, over a private channel."""
 
     parent: int
     paths: list[str]
@@ -38,7 +38,7 @@ class FreshProcessSetup(msgspec.Struct, frozen=True):
 
 
 class FreshProcessResult(msgspec.Struct, frozen=True):
-    """What came out: the fingerprint of the state, and its metrics; or what the user's code raised."""
+    """The fingerprint of the state and its metrics, or the error of the user's code."""
 
     fingerprint: str = ""
     metrics: dict[str, float] = {}
@@ -46,8 +46,8 @@ class FreshProcessResult(msgspec.Struct, frozen=True):
 
 
 def main(descriptor: int) -> None:
-    """Train, answer, end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    """Train, send the result, and exit."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     channel: Connection[Any, Any] = Connection(descriptor)
     setup = msgspec.msgpack.decode(channel.recv_bytes(), type=FreshProcessSetup)
     die_with(setup.parent)
@@ -59,7 +59,7 @@ def main(descriptor: int) -> None:
     from hoptree.worker.tracebacks import user_traceback
 
     try:
-        result = _trained(setup)
+        result = _train(setup)
     except (Exception, SystemExit) as error:
         result = FreshProcessResult(error=user_traceback(error))
     channel.send_bytes(msgspec.msgpack.encode(result))
@@ -68,7 +68,7 @@ def main(descriptor: int) -> None:
     os._exit(0)
 
 
-def _trained(setup: FreshProcessSetup) -> FreshProcessResult:
+def _train(setup: FreshProcessSetup) -> FreshProcessResult:
     import cloudpickle
 
     from hoptree.data import Dataset
@@ -81,10 +81,10 @@ def _trained(setup: FreshProcessSetup) -> FreshProcessResult:
     model = trainer.build(setup.values, setup.seed)
     for unit in units:
         trainer.train(model, data.partition(unit.partition), unit)
-    trained = fingerprint(trainer.dump(model).arrays)
+    state = fingerprint(trainer.dump(model).arrays)
     valid = data.valid()
     metrics = {} if valid is None else trainer.evaluate(model, valid, setup.evaluated)
-    return FreshProcessResult(trained, {name: as_number(name, value) for name, value in metrics.items()})
+    return FreshProcessResult(state, {name: as_number(name, value) for name, value in metrics.items()})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The heartbeat of a worker process: a thread that sends a byte again and again, by a channel of its own.
+"""The heartbeat of a worker process: a thread that sends a byte periodically, over a separate channel.
 
-It goes on while a unit trains, however long that takes; it stops with the process. See
-docs/decisions/0022-heartbeats.md for what a driver makes of it.
+It continues while a unit trains, however long that takes, and stops with the process. See
+docs/decisions/0022-heartbeats.md for how a driver uses it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from contextlib import suppress
 
 
 def start_heartbeat(descriptor: int, interval: float) -> None:
-    """Send a byte every ``interval`` seconds until the driver is gone."""
+    """Send a byte every ``interval`` seconds until the driver has exited."""
     channel = socket.socket(fileno=descriptor)
     threading.Thread(target=_beat, args=(channel, interval), name="heartbeat", daemon=True).start()
 
 
 def _beat(channel: socket.socket, interval: float) -> None:
-    with suppress(OSError):  # the driver is gone: the thread that reads commands notices as well
+    with suppress(OSError):  # the driver has exited: the thread that reads commands notices it as well
         while True:
-            with suppress(BlockingIOError):  # the driver has not read for long: what it finds will do
+            with suppress(BlockingIOError):  # the driver has not read for long: unread heartbeats suffice
                 channel.send(b"!", socket.MSG_DONTWAIT)
             time.sleep(interval)

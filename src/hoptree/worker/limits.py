@@ -1,4 +1,4 @@
-"""The limit on file sizes that the system sets for a worker process, and that the user's code may change."""
+"""The limit on file sizes of a worker process, which the user's code may change."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import final
 
 @final
 class FileLimit:
-    """Knows the limit that the worker came with."""
+    """Remembers the limit with which the worker started."""
 
     def __init__(self) -> None:
-        self._own = resource.getrlimit(resource.RLIMIT_FSIZE)
+        self._original = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def changed(self) -> str:
-        """Say what the user's code has limited files to; "" if it has not."""
+        """Return an error message if the user's code has changed the limit, else ""."""
         now = resource.getrlimit(resource.RLIMIT_FSIZE)
-        if now == self._own:
+        if now == self._original:
             return ""
         return (
-            f"no room for its state: this trial's code has limited files to {now[0]} bytes (RLIMIT_FSIZE); leave "
-            "that limit alone, or set it in a process of its own"
+            f"no room for its state: this trial's code has limited files to {now[0]} bytes (RLIMIT_FSIZE); do not "
+            "change that limit, or change it in a process of its own"
         )
 
     def restore(self) -> bool:
-        """Put the limit back as it was; return whether it is."""
-        if resource.getrlimit(resource.RLIMIT_FSIZE) != self._own:
+        """Restore the limit; return whether that worked."""
+        if resource.getrlimit(resource.RLIMIT_FSIZE) != self._original:
             with suppress(OSError, ValueError):
-                resource.setrlimit(resource.RLIMIT_FSIZE, self._own)
-        return resource.getrlimit(resource.RLIMIT_FSIZE) == self._own
+                resource.setrlimit(resource.RLIMIT_FSIZE, self._original)
+        return resource.getrlimit(resource.RLIMIT_FSIZE) == self._original

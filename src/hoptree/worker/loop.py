@@ -1,9 +1,9 @@
-"""The one loop of a worker: restore, train, hand on, evaluate.
+"""The main loop of a worker: load a state, train, write the new state to a slot, evaluate.
 
-A worker is warm: its data is mapped once, its models stay in memory and are reloaded in place, and a model whose
-state is the one asked for is not reloaded at all. Commands are read by a thread of their own: it fetches the next
-state while a unit trains, gives up a unit that nobody needs any more, says where a unit is that takes too long,
-and ends the worker with its driver even in the middle of a unit.
+A worker stays warm: its data is mapped once, its models stay in memory, states are loaded in place, and a model
+that already has the requested state is not loaded at all. A second thread reads commands: it fetches the next state
+while a unit trains, cancels runs, reports the stack of a unit that takes too long, and ends the worker with its
+driver, even in the middle of a unit.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @final
 class WorkerLoop:
-    """Serves one driver until it says so or is gone."""
+    """Serves one driver until that sends ``Quit`` or exits."""
 
     def __init__(
         self,
@@ -69,43 +69,43 @@ class WorkerLoop:
         name: str,
     ) -> None:
         self._channel = channel
-        self._speaking = threading.Lock()
+        self._sending = threading.Lock()
         self._partitions = dataset.partitions
         self._writer = SlotWriter(slots, name)
         self._models = ModelCache(trainer, states, self._writer)
         self._runner = CommandRunner(trainer, dataset, self._models, [states.location, *map(str, slots)])
         self._commands: queue.SimpleQueue[WorkerCommand] = queue.SimpleQueue()
-        self._forgotten: set[int] = set()
-        self._interruptible = -1  # the run that may be given up at this moment
+        self._cancelled: set[int] = set()
+        self._interruptible = -1  # the run that may be interrupted at this moment
         self._pid = os.getpid()
-        self._started = False  # whether it has begun a unit
+        self._started = False  # whether it has started a unit
         self._limit = FileLimit()
 
     def serve(self) -> None:
-        """Announce the worker and carry out commands, one at a time."""
-        signal.signal(signal.SIGUSR1, self._interrupted)
-        threading.Thread(target=self._listen, name="commands", daemon=True).start()
-        self._say(WorkerReady(os.getpid(), tuple(range(self._partitions)), self._runner.platform()))
+        """Report that the worker is ready, and carry out commands one at a time."""
+        signal.signal(signal.SIGUSR1, self._on_signal)
+        threading.Thread(target=self._read_commands, name="commands", daemon=True).start()
+        self._send(WorkerReady(os.getpid(), tuple(range(self._partitions)), self._runner.platform()))
         while True:
             command = self._commands.get()
             match command:
                 case TrainUnit() | EvaluateState():
-                    self._guard(command)
+                    self._run(command)
                 case FreeSlot(slot):
                     self._writer.free(slot)
                 case Rehearse():
-                    self._tell(self._runner.rehearse(command, partition=0))
+                    self._send_result(self._runner.rehearse(command, partition=0))
                     self._restore_limit()
                 case Quit():
                     return
                 case CancelRun() | DumpStack() | HoldPartitions():
-                    pass  # the listener has seen to it; all partitions are here
+                    pass  # the thread that reads commands did it; a local worker has all partitions
                 case _:
                     assert_never(command)
 
-    # --- the thread that listens --------------------------------------------------------------------------
+    # --- the thread that reads commands -------------------------------------------------------------------
 
-    def _listen(self) -> None:
+    def _read_commands(self) -> None:
         main = threading.main_thread().ident
         assert main is not None
         try:
@@ -116,89 +116,91 @@ class WorkerLoop:
                     case TrainUnit(source=source) | EvaluateState(source=source) if source is not None:
                         self._models.prefetch(source)
                     case CancelRun(run):
-                        self._forgotten.add(run)
+                        self._cancelled.add(run)
                         if self._interruptible == run:
                             signal.pthread_kill(main, signal.SIGUSR1)
                     case DumpStack():
-                        self._say(Stack(user_stack(sys._current_frames()[main])))
+                        self._send(Stack(user_stack(sys._current_frames()[main])))
         except (EOFError, OSError):
-            os._exit(0)  # the driver is gone: nobody waits for what runs here
+            os._exit(0)  # the driver has exited: nobody waits for a result
 
-    def _say(self, news: WorkerMessage) -> None:
+    def _send(self, message: WorkerMessage) -> None:
         end_copy(self._pid)
-        data = encode(news)
+        data = encode(message)
         try:
-            with self._speaking:
+            with self._sending:
                 self._channel.send_bytes(data)
         except ConnectionError:
-            os._exit(0)  # the driver is gone, as above
+            os._exit(0)  # the driver has exited, as above
 
-    # --- the thread that works ----------------------------------------------------------------------------
+    # --- the main thread ----------------------------------------------------------------------------------
 
-    def _tell(self, news: WorkerMessage) -> None:
-        """Say what came of a command, and before that what the user's code has read."""
+    def _send_result(self, message: WorkerMessage) -> None:
+        """Send the inputs that the user's code has read, and then the result of a command."""
         for observations in self._runner.observed():
-            self._say(InputsObserved(observations))
-        self._say(news)
+            self._send(InputsObserved(observations))
+        self._send(message)
 
-    def _guard(self, command: TrainUnit | EvaluateState) -> None:
-        """Carry a run out; what the user's code raises is news, not the end of the worker."""
+    def _run(self, command: TrainUnit | EvaluateState) -> None:
+        """Carry out a run; an error of the user's code becomes a message, and the worker continues."""
         run = command.action.run
         try:
-            if run in self._forgotten:
-                raise _GivenUp
+            if run in self._cancelled:
+                raise _Cancelled
             if isinstance(command, TrainUnit):
                 self._train(command)
             else:
-                self._tell(self._runner.judge(command))
-        except _GivenUp:
-            self._tell(RunCancelled(run))
+                self._send_result(self._runner.evaluate_state(command))
+        except _Cancelled:
+            self._send_result(RunCancelled(run))
         except NoRoomError as error:
             limited = self._limit.changed() if error.errno == errno.EFBIG else ""
-            self._tell(RunFailed(run, limited, "user") if limited else StorageFull(str(error.strerror)))
+            self._send_result(RunFailed(run, limited, "user") if limited else StorageFull(str(error.strerror)))
         except (Exception, SystemExit) as error:
-            self._tell(failure(run, error))
-        self._forgotten.discard(run)
+            self._send_result(failure(run, error))
+        self._cancelled.discard(run)
         self._restore_limit()
 
     def _restore_limit(self) -> None:
-        """Let no trial suffer from a limit that another one's code has set: else another worker takes our place."""
+        """Undo a limit that a trial's code has set; if that fails, exit, so that another worker takes over."""
         if not self._limit.restore():
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _train(self, command: TrainUnit) -> None:
-        made = self._runner.train(command, self._may_be_given_up)
+        made = self._runner.train(command, self._interruptible_run)
         end_copy(self._pid)
         try:
             slot = self._writer.write(command.target, made.state.arrays, made.state.meta)
         except NoRoomError:
             raise
-        except OSError as error:  # no code of the user's had a part in that
-            self._say(RunFailed(command.action.run, f"its state cannot be kept: {user_traceback(error)}", "system"))
+        except OSError as error:  # the user's code is not involved
+            self._send(
+                RunFailed(command.action.run, f"its state cannot be written: {user_traceback(error)}", "system")
+            )
             return
-        seconds = self._runner.handed_on(made, command.target)
-        self._tell(UnitTrained(command.action.run, slot, made.size, seconds))
+        seconds = self._runner.mark_kept(made, command.target)
+        self._send_result(UnitTrained(command.action.run, slot, made.size, seconds))
         if command.action.evaluate:
-            self._tell(self._runner.evaluate(command, made.resident))
+            self._send_result(self._runner.evaluate(command, made.cached))
 
     @contextmanager
-    def _may_be_given_up(self, run: int) -> Iterator[None]:
+    def _interruptible_run(self, run: int) -> Iterator[None]:
         if not self._started:
             self._started = True
-            self._say(FirstUnitStarted(run))
+            self._send(FirstUnitStarted(run))
         self._interruptible = run
         try:
-            if run in self._forgotten:  # it came between the first look and here
-                raise _GivenUp
+            if run in self._cancelled:  # it was cancelled after the first check
+                raise _Cancelled
             yield
         finally:
             self._interruptible = -1
 
-    def _interrupted(self, *_: object) -> None:
-        """Raise in the middle of the user's code, but only where nothing of ours is half done."""
-        if self._interruptible in self._forgotten:
-            raise _GivenUp
+    def _on_signal(self, *_: object) -> None:
+        """Interrupt the user's code, but never Hoptree's own."""
+        if self._interruptible in self._cancelled:
+            raise _Cancelled
 
 
-class _GivenUp(BaseException):
-    """Nobody needs the unit any more; not an Exception, so that the user's code does not catch it."""
+class _Cancelled(BaseException):
+    """The run was cancelled; not an Exception, so that the user's code does not catch it."""

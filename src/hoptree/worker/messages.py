@@ -1,4 +1,4 @@
-"""What driver and worker say to each other over a private channel, as msgpack."""
+"""Messages between driver and worker, as msgpack over a private channel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Message(msgspec.Struct, frozen=True, tag=True):
 
 
 class StateSource(msgspec.Struct, frozen=True):
-    """A state by its name; ``slot`` is where it lies in shared memory ("": look for it)."""
+    """A state by its key; ``slot`` is its place in shared memory ("": look for it)."""
 
     key: str
     slot: str = ""
@@ -25,9 +25,9 @@ class StateSource(msgspec.Struct, frozen=True):
 class Rehearse(_Message, frozen=True):
     """Try the first of some configs that can be built, trained and evaluated, on a few examples.
 
-    ``later`` are the values that each comes to by its schedules, if any has some. With ``all_kinds`` each config is
-    tried, as long as that takes little time, and only what would not be reproducible counts. ``changing`` are
-    configs with schedules, of which the changes are tried as well.
+    ``later`` are the last values of each config's schedules, if there are any. With ``all_kinds`` each config is
+    tried while time permits, and only results that are not reproducible count. ``changing`` are configs with
+    schedules, whose changes are tried as well.
     """
 
     configs: list[dict[str, Scalar]]
@@ -37,7 +37,7 @@ class Rehearse(_Message, frozen=True):
 
 
 class TrainUnit(_Message, frozen=True):
-    """Run a unit from ``source`` (None: the untrained model); the state after it is named ``target``."""
+    """Train a unit from ``source`` (None: the untrained model); ``target`` is the key of the state after it."""
 
     action: RunUnit
     origin: Origin
@@ -55,35 +55,35 @@ class EvaluateState(_Message, frozen=True):
 
 
 class CancelRun(_Message, frozen=True):
-    """Give up a run: before it begins, or in the middle of it."""
+    """Cancel a run, before it starts or while it runs."""
 
     run: int
 
 
 class DumpStack(_Message, frozen=True):
-    """Say what the run under way is doing: it takes too long."""
+    """Report the stack of the current run, which takes too long."""
 
 
 class FreeSlot(_Message, frozen=True):
-    """A slot's state is needed no more."""
+    """The state in a slot is no longer needed."""
 
     slot: str
 
 
 class HoldPartitions(_Message, frozen=True):
-    """Have these partitions from now on, and no others."""
+    """Hold these partitions from now on, and no others."""
 
     partitions: tuple[int, ...]
 
 
 class Quit(_Message, frozen=True):
-    """End as soon as nothing runs."""
+    """Exit as soon as no run is left."""
 
 
 class WorkerReady(_Message, frozen=True):
-    """A worker is ready: its trainer is loaded, and it has the partitions that it was to have.
+    """A worker is ready: it has loaded its trainer and holds its partitions.
 
-    ``platform`` is what else changes bits there.
+    ``platform`` describes everything else there that affects bits.
     """
 
     pid: int
@@ -92,35 +92,34 @@ class WorkerReady(_Message, frozen=True):
 
 
 class FirstUnitStarted(_Message, frozen=True):
-    """The first unit of a worker begins: what its code needs is loaded, and the model is there."""
+    """A worker starts its first unit: its code is loaded, and the model is built."""
 
     run: int
 
 
 class PartitionsHeld(_Message, frozen=True):
-    """A worker has other partitions now."""
+    """A worker now holds other partitions."""
 
     partitions: tuple[int, ...]
 
 
 class WorkerLeaving(_Message, frozen=True):
-    """A worker is to leave: its machine is not needed any more."""
+    """A worker has to leave: its machine is no longer needed."""
 
 
 class SetupRefused(_Message, frozen=True):
-    """A worker cannot work with what it was given: the trainer or the data cannot be loaded here."""
+    """A worker cannot be set up: it cannot load the trainer or the data."""
 
     reason: str
 
 
 class RehearsalResult(_Message, frozen=True):
-    """What a rehearsal found: the names of the metrics, or why every config failed.
+    """The result of a rehearsal: the names of the metrics, or why every config failed.
 
-    ``seconds`` is what a unit would take at that pace: a few examples are slow, so it is rather too much.
-    ``unread`` are names that nothing asked for. ``probes`` are the hashes of what came out, by the values, and
-    ``parts`` what the first of them is made of, so that what differs can be named. ``refused`` says why results
-    would not be reproducible, and ``refused_change`` why a schedule cannot be followed: then nothing may be
-    trained, whatever else passed.
+    ``seconds`` estimates the duration of a unit, rather too long since a few examples are slow. ``unread`` are
+    hyperparameters that nothing read. ``probes`` are hashes of the results, with the values of their configs, and
+    ``parts`` are hashes of the parts of the first one, to name what differs. ``refused`` says why results would not
+    be reproducible, and ``refused_change`` why a schedule cannot be followed: with either, nothing may be trained.
     """
 
     metrics: list[str]
@@ -134,9 +133,9 @@ class RehearsalResult(_Message, frozen=True):
 
 
 class InputsObserved(_Message, frozen=True):
-    """What the user's code has read that nobody knew of, and its content; before the news of what read it.
+    """New inputs that the user's code has read, with their content; sent before the result of what read them.
 
-    ``then`` are these news, encoded, where a worker can only answer once.
+    ``then`` is that result, encoded, where a worker can only answer once.
     """
 
     observations: dict[str, str]
@@ -144,7 +143,7 @@ class InputsObserved(_Message, frozen=True):
 
 
 class UnitTrained(_Message, frozen=True):
-    """A unit is done and its state lies in a slot."""
+    """A unit is trained and its state is in a slot."""
 
     run: int
     slot: str
@@ -153,7 +152,7 @@ class UnitTrained(_Message, frozen=True):
 
 
 class StateMetrics(_Message, frozen=True):
-    """A state's metrics are known."""
+    """The metrics of a state."""
 
     run: int
     metrics: Metrics
@@ -161,9 +160,9 @@ class StateMetrics(_Message, frozen=True):
 
 
 class RunFailed(_Message, frozen=True):
-    """A unit or an evaluation raised; ``reason`` carries the user's own traceback.
+    """A unit or an evaluation failed; ``reason`` has the traceback of the user's code.
 
-    With ``lost`` the state that it starts from is nowhere to be found, or damaged.
+    With ``lost``, the state that it starts from is missing or damaged.
     """
 
     run: int
@@ -173,19 +172,19 @@ class RunFailed(_Message, frozen=True):
 
 
 class StorageFull(_Message, frozen=True):
-    """There is no room for a state, neither in memory nor on disk: nobody can go on."""
+    """There is no room for a state, neither in memory nor on disk, so no worker can continue."""
 
     reason: str
 
 
 class RunCancelled(_Message, frozen=True):
-    """A run was given up."""
+    """A run was cancelled."""
 
     run: int
 
 
 class Stack(_Message, frozen=True):
-    """Where in the user's code a run is."""
+    """The stack of the current run, from the user's code on."""
 
     stack: str
 
@@ -212,4 +211,4 @@ WorkerMessage: TypeAlias = (
 _encoder = msgspec.msgpack.Encoder()
 encode = _encoder.encode
 decode_command = msgspec.msgpack.Decoder(WorkerCommand).decode
-decode_news = msgspec.msgpack.Decoder(WorkerMessage).decode
+decode_message = msgspec.msgpack.Decoder(WorkerMessage).decode

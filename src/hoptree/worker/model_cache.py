@@ -1,4 +1,4 @@
-"""The models of a worker: resident, reloaded in place, their next states fetched before they are needed."""
+"""The cached models of a worker: states are loaded in place, and fetched before they are needed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from hoptree.store.states import StateStore
     from hoptree.trainers.base import Trainer
 
-_COUNT = 16  # models that stay in memory, …
-_BYTES = 1 << 30  # … and how large their states may be together; the one in use stays in any case
+_COUNT = 16  # models that stay in memory …
+_BYTES = 1 << 30  # … and the total size of their states; the one in use always stays
 
 
 class LostStateError(Exception):
-    """A state is nowhere to be found, or damaged; it has to be trained again."""
+    """A state is missing or damaged and has to be trained again."""
 
 
 @final
 class CachedModel:
-    """A model in memory, and the name of the state that is in it ("": none, or half trained)."""
+    """A model in memory, and the key of the state that it has ("": none, or half trained)."""
 
     __slots__ = ("key", "model", "size")
 
@@ -37,57 +37,57 @@ class CachedModel:
 
 @final
 class ModelCache:
-    """Gives the loop a model with a given state in it."""
+    """Provides models with a given state."""
 
     def __init__(self, trainer: Trainer, states: StateStore, writer: SlotWriter | None = None) -> None:
         self._trainer = trainer
         self._states = states
-        self._writer = writer  # None: states come and go without slots
+        self._writer = writer  # None: states are passed without slots
         self._reader = SlotReader()
-        self._resident: OrderedDict[object, CachedModel] = OrderedDict()
+        self._cached: OrderedDict[object, CachedModel] = OrderedDict()
         self._fetched: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
 
     def prefetch(self, source: StateSource) -> None:
-        """Bring a state near; called by another thread, and what fails here is tried again when it matters."""
+        """Fetch a state in advance; called by another thread. An error here shows when the state is needed."""
         with suppress(StoreError, OSError, ValueError):
             if source.slot:
                 self._reader.map(source.slot)
-            elif source.key in self._states and not self._written(source.key):
+            elif source.key in self._states and not self._own_slot(source.key):
                 self._fetched[source.key] = self._states.get(source.key)
 
-    def give(self, key: str, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-        """Have a state that somebody has brought, for the next time it is asked for."""
+    def provide(self, key: str, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+        """Use this state the next time it is requested."""
         self._fetched = {key: state}
 
     def restore(self, origin: Origin, source: StateSource | None) -> CachedModel:
-        """Return a resident model with a state in it; without a source, the untrained model."""
+        """Return a cached model with a state loaded; without a source, the untrained model."""
         from hoptree.trainers.base import ModelState
 
         build = (origin.seed, *sorted(origin.values.items(), key=lambda item: item[0]))
-        resident = self._resident.get(build)
-        if resident is None or source is None:
-            resident = self._resident[build] = CachedModel(self._trainer.build(origin.values, origin.seed))
-        self._resident.move_to_end(build)
-        self._make_room()
+        cached = self._cached.get(build)
+        if cached is None or source is None:
+            cached = self._cached[build] = CachedModel(self._trainer.build(origin.values, origin.seed))
+        self._cached.move_to_end(build)
+        self._evict()
         if source is not None:
             fetched = self._fetched.pop(source.key, None)
-            if resident.key != source.key:
-                resident.key = ""
-                self._trainer.load(resident.model, ModelState(*(fetched or self._fetch(source))))
-                resident.key = source.key
-        return resident
+            if cached.key != source.key:
+                cached.key = ""
+                self._trainer.load(cached.model, ModelState(*(fetched or self._fetch(source))))
+                cached.key = source.key
+        return cached
 
-    def _make_room(self) -> None:
-        while len(self._resident) > 1 and (
-            len(self._resident) > _COUNT or sum(resident.size for resident in self._resident.values()) > _BYTES
+    def _evict(self) -> None:
+        while len(self._cached) > 1 and (
+            len(self._cached) > _COUNT or sum(each.size for each in self._cached.values()) > _BYTES
         ):
-            self._resident.popitem(last=False)
+            self._cached.popitem(last=False)
 
-    def _written(self, key: str) -> str:
+    def _own_slot(self, key: str) -> str:
         return self._writer.find(key) if self._writer is not None else ""
 
     def _fetch(self, source: StateSource) -> tuple[dict[str, Any], dict[str, Any]]:
-        slot = source.slot or self._written(source.key)
+        slot = source.slot or self._own_slot(source.key)
         if slot:
             with suppress(OSError, ValueError, SlotDamagedError):
                 header, arrays = self._reader.read(slot)
@@ -99,4 +99,4 @@ class ModelCache:
             self._states.delete(source.key)
             raise LostStateError(f"the state {source.key} was damaged and is trained again: {error}") from error
         except (StoreError, OSError) as error:
-            raise LostStateError(f"the state {source.key} is gone and is trained again: {error}") from error
+            raise LostStateError(f"the state {source.key} is missing and is trained again: {error}") from error

@@ -1,4 +1,4 @@
-"""What the user's code prints in a worker, also when nobody reads it any more."""
+"""Output of the user's code in a worker, even if nobody reads it any more."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 def survive_closed_output() -> None:
-    """Let prints to a pipe that was closed (``python study/study.py | head``) vanish: they are no fault of a trial."""
-    sys.stdout, sys.stderr = _forgiving(sys.stdout), _forgiving(sys.stderr)
+    """Discard output to a closed pipe (``python study/study.py | head``), so that no trial fails because of it."""
+    sys.stdout, sys.stderr = _tolerant(sys.stdout), _tolerant(sys.stderr)
 
 
-def _forgiving(stream: TextIO | None) -> TextIO:
-    if not isinstance(stream, io.TextIOWrapper):  # python has None where there is no such file
+def _tolerant(stream: TextIO | None) -> TextIO:
+    if not isinstance(stream, io.TextIOWrapper):  # Python has None if there is no such file
         return stream  # type: ignore[return-value]
     stream.flush()
-    file = _Forgiving(stream.fileno(), "w", closefd=False)
+    file = _TolerantFile(stream.fileno(), "w", closefd=False)
     return io.TextIOWrapper(
         io.BufferedWriter(file),
         encoding=stream.encoding,
@@ -30,8 +30,8 @@ def _forgiving(stream: TextIO | None) -> TextIO:
     )
 
 
-class _Forgiving(io.FileIO):
-    """A file that takes what cannot be written for written."""
+class _TolerantFile(io.FileIO):
+    """A file that discards what cannot be written."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:

@@ -1,7 +1,7 @@
-"""What a worker does with a command, wherever it runs: restore, train, evaluate, rehearse.
+"""Carries out the commands of a worker of any kind: load, train, evaluate, rehearse.
 
-How commands come and where states go is not known here: a process reads a channel and writes slots, an actor takes
-calls and returns arrays.
+How commands arrive and where states go is up to the caller: a process reads a channel and writes slots, an actor
+takes calls and returns arrays.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
     from hoptree.worker.model_cache import CachedModel
 
 
-_KINDS = 0.5  # seconds for configs of other kinds than the one that has passed
+_KINDS = 0.5  # seconds for configs of other kinds, after one has passed
 
 
 class TrainedUnit(NamedTuple):
-    """A unit's outcome: the model that was trained, its state, and how long it took since it began."""
+    """The result of a unit: the model, its state, and the time at which training began."""
 
-    resident: CachedModel
+    cached: CachedModel
     state: ModelState
     began: float
 
     @property
     def size(self) -> int:
-        """How many bytes the arrays have."""
+        """The size of the arrays in bytes."""
         return sum(array.nbytes for array in self.state.arrays.values())
 
 
 @final
 class CommandRunner:
-    """Trains and judges with one trainer on one dataset; one thing at a time.
+    """Trains and evaluates with one trainer on one dataset, one command at a time.
 
-    What the user's code reads meanwhile is recorded, but for what lies in ``ignored``; ``folder`` is the driver's.
+    The inputs that the user's code reads are recorded, except those in ``ignored``; ``folder`` is the driver's.
     """
 
     def __init__(
@@ -74,50 +74,50 @@ class CommandRunner:
         self._recorder = InputRecorder([str(dataset.path), *ignored], folder)
 
     def observed(self) -> list[Observations]:
-        """Return what the user's code has read since this was asked last."""
+        """Return the inputs that the user's code has read since the last call."""
         return self._recorder.fresh()
 
     def platform(self) -> dict[str, str]:
-        """Return what changes bits in this process besides code, data, seed and values."""
+        """Return what affects bits in this process besides code, data, seed and values."""
         return {str(name): str(value) for name, value in self._trainer.platform().items()}
 
     def train(self, command: TrainUnit, during: Callable[[int], AbstractContextManager[None]]) -> TrainedUnit:
-        """Run a unit; ``during`` surrounds the user's code. The state is not the model's until it is handed on."""
+        """Train a unit within ``during``. The model has no valid state until ``mark_kept`` is called."""
         from hoptree.trainers.base import UnitSpec
 
         action, partitions = command.action, self._dataset.partitions
         unit = UnitSpec(action.values, action.unit, partitions, action.partition, action.seed, command.shuffle_seed)
         data = self._dataset.partition(action.partition)
         with self._recorder:
-            resident = self._models.restore(command.origin, command.source)
+            cached = self._models.restore(command.origin, command.source)
             began = time.perf_counter()
-            resident.key = ""
+            cached.key = ""
             with during(action.run):
-                self._trainer.train(resident.model, data, unit)
-            return TrainedUnit(resident, self._trainer.dump(resident.model), began)
+                self._trainer.train(cached.model, data, unit)
+            return TrainedUnit(cached, self._trainer.dump(cached.model), began)
 
-    def handed_on(self, made: TrainedUnit, key: str) -> float:
-        """Note that a unit's state is safe under its name, and return the seconds that the unit took."""
-        made.resident.key = key
-        made.resident.size = made.size
+    def mark_kept(self, made: TrainedUnit, key: str) -> float:
+        """Note that a unit's state was kept under its key, and return the seconds that the unit took."""
+        made.cached.key = key
+        made.cached.size = made.size
         return time.perf_counter() - made.began
 
-    def evaluate(self, command: TrainUnit, resident: CachedModel) -> StateMetrics:
-        """Return the metrics of what was just trained."""
+    def evaluate(self, command: TrainUnit, cached: CachedModel) -> StateMetrics:
+        """Return the metrics of the unit that was just trained."""
         action = command.action
         values = action.values.at((action.unit + 1) / self._dataset.partitions)
-        return self._metrics(action.run, resident.model, values)
+        return self._metrics(action.run, cached.model, values)
 
-    def judge(self, command: EvaluateState) -> StateMetrics:
+    def evaluate_state(self, command: EvaluateState) -> StateMetrics:
         """Return the metrics of a stored state."""
         with self._recorder:
-            resident = self._models.restore(command.origin, command.source)
-        return self._metrics(command.action.run, resident.model, command.origin.values)
+            cached = self._models.restore(command.origin, command.source)
+        return self._metrics(command.action.run, cached.model, command.origin.values)
 
     def rehearse(self, command: Rehearse, partition: int) -> RehearsalResult | SetupRefused:
-        """Try the first of some configs that can be built, trained and evaluated, or one of each kind.
+        """Try configs until one can be built, trained and evaluated, or one of each kind.
 
-        Probes are compared from session to session, so they count only where they are made of the same partition.
+        Probes are compared between runs, so they are returned only if they were computed on the first partition.
         """
         try:
             self._dataset.partition(partition)
@@ -149,7 +149,7 @@ def rehearse_some(
     later: Sequence[Mapping[str, Scalar]] = (),
     changing: Sequence[Config] = (),
 ) -> RehearsalResult:
-    """Try configs until one can be built, trained and evaluated; else say what is wrong with each of them."""
+    """Try configs until one can be built, trained and evaluated; if none can, return the error of each."""
     from hoptree.trainers.changes import refused_change
     from hoptree.trainers.errors import NotReproducibleError
     from hoptree.trainers.rehearsal import rehearsed
@@ -182,7 +182,7 @@ def rehearse_kinds(
     valid: Columns | None,
     later: Sequence[Mapping[str, Scalar]] = (),
 ) -> RehearsalResult:
-    """Try each config while there is time; one that fails is data, one that is not reproducible is refused."""
+    """Try each config while time permits; ignore those that fail, and refuse one that is not reproducible."""
     from hoptree.trainers.errors import NotReproducibleError
     from hoptree.trainers.rehearsal import rehearsed
 
@@ -195,19 +195,19 @@ def rehearse_kinds(
             found = rehearsed(trainer, config, partition(), valid, afterwards)
         except NotReproducibleError as error:
             return RehearsalResult([], [], refused=str(error), probes=probes)
-        except (Exception, SystemExit):  # noqa: S112 its trial says so
+        except (Exception, SystemExit):  # noqa: S112 its trial reports it
             continue
         probes.append((dict(config), found.probe))
     return RehearsalResult([], [], probes=probes)
 
 
 def failure(run: int, error: Exception | SystemExit) -> WorkerMessage:
-    """Return the news that a run has failed; what the user's code raises carries the user's own traceback.
+    """Return the message that a run has failed; an error of the user's code has the user's own traceback.
 
-    Data that has changed ends the whole run: it would give other bits under the names of what was asked for.
+    Changed data ends the whole study: results would differ from those that their keys stand for.
     """
     match error:
-        case DataChangedError():  # no trial's fault, and none can go on with other data
+        case DataChangedError():  # no trial caused it, and none can continue with other data
             return SetupRefused(str(error))
         case LostStateError():
             return RunFailed(run, str(error), "system", lost=True)

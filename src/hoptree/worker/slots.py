@@ -1,14 +1,14 @@
 """Slots: states in shared memory, so that a hop is one copy out and one copy in.
 
-A slot is a file in shared memory: three numbers, a header (where each array lies, and the JSON beside the arrays)
-and the arrays, aligned to 64 bytes. The numbers are the header's length, which is 0 until all is there, a checksum
-(xxh3, 64 bits) of all that follows it, and how many bytes are used. Whoever reads a slot compares the checksum
-first: a slot that was damaged is never loaded.
+A slot is a file in shared memory: three numbers, a header (the offset of each array, and the JSON beside the
+arrays) and the arrays, aligned to 64 bytes. The numbers are the header's length, which is 0 until the slot is
+complete, a checksum (xxh3, 64 bits) of everything after it, and the number of bytes in use. Readers verify the
+checksum first, so a damaged slot is never loaded.
 
-A worker writes into slots of its own that it uses again and again: pages that are mapped already cost no page
-fault. Others map a slot once and keep the mapping. The files belong to the study's folders, not to a process: they
-outlive a worker that dies, and even the driver. Where shared memory is small (containers often have 64 MB), slots
-that do not fit are files on disk, in the page cache.
+A worker reuses its own slots: pages that are mapped already cause no page faults. Readers map a slot once and keep
+the mapping. The files belong to the study's folders, not to a process: they outlive a worker that dies, and even
+the driver. Where shared memory is small (containers often have 64 MB), slots that do not fit are files on disk, in
+the page cache.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _ALIGN = 64
 _CHECKED = 16  # bytes that the checksum does not cover: the header's length, and the checksum
 _HEADER = 24  # bytes before the header
 _PAGE = 1 << 16
-_MAPPED = 64  # slots of others that stay mapped
+_MAPPED = 64  # slots that a reader keeps mapped
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)
 _POPULATE_READ = 22  # madvise: map all pages now, for reading (Linux 5.14 and later)
 
 
 class SlotArray(msgspec.Struct, frozen=True, array_like=True):
-    """Where one array lies."""
+    """The place of one array."""
 
     name: str
     dtype: str
@@ -47,7 +47,7 @@ class SlotArray(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SlotHeader(msgspec.Struct, frozen=True, array_like=True):
-    """What a slot holds: the key of its state, the arrays, and the JSON beside them."""
+    """The key of a state, its arrays, and the JSON beside them."""
 
     key: str
     fields: tuple[SlotArray, ...]
@@ -56,13 +56,13 @@ class SlotHeader(msgspec.Struct, frozen=True, array_like=True):
 
 _ENCODE = msgspec.msgpack.Encoder()
 _DECODE = msgspec.msgpack.Decoder(SlotHeader)
-_NUMBERS = struct.Struct("<QQQ")  # the header's length, the checksum, the bytes that are used
+_NUMBERS = struct.Struct("<QQQ")  # the header's length, the checksum, the bytes in use
 _EMPTY = bytes(8)
 
 
 @final
 class SlotWriter:
-    """A worker's own slots, in the first of the folders that has room; ``free`` makes one available again."""
+    """A worker's own slots, each in the first folder that has room; ``free`` makes one available again."""
 
     def __init__(self, folders: Sequence[Path], owner: str) -> None:
         self._folders = folders
@@ -86,7 +86,7 @@ class SlotWriter:
         header = _ENCODE.encode(SlotHeader(key, tuple(fields), meta))
         begin = _begin(len(header))
         name, slot = self._take(begin + offset)
-        slot[: len(_EMPTY)] = _EMPTY  # until all is there: a writer may die at any moment
+        slot[: len(_EMPTY)] = _EMPTY  # incomplete: the writer may die at any moment
         slot[_HEADER : _HEADER + len(header)] = header
         for field, array in zip(fields, contiguous.values(), strict=True):
             target = np.frombuffer(slot, np.uint8, field.size, begin + field.offset)
@@ -97,11 +97,11 @@ class SlotWriter:
         return name
 
     def find(self, key: str) -> str:
-        """Return the slot in which this worker has written a state, if it is still there."""
+        """Return the slot to which this worker has written a state, "" if it was freed."""
         return self._keys.get(key, "")
 
     def free(self, name: str) -> None:
-        """Take a slot back; a name that is not ours is ignored."""
+        """Make a slot available again; ignore slots of others."""
         if name in self._maps and name not in self._idle:
             self._idle.append(name)
             self._keys = {key: slot for key, slot in self._keys.items() if slot != name}
@@ -111,10 +111,10 @@ class SlotWriter:
             self._idle.remove(name)
             if os.path.exists(name):
                 return name, self._maps[name]
-            del self._maps[name]  # somebody has removed the file: nobody else would find what is written there
+            del self._maps[name]  # the file was removed: nobody could read the slot
         length = -(-size // _PAGE) * _PAGE
-        *roomy, last = self._folders
-        for folder in roomy:
+        *others, last = self._folders
+        for folder in others:
             with suppress(NoRoomError):
                 return self._make(folder, length)
         return self._make(last, length)
@@ -136,7 +136,7 @@ class SlotWriter:
 
 
 class NoRoomError(OSError):
-    """A state fits nowhere."""
+    """No folder has room for a state."""
 
 
 class SlotDamagedError(Exception):
@@ -146,7 +146,7 @@ class SlotDamagedError(Exception):
 def _allocate(path: Path, length: int) -> mmap.mmap:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(descriptor, 0, length)  # a full memory is an error here, not a signal later
+        os.posix_fallocate(descriptor, 0, length)  # if memory is full, fail here instead of by a signal later
         return mmap.mmap(descriptor, length)
     finally:
         os.close(descriptor)
@@ -154,36 +154,36 @@ def _allocate(path: Path, length: int) -> mmap.mmap:
 
 @final
 class SlotReader:
-    """Slots of anybody, each mapped once."""
+    """Reads slots of any worker, mapping each once."""
 
     def __init__(self) -> None:
         self._maps: dict[str, mmap.mmap] = {}
 
     def map(self, path: str) -> mmap.mmap:
-        """Map a slot with all its pages, so that reading it later costs no page fault."""
+        """Map a slot with all its pages, so that reading it later causes no page fault."""
         slot = self._maps.get(path)
         if slot is None:
             with open(path, "rb") as file:
                 slot = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            with suppress(OSError, ValueError):  # an older kernel: pages come as they are read
+            with suppress(OSError, ValueError):  # an older kernel maps pages as they are read
                 slot.madvise(_POPULATE_READ)
             self._maps[path] = slot
-            if len(self._maps) > _MAPPED:  # the memory of one whose file is gone is freed with its last view
+            if len(self._maps) > _MAPPED:  # the last view of a removed file frees its memory
                 del self._maps[next(iter(self._maps))]
         return slot
 
     def read(self, path: str) -> tuple[SlotHeader, dict[str, np.ndarray[Any, Any]]]:
-        """Return what a slot holds, if it is what was written; the arrays are views into the slot.
+        """Return header and arrays of a slot; raise ``SlotDamagedError`` if it is damaged.
 
-        They change when the slot is used again.
+        The arrays are views into the slot: they change when the slot is reused.
         """
         import numpy as np
 
         slot = self.map(path)
-        with suppress(FileNotFoundError):  # what is mapped can be read on
-            if os.stat(path).st_size < len(slot):  # the system ends who reads beyond the end of a file
+        with suppress(FileNotFoundError):  # a removed file stays mapped
+            if os.stat(path).st_size < len(slot):  # reading beyond the end of a file kills the process
                 del self._maps[path]
-                raise SlotDamagedError(f"{path}: it has been cut to {os.stat(path).st_size} bytes")
+                raise SlotDamagedError(f"{path}: it was truncated to {os.stat(path).st_size} bytes")
         header, begin = _checked(path, slot)
         arrays = {
             field.name: np.frombuffer(slot, np.uint8, field.size, begin + field.offset)
@@ -195,14 +195,14 @@ class SlotReader:
 
 
 def _checked(path: str, slot: mmap.mmap) -> tuple[SlotHeader, int]:
-    """Return a slot's header and where its arrays begin; refuse a slot that is not as it was written."""
+    """Return a slot's header and the offset of its arrays; raise an error if the slot is damaged."""
     if len(slot) < _HEADER:
-        raise SlotDamagedError(f"{path}: it has {len(slot)} bytes only")
+        raise SlotDamagedError(f"{path}: it has only {len(slot)} bytes")
     length, checksum, used = _NUMBERS.unpack_from(slot)
     if not 0 < _begin(length) <= used <= len(slot) or not length:
-        raise SlotDamagedError(f"{path}: no whole state is in it")
+        raise SlotDamagedError(f"{path}: it holds no complete state")
     if _checksum(slot, used) != checksum:
-        raise SlotDamagedError(f"{path}: its bytes do not fit their checksum")
+        raise SlotDamagedError(f"{path}: its bytes do not match their checksum")
     try:
         return _DECODE.decode(slot[_HEADER : _HEADER + length]), _begin(length)
     except (msgspec.DecodeError, ValueError) as error:
@@ -217,9 +217,9 @@ def _checksum(slot: mmap.mmap, used: int) -> int:
 
 
 def find_states(folders: Sequence[Path]) -> dict[str, str]:
-    """Return the slots that hold a whole state, by the state's key; half-written and damaged ones are left out.
+    """Return the slots that hold a complete state, by the state's key, without damaged ones.
 
-    Those of a driver that runs may go meanwhile. Checksums are compared when a slot is read.
+    Slots of a running driver may disappear meanwhile. Checksums are verified when a slot is read.
     """
     found: dict[str, str] = {}
     for folder in folders:
