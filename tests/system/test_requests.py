@@ -62,7 +62,7 @@ REFUSED: list[tuple[Callable[[Any], None], str]] = [
     (lambda s: s.add({"lr": "\ud800"}, epochs=2), "expected text that UTF-8 can encode"),
     (lambda s: s.add({"lr": float("nan")}, epochs=2), "config.*nan"),
     (lambda s: s.add(CHANGE, epochs=2, like="0"), "trial: '0'; expected a whole number"),
-    (lambda s: s.add(CHANGE, epochs=2, like=7), "trial 7 of 'plain': not known"),
+    (lambda s: s.add(CHANGE, epochs=2, like=7), "trial 7 of 'plain': no such trial"),
     (
         lambda s: s.add({"rl": 0.3}, epochs=2, like=0),
         "no config of plain has the name 'rl'; expected one of act, lr, nap",

@@ -100,18 +100,18 @@ def test_wishes_are_granted_when_the_study_runs_again(folder: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["stop", "tiny", "9"], "trial 9 of 'tiny': not known"),
+        (["stop", "tiny", "9"], "trial 9 of 'tiny': no such trial"),
         (["extend", "tiny", "2", "--epochs", "9"], "trial 2: it is failed; clone it"),
         (["extend", "tiny", "0", "--epochs", "2"], "epochs: 2; expected more than the 2 epochs that trial 0 has"),
         (["stop", "tiny", "0"], "trial 0: it is already complete"),
-        (["stop", "tiny", "2"], "trial 2: it is failed already"),
+        (["stop", "tiny", "2"], "trial 2: it is already failed"),
         (["retry", "tiny", "0"], "trial 0 of 'tiny': it is complete; expected a failed trial"),
-        (["retry", "tiny", "9"], "trial 9 of 'tiny': not known"),
+        (["retry", "tiny", "9"], "trial 9 of 'tiny': no such trial"),
         (["clone", "tiny", "0", "--at", "1", "--epochs", "3"], "config: no value is changed"),
         (["clone", "tiny", "2", "--at", "1", "--epochs", "3", "--set", "lr=1"], "it has reached none: add its"),
         (["clone", "tiny", "0", "--at", "0", "--epochs", "3", "--set", "lr=1"], "at: 0; expected a whole number"),
         (["add", "tiny", "--set", "rl=1", "--epochs", "3"], "no config of tiny has the name 'rl'; expected one of"),
-        (["add", "tiny", "--like", "9", "--set", "lr=1", "--epochs", "3"], "trial 9 of 'tiny': not known"),
+        (["add", "tiny", "--like", "9", "--set", "lr=1", "--epochs", "3"], "trial 9 of 'tiny': no such trial"),
         (["clone", "tiny", "0", "--at", "9", "--epochs", "3", "--set", "lr=1"], "at: epoch 9 of trial 0"),
         (["clone", "tiny", "0", "--at", "1", "--epochs", "1", "--set", "lr=1"], "epochs: 1; expected more than"),
         (

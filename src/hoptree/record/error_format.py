@@ -18,7 +18,7 @@ from typing import Final, final
 from hoptree.core.errors import HoptreeError
 from hoptree.report.failures import has_trace, own_place, without_traces
 
-_OURS: Final = str(Path(__file__).resolve().parent)
+_OURS: Final = str(Path(__file__).resolve().parents[1])
 _LINES: Final = 30  # of a message that are shown at most
 _NOT_WRITABLE: Final = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EISDIR, errno.ENOTDIR,
