@@ -219,7 +219,7 @@ def test_somebody_elses_study_is_refused(tmp_path: Path) -> None:
         mirrored(url, identity="two")
     study = optuna.create_study(storage=url, study_name="optunas")
     study.ask()
-    with pytest.raises(WorkloadError, match=r"'optunas' in .* is no mirror; expected a new name or"):
+    with pytest.raises(WorkloadError, match=r"'optunas' in .* is no mirror; use another database"):
         OptunaMirror(url, "optunas", "one", SPACE, GOAL)
     study._storage.remove_session()
     study._storage._backend.engine.dispose()

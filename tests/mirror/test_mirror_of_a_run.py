@@ -187,7 +187,7 @@ def test_a_database_that_breaks_does_not_break_training(tmp_path: Path, caplog: 
     results = mine.run(workers=1, mirror=f"sqlite:///{database}")
     assert [trial.state for trial in results.trials] == ["complete", "complete"]
     first, last = [record.message for record in caplog.records if record.name == "hoptree"]
-    assert re.search("mirror of study 'plain': .* training goes on", first, re.DOTALL)
+    assert re.search("mirror of study 'plain': .* training continues", first, re.DOTALL)
     assert last == "mirror of study 'plain': not all of it was written; mirror it again"
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("DROP TRIGGER refuse")

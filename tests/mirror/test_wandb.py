@@ -121,7 +121,7 @@ def test_what_wandb_cannot_do_stops_nothing(tmp_path: Path, caplog: pytest.LogCa
         results = study.run(workers=1, mirror=where)
     assert [(trial.state, trial.epochs) for trial in results.trials] == [("complete", 4), ("complete", 2)]
     told = [record.getMessage() for record in caplog.records]
-    assert sum("training goes on" in line for line in told) == 1
+    assert sum("training continues" in line for line in told) == 1
 
 
 @pytest.mark.parametrize(

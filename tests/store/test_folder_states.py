@@ -128,7 +128,7 @@ def test_a_damaged_state_says_which_file_and_what_to_do(states):
     with path.open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         file.write(b"\x01")
-    with pytest.raises(StateDamagedError, match=r"0abc.safetensors: .* checksum .*; delete it to train the state again"):
+    with pytest.raises(StateDamagedError, match=r"0abc.safetensors: .* checksum .*; delete it to train"):
         states.get("0abc")
     assert states.get("0abc", verify=False)[0]["w"].shape == (5,)
     assert states.delete("0abc")

@@ -35,7 +35,7 @@ def to_mlflow(history: StudyTimeline, path: Path) -> Path:
         folder = (file.parent / "artifacts").absolute().as_uri()
         experiment = client.create_experiment(history.name, artifact_location=folder, tags=history.facts)
         names = [name for trial in history.trials for name in trial.config]
-        names += [name for trial in history.trials for told in trial.reports for name in told.metrics]
+        names += [name for trial in history.trials for report in trial.reports for name in report.metrics]
         keys = _keys(names)
         for trial in history.trials:
             _run(mlflow, client, experiment, history, trial, keys)
@@ -56,9 +56,9 @@ def _run(
     run = client.create_run(experiment, _millis(history, trial.begun), tags, f"trial {trial.number}")
     number = run.info.run_id
     metrics = [
-        entities.Metric(keys[name], value, _millis(history, told.now), told.epoch)
-        for told in trial.reports
-        for name, value in told.metrics.items()
+        entities.Metric(keys[name], value, _millis(history, report.now), report.epoch)
+        for report in trial.reports
+        for name, value in report.metrics.items()
     ]
     params = [entities.Param(keys[name], str(value)[:6000]) for name, value in trial.config.items()]
     for start in range(0, len(params), _PARAMS):

@@ -35,9 +35,9 @@ def _run(board: Any, history: StudyTimeline, trial: TrialTimeline) -> list[tuple
     begun = history.created + trial.begun
     ended = history.created + (trial.begun if trial.ended is None else trial.ended)
     found = [(begun, 0, board.hparams.hparams_pb(values, trial_id=name, start_time_secs=begun))]
-    for told in trial.reports:
-        for metric, value in told.metrics.items():
-            found.append((history.created + told.now, told.epoch, board.scalar_pb(metric, value)))
+    for report in trial.reports:
+        for metric, value in report.metrics.items():
+            found.append((history.created + report.now, report.epoch, board.scalar_pb(metric, value)))
     info = board.plugin_data.SessionEndInfo(
         status={"complete": "STATUS_SUCCESS", "failed": "STATUS_FAILURE"}.get(trial.state, "STATUS_UNKNOWN"),
         end_time_secs=ended,

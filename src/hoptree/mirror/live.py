@@ -1,8 +1,8 @@
 """A mirror that follows a study while it runs, and never delays it.
 
-The driver only notes what has changed; a thread writes it. When that is slower than the study, changes of
-one trial become one. When it fails, the first failure is logged, what could not be written is tried again with the
-next change and at the end, and training goes on.
+The driver only records what has changed; a thread writes it. If that is slower than the study, several changes of a
+trial are written as one. If it fails, the first error is logged, writing is retried with the next change and at the
+end, and training continues.
 """
 
 from __future__ import annotations

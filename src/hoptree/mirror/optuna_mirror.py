@@ -1,15 +1,14 @@
 """A mirror in an Optuna storage: a Hoptree study as an Optuna study, for optuna-dashboard.
 
-| of ours | in Optuna |
+| state in Hoptree | state in Optuna |
 |---|---|
-| running, or to go on | running |
-| complete, last report a number | complete, with that number |
-| stopped | pruned, with its last number |
-| failed, or the last report is no number | fail |
+| running, or extended | running |
+| complete, last value finite | complete, with that value |
+| stopped | pruned, with its last value |
+| failed, or the last value is not finite | fail |
 
-Trial n there is trial n here. What is there already is changed only where it differs, so a study can be mirrored
-again and again. A trial that was complete may go on later; Optuna has no way to say so, and the one place where its
-tables are written to without it is ``_reopen``.
+Trial numbers are the same in both. Only differences are written, so a study can be mirrored repeatedly. A complete
+trial may be extended later; Optuna's API does not support that, so ``_reopen`` writes to Optuna's tables directly.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class _Picture(NamedTuple):
 class OptunaMirror:
     """Writes trials to the Optuna storage at a database's URL, under the name of their study.
 
-    ``identity`` tells studies of the same name apart: the mirror of another one is refused.
+    ``identity`` distinguishes studies of the same name: the mirror of another study raises an error.
     """
 
     def __init__(self, url: str, name: str, identity: str, space: Space, goal: Goal) -> None:
@@ -114,8 +113,8 @@ class OptunaMirror:
             elif known != identity:
                 whose = "no mirror" if known is None else "the mirror of another study of this name"
                 raise WorkloadError(
-                    f"mirror: the study {name!r} in {_shown_url(self._url)} is {whose}; expected a new name or the "
-                    "mirror of this one: use another database, or optuna.delete_study there"
+                    f"mirror: the study {name!r} in {_shown_url(self._url)} is {whose}; use another database, or "
+                    "delete that study with optuna.delete_study"
                 )
             return self._storage.get_study_id_from_name(name)
 

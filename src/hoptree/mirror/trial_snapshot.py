@@ -18,9 +18,9 @@ Standing: TypeAlias = Literal["running", "complete", "stopped", "failed"]
 
 @final
 class TrialSnapshot(msgspec.Struct, frozen=True):
-    """A trial as it stood at some time, under the number by which its study shows it.
+    """The state of a trial at some time, under its number in the study.
 
-    ``begun`` and ``ended`` are seconds since 1970, where the journal was asked; else it is shown as it happens.
+    ``begun`` and ``ended`` are Unix times from the journal; None in a live mirror.
     """
 
     number: int

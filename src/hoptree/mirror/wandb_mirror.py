@@ -1,8 +1,8 @@
 """A mirror in Weights & Biases: one run for each trial, with its config, its curve by epoch, and how it ended.
 
-A run's id follows from the study and the number of the trial, so a study that goes on goes on with the same runs.
-Steps are epochs, and each is written once. What has been written is noted beside wandb's own files; a run that is
-online is asked again when it goes on, but one that is offline cannot be.
+A run's id is computed from the study and the trial's number, so a resumed study continues the same runs. Steps are
+epochs, and each is written once. A file beside wandb's own files records what has been written; an online run is
+also queried when it is continued, an offline run cannot be.
 """
 
 from __future__ import annotations
