@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from hoptree.backends.ray_door import knock, look_at_door, no_entry, nobody
-from hoptree.core.errors import MissingExtraError, RefusedError
+from hoptree.core.errors import RefusedError
 from hoptree.report.tables import size
 
 if TYPE_CHECKING:
@@ -61,12 +61,13 @@ class RayCluster:
     """A connection to a cluster; one that we started is stopped when we leave, and nobody else can use it."""
 
     def __init__(self, settings: Ray, threads: int) -> None:
+        import ray
+
         self._started = False
         self._joined = False
         self._folder = ""  # of a cluster that we started: logs and sockets of its processes
         self._found = {name: os.environ.get(name) for name in (_MODE, _TOKEN)}
         self._surroundings = _Surroundings()
-        ray = _import()
         self.quiet = not ray.is_initialized()  # else whoever connected has said what is printed
         try:
             if not self.quiet:
@@ -174,16 +175,6 @@ class _Surroundings:
                 os.environ.pop(name, None)
         if threading.current_thread() is threading.main_thread() and self._handler is not None:
             signal.signal(signal.SIGTERM, self._handler)
-
-
-def _import() -> Any:
-    try:
-        import ray
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            "backend='ray': needs ray, which is not installed; pip install 'hoptree[ray]'"
-        ) from None
-    return ray
 
 
 def _init(settings: Ray, **arguments: Any) -> None:

@@ -112,8 +112,8 @@ def _judge(optuna: Any, evaluator: str, seed: int) -> Any:
                 return optuna.importance.PedAnovaImportanceEvaluator()
     except ImportError as error:
         raise MissingExtraError(
-            f"evaluator: {evaluator!r} needs scikit-learn, which is not installed; pip install scikit-learn, or "
-            "take 'ped-anova'"
+            f"evaluator: {evaluator!r} needs scikit-learn, which is not installed; pip install "
+            "'hoptree[importance]', or take 'ped-anova'"
         ) from error
 
 
