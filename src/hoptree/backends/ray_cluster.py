@@ -8,13 +8,14 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from hoptree.backends import ray_internals
 from hoptree.backends.ray_door import knock, look_at_door, no_entry, nobody
 from hoptree.core.errors import RefusedError
 from hoptree.report.tables import size
@@ -111,12 +112,10 @@ class RayCluster:
 
     def _start(self, settings: Ray, threads: int) -> None:
         """Start a cluster on this machine that asks everyone for a token: Ray may listen on the network."""
-        from ray._common.utils import get_default_system_temp_dir
-
         close_door(own_token=not settings.dashboard)
         cores = max(os.cpu_count() or 1, (settings.workers or 1) * threads)
         self._started = True
-        usual = get_default_system_temp_dir()
+        usual = os.environ.get("RAY_TMPDIR") or gettempdir()
         self._folder = mkdtemp(prefix="ht-ray-", dir=usual if len(usual) <= _LONGEST else "/tmp")  # noqa: S108 a new one
         try:
             _init(
@@ -124,8 +123,7 @@ class RayCluster:
                 address="local",
                 num_cpus=cores,
                 include_dashboard=settings.dashboard,
-                _temp_dir=self._folder,
-                _system_config=_FREE_AT_ONCE,
+                **{ray_internals.TEMP_DIR: self._folder, ray_internals.SYSTEM_CONFIG: _FREE_AT_ONCE},
             )
         except Exception as error:
             if not isinstance(error, RefusedError):
@@ -134,6 +132,8 @@ class RayCluster:
         Path(self._folder).chmod(0o700)  # Ray lets everyone in
 
     def _join(self, address: str, settings: Ray) -> None:
+        if address == "auto":
+            address = os.environ.get(_ADDRESS) or ray_internals.running_cluster() or address
         if address != "auto":
             knock(address)
         import ray
@@ -144,8 +144,6 @@ class RayCluster:
         except ray.exceptions.AuthenticationError as error:
             raise no_entry(address) from error
         except ConnectionError as error:
-            if "unauthenticated" in str(error.__cause__).lower():
-                raise no_entry(address) from error
             raise nobody(address, _first_line(error)) from error
         except RuntimeError as error:
             if "version" not in str(error).lower():
@@ -181,7 +179,7 @@ def _init(settings: Ray, **arguments: Any) -> None:
     import ray
 
     logging.getLogger("ray").setLevel(logging.ERROR)
-    with _without_notices():
+    with ray_internals.without_notices():
         try:
             ray.init(
                 log_to_driver=False,  # workers send what they print: in order, and without Ray's prefixes
@@ -195,42 +193,18 @@ def _init(settings: Ray, **arguments: Any) -> None:
             raise RefusedError(f"runtime_env: {error}; expected what ray.init takes") from error
 
 
-@contextmanager
-def _without_notices() -> Iterator[None]:
-    """Keep Ray from printing that a worker or a node died: we hear of it by other ways, and say what follows.
-
-    Ray has no setting for that: it starts a thread that prints notices as it connects.
-    """
-    from ray._private import worker
-
-    module: Any = worker
-    name = "listen_error_messages"
-    printing = getattr(module, name, None)
-    setattr(module, name, lambda *_: None)
-    try:
-        yield
-    finally:
-        setattr(module, name, printing)
-
-
 def close_door(own_token: bool = True) -> None:
     """Let clusters that this process starts ask for a token.
 
     Who has none gets one that only these processes know. Otherwise Ray would write one to the home folder, which
     others may read, and does so in ``ray.init`` only. A person who is to open the dashboard needs that one.
     """
-    from ray import _raylet
-
-    module: Any = _raylet
-    known = module.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
-    own = {_TOKEN: secrets.token_hex(32)} if own_token and not known else {}
+    own = {_TOKEN: secrets.token_hex(32)} if own_token and not ray_internals.has_token() else {}
     set_authentication({_MODE: "token", **own})
 
 
 def set_authentication(variables: Mapping[str, str | None]) -> None:
     """Set, or take away, by what processes of a cluster know each other; Ray reads these once and remembers."""
-    from ray import _raylet
-
     if all(os.environ.get(name) == value for name, value in variables.items()):
         return
     for name, value in variables.items():
@@ -238,9 +212,7 @@ def set_authentication(variables: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-    module: Any = _raylet  # compiled: it has no types
-    module.Config.initialize("")
-    module.AuthenticationTokenLoader.instance().reset_cache()
+    ray_internals.read_authentication_again()
 
 
 def agree(address: str | None, connected: str) -> None:
