@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constr
 # pip compiles on one core; a few packages carry files that no Python compiles, which is nothing to stop for.
 COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src tests || true
 
-.PHONY: demo test test-slow bench check style types layers docs clean
+.PHONY: demo services test test-slow bench check style types layers docs clean
 unexport PYTHONDONTWRITEBYTECODE  # else every process that a test starts compiles anew what has changed
 
 $(READY): pyproject.toml constraints.txt
@@ -38,10 +38,13 @@ layers: $(READY)
 docs: $(READY)  ## the documentation, into docs/_build; warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 
+services:  ## what tests use of the operating system (PostgreSQL, Fashion-MNIST): says what is missing, and installs it
+	$(PYTHON) -m tests.services
+
 test: check  ## all that must hold before a change lands; three at a time, as tests of processes often wait
 	$(BIN)/python -m pytest -n 3 -m "not slow" --durations=25
 
-test-slow: $(READY)  ## minutes: 20,000 histories, the large simulated study
+test-slow: $(READY)  ## minutes: 20,000 histories, the large simulated study, the wheel in an empty environment
 	$(BIN)/python -m pytest -n 2 -m slow
 	$(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=explore tests/core tests/search tests/store
 

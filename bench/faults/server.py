@@ -104,5 +104,5 @@ def _binaries() -> Path:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
     on_path = shutil.which("initdb")
     if not found and not on_path:
-        sys.exit("PostgreSQL is needed for the kinds database-*, and is not installed: apt-get install postgresql")
+        sys.exit("PostgreSQL is needed for the kinds database-*, and is not installed: make services")
     return found[-1].parent if found else Path(str(on_path)).parent

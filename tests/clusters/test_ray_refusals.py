@@ -65,6 +65,20 @@ def test_a_cluster_that_wants_to_see_a_token(
     assert nothing_was_trained(tmp_path)
 
 
+def test_the_address_that_ray_would_find_is_asked_too(
+    tmp_path: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", nodes.address)
+    before = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
+    try:
+        set_authentication({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64})
+        with pytest.raises(ht.RefusedError, match="the one that is given here is another"):
+            study(tmp_path).run(backend=ht.Ray(address="auto"))
+    finally:
+        set_authentication(before)
+    assert nothing_was_trained(tmp_path)
+
+
 def test_a_cluster_that_lets_anyone_in_is_told_of(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
     """Also to a driver that shows a token: a cluster without authentication takes no notice of it."""
     look_at_door(nodes.address)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT
+from tests.services import FASHION_MNIST, require
 
 GOOD_ENOUGH = {"fashion": 0.7, "own_loop": 0.9, "tables": 0.9, "text": 0.3}
 A_PART = ROOT / "examples" / "own_backend.py"  # no study: see tests/testing
 EXAMPLES = sorted(set((ROOT / "examples").glob("*.py")) - {A_PART})
-FASHION = Path("/usr/share/datasets/fashion-mnist")
 
 
 def run(example: Path, folder: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -25,8 +25,8 @@ def run(example: Path, folder: Path, **environment: str) -> "subprocess.Complete
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=[example.stem for example in EXAMPLES])
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    if example.stem == "fashion" and not FASHION.is_dir():
-        pytest.skip("Debian's package dataset-fashion-mnist is not installed")
+    if example.stem == "fashion":
+        require(FASHION_MNIST)
     first = run(example, tmp_path)
     assert first.returncode == 0, first.stderr
     accuracy = re.search(r"accuracy (\S+)[,\n]", first.stdout)

@@ -18,7 +18,7 @@ from optuna.trial import TrialState
 
 import hoptree as ht
 from hoptree.core.errors import WorkloadError
-from hoptree.mirror import OptunaMirror, TrialSnapshot
+from hoptree.mirror import OptunaMirror, TrialSnapshot, optuna_mirror
 from hoptree.mirror.parameters import Parameters
 from hoptree.search import Goal, make_sampler
 from hoptree.store.errors import StoreUnreachableError
@@ -210,6 +210,18 @@ def test_two_mirrors_at_once_do_not_double_trials(tmp_path: Path) -> None:
 
 
 # --- refusals ---------------------------------------------------------------------------------------------
+
+
+def test_tables_that_are_not_known_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials are reopened in Optuna's own tables: an Optuna that has changed them must not be written to."""
+    url = f"sqlite:///{tmp_path}/optuna.db"
+    storage = optuna.storages.RDBStorage(url)
+    assert storage.get_head_version() == optuna_mirror._TABLES
+    storage.remove_session()
+    storage.engine.dispose()
+    monkeypatch.setattr(optuna_mirror, "_TABLES", "v0.0.0.a")
+    with pytest.raises(WorkloadError, match=r"tables of version v\S+; expected version v0\.0\.0\.a"):
+        OptunaMirror(url, "study", "1", {"a": 1}, Goal("loss", maximize=False))
 
 
 def test_somebody_elses_study_is_refused(tmp_path: Path) -> None:

@@ -11,9 +11,8 @@ from typing import final
 
 import psutil
 import psycopg
-import pytest
 
-_INSTALL = ["-y", "-q", "-o", "DPkg::Lock::Timeout=300", "install", "--no-install-recommends", "postgresql"]
+from tests.services import POSTGRESQL, require
 
 
 @final
@@ -21,7 +20,7 @@ class Server:
     """A server with a new database; ``options`` are settings of postgresql.conf."""
 
     def __init__(self, **options: str) -> None:
-        self._binaries = _binaries()
+        self._binaries = require(POSTGRESQL)
         self._user = "postgres" if os.geteuid() == 0 else None  # the server refuses to run as root
         self.folder = Path(tempfile.mkdtemp(prefix="hoptree-postgres-"))
         if self._user:
@@ -83,20 +82,3 @@ class Server:
             stderr=subprocess.PIPE,
         )
         assert done.returncode == 0, done.stderr.decode()
-
-
-def _find_binaries() -> Path | None:
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
-    on_path = shutil.which("initdb")
-    return found[-1].parent if found else Path(on_path).parent if on_path else None
-
-
-def _binaries() -> Path:
-    if _find_binaries() is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        for command in (["-q", "-o", "DPkg::Lock::Timeout=300", "update"], _INSTALL):
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            subprocess.run(["apt-get", *command], check=True, env=environment, stdout=subprocess.DEVNULL)
-    found = _find_binaries()
-    if found is None:
-        pytest.fail("PostgreSQL is needed for these tests and is not installed: apt-get install postgresql")
-    return found

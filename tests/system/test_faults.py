@@ -136,7 +136,9 @@ class Short(Plain):
 
 
 def test_what_no_config_survives_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
-    with pytest.raises(ht.HoptreeError, match=r"No config could be trained(.|\n)*shapes \(4,\) and \(5,\) do not fit"):
+    with pytest.raises(
+        ht.HoptreeError, match=r"No config could be trained(.|\n)*shapes \(4,\) and \(5,\) do not fit"
+    ):
         study(tmp_path, "a", "b", trainer=Short()).run(workers=2)
     assert nothing_was_begun(tmp_path)
     mended = study(tmp_path, "a", "b").run(workers=2)  # under the same name

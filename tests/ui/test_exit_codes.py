@@ -116,9 +116,7 @@ def test_a_failing_model_has_one_look_whoever_runs_it(tmp_path: Path) -> None:
         shown.append(lines)
         first, *rest, trace = lines
         assert first == "RefusedError: No config could be trained. First error:"
-        assert rest[0].startswith(
-            "  MissingValue: wdth: the model function reads it, but the config has only lr;"
-        )
+        assert rest[0].startswith("  MissingValue: wdth: the model function reads it, but the config has only lr;")
         assert rest[-2:] == ["  at net.py, line 6, in net", '      return hp["wdth"]']
         assert trace.startswith(f"  The full trace: {tmp_path / '.hoptree' / 'logs'}")
         assert "Traceback" in whole(done.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -12,7 +13,7 @@ from hoptree.backends.local import LocalPool, slots_of
 from hoptree.backends.plugins import find_plugin, plugins
 from hoptree.backends.ray_settings import Ray, check_count
 from hoptree.backends.worker_handle import WorkerPool
-from hoptree.core.errors import WorkloadError
+from hoptree.core.errors import MissingExtraError, WorkloadError
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
@@ -28,6 +29,8 @@ def check_backend(backend: Where, workers: int | None) -> None:
     if workers is not None:
         check_count("workers", workers)
     found = find_backend(backend)
+    if isinstance(found, Ray) and find_spec("ray") is None:
+        raise MissingExtraError("backend: needs ray, which is not installed; pip install 'hoptree[ray]'")
     if isinstance(found, Ray) and workers is not None and found.workers not in (None, workers):
         raise WorkloadError(f"workers: {workers}, but ht.Ray(workers={found.workers}); give the number only once")
 

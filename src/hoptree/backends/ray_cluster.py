@@ -8,15 +8,16 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from hoptree.backends import ray_internals
 from hoptree.backends.ray_auth import check_reachable, look_at_door, not_found, token_rejected
-from hoptree.core.errors import MissingExtraError, RefusedError
+from hoptree.core.errors import RefusedError
 from hoptree.report.tables import size
 
 if TYPE_CHECKING:
@@ -61,12 +62,13 @@ class RayCluster:
     """A connection to a cluster; one that was started here is private, and is stopped on ``close``."""
 
     def __init__(self, settings: Ray, threads: int) -> None:
+        import ray
+
         self._started = False
         self._joined = False
         self._folder = ""  # of a cluster that was started here: logs and sockets of its processes
         self._authentication = {name: os.environ.get(name) for name in (_MODE, _TOKEN)}
         self._environment = _Environment()
-        ray = _import()
         self.quiet = not ray.is_initialized()  # else the program that connected decides what is printed
         try:
             if not self.quiet:
@@ -110,12 +112,10 @@ class RayCluster:
 
     def _start(self, settings: Ray, threads: int) -> None:
         """Start a cluster on this machine that requires a token: Ray may listen on the network."""
-        from ray._common.utils import get_default_system_temp_dir
-
         close_door(own_token=not settings.dashboard)
         cores = max(os.cpu_count() or 1, (settings.workers or 1) * threads)
         self._started = True
-        default = get_default_system_temp_dir()
+        default = os.environ.get("RAY_TMPDIR") or gettempdir()
         self._folder = mkdtemp(prefix="ht-ray-", dir=default if len(default) <= _LONGEST else "/tmp")  # noqa: S108 unique
         try:
             _init(
@@ -123,8 +123,7 @@ class RayCluster:
                 address="local",
                 num_cpus=cores,
                 include_dashboard=settings.dashboard,
-                _temp_dir=self._folder,
-                _system_config=_FREE_AT_ONCE,
+                **{ray_internals.TEMP_DIR: self._folder, ray_internals.SYSTEM_CONFIG: _FREE_AT_ONCE},
             )
         except Exception as error:
             if not isinstance(error, RefusedError):
@@ -133,6 +132,8 @@ class RayCluster:
         Path(self._folder).chmod(0o700)  # Ray makes it readable for everyone
 
     def _join(self, address: str, settings: Ray) -> None:
+        if address == "auto":
+            address = os.environ.get(_ADDRESS) or ray_internals.running_cluster() or address
         if address != "auto":
             check_reachable(address)
         import ray
@@ -143,8 +144,6 @@ class RayCluster:
         except ray.exceptions.AuthenticationError as error:
             raise token_rejected(address) from error
         except ConnectionError as error:
-            if "unauthenticated" in str(error.__cause__).lower():
-                raise token_rejected(address) from error
             raise not_found(address, _first_line(error)) from error
         except RuntimeError as error:
             if "version" not in str(error).lower():
@@ -176,21 +175,11 @@ class _Environment:
             signal.signal(signal.SIGTERM, self._handler)
 
 
-def _import() -> Any:
-    try:
-        import ray
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            "backend='ray': needs ray, which is not installed; pip install 'hoptree[ray]'"
-        ) from None
-    return ray
-
-
 def _init(settings: Ray, **arguments: Any) -> None:
     import ray
 
     logging.getLogger("ray").setLevel(logging.ERROR)
-    with _without_notices():
+    with ray_internals.without_notices():
         try:
             ray.init(
                 log_to_driver=False,  # workers send their output themselves: in order, and without Ray's prefixes
@@ -204,42 +193,18 @@ def _init(settings: Ray, **arguments: Any) -> None:
             raise RefusedError(f"runtime_env: {error}; expected a value that ray.init accepts") from error
 
 
-@contextmanager
-def _without_notices() -> Iterator[None]:
-    """Keep Ray from printing that a worker or a node died: we notice that ourselves, and log what follows.
-
-    Ray has no setting for that: when it connects, it starts a thread that prints notices.
-    """
-    from ray._private import worker
-
-    module: Any = worker
-    name = "listen_error_messages"
-    original = getattr(module, name, None)
-    setattr(module, name, lambda *_: None)
-    try:
-        yield
-    finally:
-        setattr(module, name, original)
-
-
 def close_door(own_token: bool = True) -> None:
     """Make clusters that this process starts require a token.
 
     Without a token of the user, create one that only these processes know. Otherwise Ray would write one to the
     home folder, which others may read, and only in ``ray.init``. To open the dashboard, a user needs that one.
     """
-    from ray import _raylet
-
-    module: Any = _raylet
-    known = module.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
-    own = {_TOKEN: secrets.token_hex(32)} if own_token and not known else {}
+    own = {_TOKEN: secrets.token_hex(32)} if own_token and not ray_internals.has_token() else {}
     set_authentication({_MODE: "token", **own})
 
 
 def set_authentication(variables: Mapping[str, str | None]) -> None:
     """Set or unset the variables of Ray's authentication; Ray caches them, so it has to read them again."""
-    from ray import _raylet
-
     if all(os.environ.get(name) == value for name, value in variables.items()):
         return
     for name, value in variables.items():
@@ -247,9 +212,7 @@ def set_authentication(variables: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-    module: Any = _raylet  # compiled: it has no types
-    module.Config.initialize("")
-    module.AuthenticationTokenLoader.instance().reset_cache()
+    ray_internals.read_authentication_again()
 
 
 def check_same_cluster(address: str | None, connected: str) -> None:

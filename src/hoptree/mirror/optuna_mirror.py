@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, TrialState
 
 _MARK = "hoptree"  # the attribute that marks a mirror, to distinguish it from other Optuna studies
+_TABLES = "v3.2.0.a"  # the version of Optuna's tables that `_reopen` changes
 _LONGEST = 2_000  # characters of an error that are shown: its end, where the reason is
 
 
@@ -62,6 +63,7 @@ class OptunaMirror:
         self._url = url
         self._goal = goal
         self._parameters = Parameters(space)
+        self._places: dict[int, int] = {}
         self._storage = _open(url)
         try:
             self._study = self._find(name, identity)
@@ -151,8 +153,7 @@ class OptunaMirror:
             intermediate_values=picture.curve,
         )
         self._storage.create_new_trial(self._study, added)
-        number = self._storage.get_trial_id_from_study_id_trial_number(self._study, trial.number)
-        self._known.append(self._storage.get_trial(number))
+        self._known.append(self._storage.get_trial(self._place(trial.number)))
 
     def _update(self, known: FrozenTrial, trial: TrialSnapshot) -> None:
         new = self._picture(trial)
@@ -162,7 +163,7 @@ class OptunaMirror:
         notes = {key: value for key, value in new.attributes.items() if not _same(known.user_attrs, key, value)}
         if not steps and not notes and (known.state, known.value) == (new.state, new.value):
             return
-        place = known._trial_id
+        place = self._place(trial.number)
         if known.state.is_finished():
             self._reopen(place)
         for step, value in steps.items():
@@ -173,8 +174,15 @@ class OptunaMirror:
             self._storage.set_trial_state_values(place, new.state, None if new.value is None else [new.value])
         self._known[trial.number] = self._storage.get_trial(place)
 
+    def _place(self, number: int) -> int:
+        """Return the id of a trial in the storage."""
+        if number not in self._places:
+            found = self._storage.get_trial_id_from_study_id_trial_number(self._study, number)
+            self._places[number] = found
+        return self._places[number]
+
     def _reopen(self, place: int) -> None:
-        """Reopen a finished trial."""
+        """Reopen a finished trial; Optuna has no call for it, so change tables whose version `_open` checks."""
         from sqlalchemy import text
 
         with self._storage.engine.begin() as connection:
@@ -216,13 +224,22 @@ def _open(url: str) -> RDBStorage:
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
     try:
-        return RDBStorage(url)
+        storage = RDBStorage(url)
+        tables = storage.get_current_version()
     except ArgumentError as error:
         raise WorkloadError(
             f"mirror: {_shown_url(url)}: {error}; expected the URL of a database, for example 'sqlite:///optuna.db'"
         ) from None
     except (ImportError, RuntimeError, StorageInternalError, SQLAlchemyError) as error:
         raise StoreUnreachableError(f"mirror: {_shown_url(url)} cannot be opened: {error}") from None
+    if tables != _TABLES:
+        storage.remove_session()
+        storage.engine.dispose()
+        raise WorkloadError(
+            f"mirror: {_shown_url(url)} has Optuna's tables of version {tables}; expected version {_TABLES}: "
+            "pip install 'hoptree[optuna]' takes an Optuna that has them"
+        )
+    return storage
 
 
 def _shown_url(url: str) -> str:

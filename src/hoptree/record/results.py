@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 
-from hoptree.core.errors import HoptreeError
+from hoptree.core.errors import HoptreeError, MissingExtraError
 from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
@@ -299,8 +299,14 @@ class Results:
         return export(self.chronicle(), kind, path, **options)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a data frame, one row per trial."""
-        import pandas as pd
+        """Return a data frame, one row per trial; it needs pandas (``hoptree[pandas]``)."""
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                "to_frame: needs pandas, which is not installed; pip install 'hoptree[pandas]', or "
+                "results.export('csv', PATH)"
+            ) from error
 
         rows = [
             {

@@ -119,8 +119,8 @@ def _evaluator(optuna: Any, evaluator: str, seed: int) -> Any:
                 return optuna.importance.PedAnovaImportanceEvaluator()
     except ImportError as error:
         raise MissingExtraError(
-            f"evaluator: {evaluator!r} needs scikit-learn, which is not installed; pip install scikit-learn, or "
-            "use 'ped-anova'"
+            f"evaluator: {evaluator!r} needs scikit-learn, which is not installed; pip install "
+            "'hoptree[importance]', or use 'ped-anova'"
         ) from error
 
 

@@ -32,7 +32,7 @@ def save_weights(state: ModelState, path: str | Path) -> Path:
     try:
         from safetensors.numpy import save_file
     except ImportError as error:
-        raise MissingExtraError(f"{path}: needs safetensors; pip install safetensors") from error
+        raise MissingExtraError(f"{path}: needs safetensors; pip install 'hoptree[safetensors]'") from error
     save_file({name: array.copy() for name, array in state.arrays.items()}, path)
     return path
 

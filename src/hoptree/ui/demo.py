@@ -36,10 +36,11 @@ def demo_workload() -> tuple[Workload, Cluster]:
 
 def train_demo(workers: int | None = None) -> str:
     """Train four configs on scikit-learn's handwritten digits, and return the text to print."""
-    for package in ("torch", "sklearn"):
-        if find_spec(package) is None:
+    for module, package in (("torch", "torch"), ("sklearn", "scikit-learn")):
+        if find_spec(module) is None:
             raise MissingExtraError(
-                f"demo: {package} is not installed; pip install 'hoptree[torch]' scikit-learn, or demo --simulate"
+                f"demo: needs {package}, which is not installed; pip install 'hoptree[demo]', or run "
+                "hoptree demo --simulate"
             )
     from sklearn.datasets import load_digits
 

@@ -38,7 +38,8 @@ _OPTIONAL = (
     ("tensorboard", "tensorboard", "exports for TensorBoard"),
     ("mlflow", "mlflow", "exports for MLflow"),
     ("wandb", "wandb", "showing studies in Weights & Biases"),
-    ("pandas", "", "results.to_frame()"),
+    ("pandas", "pandas", "results.to_frame()"),
+    ("sklearn", "demo", "hoptree demo"),
 )
 
 
@@ -72,9 +73,7 @@ def _installation() -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()}, {sys.executable}")
     yield _torch()
     for package, extra, what in _OPTIONAL:
-        name = "psycopg[binary]" if package == "psycopg" else package
-        wanted = f"'hoptree[{extra}]'" if extra else name
-        install = f"for {what}: pip install {wanted}"
+        install = f"for {what}: pip install 'hoptree[{extra}]'"
         found = _version(package)
         yield Check(package, "ok", found) if found else Check(package, "absent", "not installed", install)
 
