@@ -8,7 +8,7 @@ from hoptree.core.engine import Engine
 
 
 def books_of(engine: Engine) -> dict[str, Any]:
-    """Return the whole state of an engine, including what journals do not hold: lineages, queues, users of states."""
+    """Return the whole state of an engine, also what journals do not hold: lineages, queues, users."""
     barriers = engine._barriers._by_study.items()
     repricing = engine._repricing
     return {
