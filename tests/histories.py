@@ -1,6 +1,6 @@
 """Random histories: an engine driven through arrivals, failures, losses, joins, repeated and late messages.
 
-A history ends with calm weather: all workers are there and nothing fails any more, so every trial must end.
+A history ends without faults: all workers join and nothing fails any more, so every trial must end.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ ONCE = StateLost | WorkerLost | WorkerJoined | WorkerDrained | TrialStopped | Li
 class History:
     """One random history; ``journal`` holds every entry with its time.
 
-    With ``learns`` costs are learned on the way, with ``retries`` failed trials are trained again, and with
-    ``rebases`` code or surroundings change: without them, seeds mean the same as before that was possible.
+    With ``learns`` costs are learned during the history, with ``retries`` failed trials are retried, and with
+    ``rebases`` code or environment change. They are off by default so that old seeds give the same histories.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class History:
         return Engine(self.settings, cost, state=state, saving=self.policy)
 
     def restart(self) -> None:
-        """The driver is killed, and another one goes on from what the journal says."""
+        """The driver is killed, and another one resumes from the journal."""
         state = StudyState(self.settings)
         fold(state, self.journal)
         assert snapshot_of(state, 0.0) == snapshot_of(self.engine.state, 0.0)
@@ -142,10 +142,10 @@ class History:
         self.taken.clear()
         self.past.clear()
         self.take_up()
-        self.tell(DriverStarted())
+        self.step(DriverStarted())
 
     def take_up(self) -> None:
-        """Another engine goes on; who follows it may want to know."""
+        """Called when another engine continues; for subclasses."""
 
     def _deal(self) -> dict[str, tuple[int, ...]]:
         """Give every partition to one worker or more."""
@@ -157,7 +157,7 @@ class History:
 
     def begin(self) -> None:
         for worker in self.workers:
-            self.tell(WorkerJoined(worker, self.holds[worker]))
+            self.step(WorkerJoined(worker, self.holds[worker]))
         self.ask()
 
     def run(self) -> None:
@@ -166,7 +166,7 @@ class History:
             if self.extra.random() < 0.02:
                 self.restart()
             if self.learns and self.random.random() < 0.1:
-                self.tell(CostsLearned(self.formula()), more=self.random.random() < 0.3)
+                self.step(CostsLearned(self.formula()), more=self.random.random() < 0.3)
             failed = [trial.number for trial in self.engine.trials.values() if trial.ending == "failed"]
             if self.retries and failed and self.random.random() < 0.2:
                 self.retry(self.random.choice(failed))
@@ -177,10 +177,10 @@ class History:
 
     def calm(self) -> None:
         for worker in self.workers:
-            self.tell(WorkerJoined(worker, self.holds[worker]))
+            self.step(WorkerJoined(worker, self.holds[worker]))
         self.company = False
         while self.taken:
-            self.tell(LineageFreed(*self.taken.pop()))
+            self.step(LineageFreed(*self.taken.pop()))
         for _ in range(20_000):
             busy = [worker for worker, queue in self.here.items() if queue]
             if not busy:
@@ -190,7 +190,7 @@ class History:
         assert not unfinished, f"{unfinished} never ended"
         assert self.engine.live == 0
 
-    def tell(self, event: Event, *, more: bool = False) -> None:
+    def step(self, event: Event, *, more: bool = False) -> None:
         self.now += self.random.choice([0.0, 0.0, 1.0])
         actions = self.engine.step(event, self.now, more=more)
         step = self.engine.state.note(event, self.now, more, actions)
@@ -221,14 +221,14 @@ class History:
             elif isinstance(action, EndTrial):
                 assert action.ending != "failed" or action.reason
         for index, event in enumerate(given_up):
-            self.tell(event, more=index + 1 < len(given_up))
+            self.step(event, more=index + 1 < len(given_up))
 
     def record(self, step: Step) -> None:
         """Append a step to the journal."""
         self.journal.append((step.now, self.writer.entry(step)))
 
     def refuse(self, run: RunUnit) -> list[Event]:
-        """Another driver trains that already: the run never begins."""
+        """Another driver trains that unit already: the run never starts."""
         if any(other.node == run.node and other.unit == run.unit - 1 for other in self.here[run.worker]):
             self.here[run.worker].append(run)  # the run that it follows is under way: let it be
             return []
@@ -236,11 +236,11 @@ class History:
         return [UnitCancelled(run.run, run.worker), LineageTaken(run.node, run.unit)]
 
     def hear(self) -> None:
-        """Now and then another driver has made something, or stops."""
+        """Let another driver produce a result, take a lineage or stop."""
         random = self.random
         nodes = [node for node in self.engine.plan.nodes if node.stops]
         if self.taken and random.random() < 0.4:
-            self.tell(LineageFreed(*self.taken.pop(random.randrange(len(self.taken)))))
+            self.step(LineageFreed(*self.taken.pop(random.randrange(len(self.taken)))))
         if not nodes:
             return
         node = random.choice(nodes)
@@ -248,19 +248,19 @@ class History:
             unit = random.randint(node.start + 1, node.stops[-1])
             if unit not in node.states:
                 self.stored.append((node.id, unit))
-                self.tell(StateFound(node.id, unit), more=random.random() < 0.5)
+                self.step(StateFound(node.id, unit), more=random.random() < 0.5)
                 if unit not in node.states and (node.id, unit) in self.stored:  # what runs will make it
                     self.stored.remove((node.id, unit))
         if node.requests and random.random() < 0.6:
-            self.tell(ReportFound(node.id, random.choice(list(node.requests)), {"loss": "inf"}))
+            self.step(ReportFound(node.id, random.choice(list(node.requests)), {"loss": "inf"}))
         if node.stops and random.random() < 0.2:
             state_id = node.id, random.randint(node.start, node.stops[-1])
             if state_id not in self.taken:
                 self.taken.append(state_id)
-                self.tell(LineageTaken(*state_id))
+                self.step(LineageTaken(*state_id))
 
     def cancel(self, action: CancelUnit) -> list[UnitCancelled]:
-        """A worker gives a run up at once, or finishes it because the message came too late."""
+        """Let a worker cancel a run at once, or finish it because the request came too late."""
         queue = self.here.get(action.worker, [])
         run = next((r for r in queue if r.run == action.run), None)
         if run is None or run.run in self.evaluating:
@@ -275,7 +275,7 @@ class History:
     def ask(self) -> None:
         config = self.random.choice(CONFIGS)
         every = self.random.choice([0, 0, 1, 2])
-        self.tell(
+        self.step(
             TrialAsked(
                 self.trials,
                 config_items(config),
@@ -291,23 +291,23 @@ class History:
         self.trials += 1
 
     def base(self) -> dict[str, str]:
-        """Return what code and surroundings are at this moment."""
+        """Return the current root and variant."""
         if not self.rebases:
             return {}
         return {"root": self.random.choice(["", "new"]), "variant": self.random.choice(["", "v1", "v2"])}
 
     def rebase(self) -> None:
-        """Code or surroundings have changed: of one trial, or of all."""
+        """Change the code or environment of one trial, or of all."""
         base, numbers = self.base(), list(range(self.trials))
         if self.random.random() < 0.5:
             numbers = [self.random.choice(numbers)]
         for number in numbers:
             if number in self.engine.trials:
                 more = self.random.random() < 0.5
-                self.tell(TrialRebased(number, base["root"], base["variant"], self.known()), more=more)
+                self.step(TrialRebased(number, base["root"], base["variant"], self.known()), more=more)
 
     def retry(self, trial: int) -> None:
-        self.tell(TrialRetried(trial, self.known()), more=self.random.random() < 0.3)
+        self.step(TrialRetried(trial, self.known()), more=self.random.random() < 0.3)
 
     def formula(self) -> CostFormula:
         features = (Feature("lr", "log", -2.0, 1.5), Feature("momentum", "is", level=encode(0.9).hex()))
@@ -315,7 +315,7 @@ class History:
         return CostFormula(weights[0], features, ((weights[1], (0,)), (weights[2], (1, 0))), 0.01, 100.0)
 
     def known(self) -> KnownResults | None:
-        """Now and then a store knows states and reports of an earlier study."""
+        """Return results of an earlier study that the store holds, in some cases."""
         if self.random.random() < 0.7:
             return None
         epochs = [epoch for epoch in range(1, 5) if self.random.random() < 0.4]
@@ -332,27 +332,27 @@ class History:
         elif choice < 0.70:
             self.ask()
         elif choice < 0.74 and self.here:
-            self.tell(WorkerLost(random.choice(list(self.here))))
+            self.step(WorkerLost(random.choice(list(self.here))))
         elif choice < 0.80:
             worker = random.choice(self.workers)
-            self.tell(WorkerJoined(worker, self.holds[worker]))
+            self.step(WorkerJoined(worker, self.holds[worker]))
         elif choice < 0.82 and self.here:
-            self.tell(WorkerDrained(random.choice(list(self.here))))
+            self.step(WorkerDrained(random.choice(list(self.here))))
         elif choice < 0.85 and self.stored:
             state_id = random.choice(self.stored)
             self.stored.remove(state_id)
-            self.tell(StateLost(*state_id))
+            self.step(StateLost(*state_id))
         elif choice < 0.87 and self.stored:
             random.choice([0, 0, 1])
             random.choice(self.stored)
             if self.saving:
-                self.tell(StateSaved(*self.saving.pop(self.extra.randrange(len(self.saving)))))
+                self.step(StateSaved(*self.saving.pop(self.extra.randrange(len(self.saving)))))
         elif choice < 0.89:
-            self.tell(TrialStopped(random.randrange(self.trials)))
+            self.step(TrialStopped(random.randrange(self.trials)))
         elif choice < 0.92:
             number = random.randrange(self.trials)
             until = self.engine.trials[number].until + random.randint(-2, 2)
-            self.tell(TrialExtended(number, max(1, until)))
+            self.step(TrialExtended(number, max(1, until)))
         elif choice < 0.94:
             self.branch()
         elif choice < 0.96 and self.company:
@@ -360,10 +360,10 @@ class History:
         elif choice < 0.97:
             repeated = random.choice(self.past)
             if not isinstance(repeated, ONCE):
-                self.tell(repeated)
+                self.step(repeated)
         elif self.lost_runs:
             run = random.choice(self.lost_runs)
-            self.tell(UnitFinished(run.run, run.worker))
+            self.step(UnitFinished(run.run, run.worker))
 
     def branch(self) -> None:
         source = self.engine.trials[self.random.randrange(self.trials)]
@@ -371,7 +371,7 @@ class History:
         config = config_items(self.random.choice(CONFIGS))
         event = TrialBranched(self.trials, source.number, at, config, at + self.random.randint(1, 2))
         self.trials += 1
-        self.tell(event)
+        self.step(event)
 
     def progress(self, worker: str, *, healthy: bool) -> None:
         """Let the first run in a worker's queue end, one way or another."""
@@ -381,7 +381,7 @@ class History:
             self.here[worker].pop(0)
             self.evaluating.discard(run.run)
             fault = self.random.choice(["user", "system"])
-            self.tell(UnitFailed(run.run, worker, "it broke", fault))
+            self.step(UnitFailed(run.run, worker, "it broke", fault))
             return
         more = not healthy and self.random.random() < 0.2
         if isinstance(run, RunUnit) and run.run not in self.evaluating:
@@ -391,8 +391,8 @@ class History:
                 self.evaluating.add(run.run)
             else:
                 self.here[worker].pop(0)
-            self.tell(UnitFinished(run.run, worker), more=more)
+            self.step(UnitFinished(run.run, worker), more=more)
         else:
             self.here[worker].pop(0)
             self.evaluating.discard(run.run)
-            self.tell(StateEvaluated(run.run, worker, {"loss": self.random.random()}), more=more)
+            self.step(StateEvaluated(run.run, worker, {"loss": self.random.random()}), more=more)

@@ -1,4 +1,4 @@
-"""All that an engine knows, as plain data: equal books behave equally from here on."""
+"""The whole state of an engine as plain data: engines with equal state behave equally from here on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hoptree.core.engine import Engine
 
 
 def books_of(engine: Engine) -> dict[str, Any]:
-    """Return the whole state of an engine, also what no journal tells: lineages, queues, users of states."""
+    """Return the whole state of an engine, also what journals do not hold: lineages, queues, users."""
     barriers = engine._barriers._by_study.items()
     repricing = engine._repricing
     return {

@@ -1,4 +1,4 @@
-"""An engine driven by hand: a test says what each worker does next, and a checker checks every step."""
+"""An engine driven step by step: a test says what each worker does next, and a checker checks every step."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Driver:
         return self.step(UnitFailed(run.run, worker, reason, fault))
 
     def give_up(self, worker: str) -> list[Action]:
-        """Let a worker give up a run that it was told to cancel."""
+        """Let a worker cancel a run as requested."""
         run = next(run for run in self.queues[worker] if run.run in self.cancelled)
         self.queues[worker].remove(run)
         self.cancelled.discard(run.run)
