@@ -83,7 +83,7 @@ def test_without_one_that_matches_the_journal_is_read_from_its_beginning(store, 
     change(store, update(SNAPSHOTS).values(checksum=bytes(16)))
     assert store.journal.read_snapshot("digits") is None
     assert caplog.records[-1].getMessage() == (
-        "digits: the snapshot at entry 4 does not match its journal; reading the journal from the start"
+        "digits: the snapshot at entry 4 does not match its journal; reading the journal from its beginning"
     )
 
 
