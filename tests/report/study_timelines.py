@@ -77,7 +77,7 @@ def run(
     return builder
 
 
-def chronicle(procedure: Any, space: Any, *, maximize: bool = True, **options: Any) -> StudyTimeline:
+def history(procedure: Any, space: Any, *, maximize: bool = True, **options: Any) -> StudyTimeline:
     """Return what happened in a study."""
     told = run(procedure, space, maximize=maximize, **options)
     return told.chronicle("made-up", "accuracy" if maximize else "loss", maximize)

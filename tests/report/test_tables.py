@@ -73,7 +73,7 @@ def test_a_fitted_table_breaks_no_number_and_says_what_it_leaves_out(rows, width
     table = fitted_table(NAMES, rows, width, drop=["loss", "note", "lr"])
     lines = table.splitlines()
     assert max(map(cell_len, lines[: 2 + len(rows)])) <= width
-    left_out = lines[-1].rpartition(": ")[2].split(", ") if "left out" in lines[-1] else []
+    left_out = lines[-1].rpartition(": ")[2].split(", ") if "not fit: " in lines[-1] else []
     assert left_out == ["loss", "note", "lr"][: len(left_out)]
     for line, (trial, lr, _, loss) in zip(lines[2:], rows, strict=False):
         assert f" {trial:,}" in line
