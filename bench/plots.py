@@ -23,7 +23,7 @@ from hoptree.core.fact_writer import FactWriter
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.exports import export
-from hoptree.record.load_timeline import tell
+from hoptree.record.load_timeline import load_timeline
 from hoptree.record.spec import StudySpec
 from hoptree.report.study_timeline import StudyTimeline
 from hoptree.search.protocol import Goal
@@ -58,7 +58,7 @@ def journal(store: Store, name: str) -> None:
 
 
 def measure(store: Store, name: str, folder: Path) -> list[list[str]]:
-    (told,), times = timed(lambda: tell(store, name), 1)
+    (told,), times = timed(lambda: load_timeline(store, name), 1)
     units = sum(span.kind == "unit" for span in told.timeline.spans)
     rows = [[name, "read the journal", *times, f"{len(told.trials)} trials, {units:,} units"]]
     for kind in ht.plot.KINDS:

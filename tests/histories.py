@@ -238,14 +238,14 @@ class History:
     def hear(self) -> None:
         """Let another driver produce a result, take a lineage or stop."""
         random = self.random
-        nodes = [node for node in self.engine.plan.nodes if node.stops]
+        nodes = [node for node in self.engine.plan.nodes if node.targets]
         if self.taken and random.random() < 0.4:
             self.step(LineageFreed(*self.taken.pop(random.randrange(len(self.taken)))))
         if not nodes:
             return
         node = random.choice(nodes)
         if random.random() < 0.6:
-            unit = random.randint(node.start + 1, node.stops[-1])
+            unit = random.randint(node.start + 1, node.targets[-1])
             if unit not in node.states:
                 self.stored.append((node.id, unit))
                 self.step(StateFound(node.id, unit), more=random.random() < 0.5)
@@ -253,8 +253,8 @@ class History:
                     self.stored.remove((node.id, unit))
         if node.requests and random.random() < 0.6:
             self.step(ReportFound(node.id, random.choice(list(node.requests)), {"loss": "inf"}))
-        if node.stops and random.random() < 0.2:
-            state_id = node.id, random.randint(node.start, node.stops[-1])
+        if node.targets and random.random() < 0.2:
+            state_id = node.id, random.randint(node.start, node.targets[-1])
             if state_id not in self.taken:
                 self.taken.append(state_id)
                 self.step(LineageTaken(*state_id))

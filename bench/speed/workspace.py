@@ -25,8 +25,8 @@ def workspace(folder: Path, studies: Iterable[tuple[str, str]] = ((STORE, STUDY)
     try:
         yield out
     finally:
-        from hoptree.backends.local import slots_of
+        from hoptree.backends.local import slot_folders_of_study
 
-        slots = (slot for store, study in studies for slot in slots_of(out / store, study))
+        slots = (slot for store, study in studies for slot in slot_folders_of_study(out / store, study))
         for left in (out, memory_of(out), *slots):
             rmtree(left, ignore_errors=True)

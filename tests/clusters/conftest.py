@@ -48,11 +48,11 @@ class Nodes:
 
 
 @contextmanager
-def closed_door() -> Iterator[None]:
+def token_required() -> Iterator[None]:
     """Have clusters ask for a token, also on a machine that has none yet."""
-    from hoptree.backends.ray_cluster import close_door, set_authentication
+    from hoptree.backends.ray_cluster import require_token, set_authentication
 
-    close_door()
+    require_token()
     yield
     set_authentication({"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": None})
 
@@ -64,7 +64,7 @@ def cluster() -> Iterator[Any]:
 
     system = {"health_check_period_ms": 500, "health_check_failure_threshold": 4, "health_check_timeout_ms": 2000}
     head = {"num_cpus": 0, "include_dashboard": False, "_system_config": system}
-    with closed_door():
+    with token_required():
         cluster = Cluster(initialize_head=True, head_node_args=head)
         yield cluster
         ray.shutdown()

@@ -9,7 +9,7 @@ from hoptree.backends import Backend, BackendSettings, TrainingJob
 from hoptree.backends.pool_backend import PoolBackend
 from hoptree.testing import BackendContract
 from tests.clusters.conftest import Nodes
-from tests.testing.test_backends import NoBooks
+from tests.testing.test_backends import NoLedger
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ class OnRay:
         from hoptree.backends.ray_pool import RayPool
 
         pool = RayPool(self.where.asked(job.workers), job.trainer, job.dataset, job.states, job.study)
-        return PoolBackend(pool, job.states, seed=job.seed, ledger=NoBooks())
+        return PoolBackend(pool, job.states, seed=job.seed, ledger=NoLedger())
 
 
 class TestRay(BackendContract):

@@ -17,7 +17,7 @@ from hoptree.store import FolderStates
 from tests.clusters.conftest import Nodes
 from tests.system.plain import dataset
 from tests.system.test_agreement import study, write
-from tests.testing.test_backends import NoBooks
+from tests.testing.test_backends import NoLedger
 from tests.worker.readers import Reads, fill
 
 
@@ -37,7 +37,7 @@ def test_the_driver_is_told_what_an_actor_reads(
         pool,
         states,
         seed=0,
-        ledger=NoBooks(),
+        ledger=NoLedger(),
         rehearsals=Rehearsals(configs, ["loss"]),
         hooks=PoolHooks(observed=found.append),
     )

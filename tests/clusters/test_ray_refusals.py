@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import hoptree as ht
-from hoptree.backends.ray_auth import look_at_door
+from hoptree.backends.ray_auth import warn_if_open
 from hoptree.backends.ray_cluster import set_authentication
 from hoptree.store import Store
 from tests.clusters.conftest import Nodes
@@ -81,10 +81,10 @@ def test_the_address_that_ray_would_find_is_asked_too(
 
 def test_a_cluster_that_lets_anyone_in_is_told_of(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
     """Also to a driver that shows a token: a cluster without authentication takes no notice of it."""
-    look_at_door(nodes.address)
+    warn_if_open(nodes.address)
     assert not caplog.records
     with answers_anyone() as address:
-        look_at_door(address)
+        warn_if_open(address)
     assert (
         f"anyone who can reach the Ray cluster at {address} can use it; start it with RAY_AUTH_MODE=token"
         in caplog.text

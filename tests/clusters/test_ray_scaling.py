@@ -18,7 +18,7 @@ import pytest
 
 import hoptree as ht
 from hoptree.core.events import StateLost, WorkerDrained
-from tests.clusters.conftest import closed_door
+from tests.clusters.conftest import token_required
 from tests.clusters.test_ray import Patient, events, joined, prints
 from tests.system.plain import dataset, study
 
@@ -74,7 +74,7 @@ def scaling(tmp_path: Path) -> Iterator[str]:
     hidden = mkdtemp(prefix="ray-", dir="/tmp")  # else other programs would join it; sockets want short names
     around = {"AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1", "RAY_TMPDIR": hidden}
     command = [ray, "start", "--head", "--block", "--include-dashboard=false", *settings]
-    with closed_door():
+    with token_required():
         head = subprocess.Popen(
             command, env={**os.environ, **around}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

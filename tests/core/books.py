@@ -20,7 +20,7 @@ def books_of(engine: Engine) -> dict[str, Any]:
             (
                 node.id,
                 node.key,
-                list(node.stops),
+                list(node.targets),
                 dict(node.counts),
                 node.waiting,
                 node.todo,
@@ -45,8 +45,8 @@ def books_of(engine: Engine) -> dict[str, Any]:
         "issued": engine._dispatcher.issued,
         "formula": engine.plan.formula,
         "repricing": (repricing._unpriced, repricing._ranked, repricing._until),
-        "backlog": engine.demand.backlog,
-        "done": list(engine.demand.done),
+        "backlog": engine.open_work.backlog,
+        "done": list(engine.open_work.done),
         "barriers": {
             name: (barrier.level, list(barrier.members), [repr(c) for c in barrier.held])
             for name, barrier in barriers

@@ -67,7 +67,7 @@ def test_a_formula_never_leaves_its_bounds(base: float, weight: float) -> None:
 def longest(engine: Engine, node: Node, unit: int) -> float:
     """The longest way from a place, the slow way: over all stops, through all children that wait."""
     ways = [0.0]
-    for stop in node.stops:
+    for stop in node.targets:
         if stop > unit:
             ways.append((stop - unit) * node.cost)
             ways += [(stop - unit) * node.cost + longest(engine, c, stop) for c in node.waiters.get(stop, ())]
@@ -85,7 +85,7 @@ def test_after_costs_are_learned_all_books_agree_with_them(seed: int, steps: int
     books_agree(past)
     for node in past.engine.plan.nodes:
         for lineage in node.active:
-            left = past.engine.demand.longest(node, lineage.unit)
+            left = past.engine.open_work.longest(node, lineage.unit)
             assert lineage.peak - lineage.unit * node.cost == pytest.approx(left)
     past.calm()
 
@@ -115,14 +115,16 @@ def books_agree(past: History) -> None:
     assert formula is not None
     nodes = engine.plan.nodes
     assert all(node.cost == formula.of(node.values) for node in engine.plan.walk())
-    assert engine.demand.backlog == pytest.approx(sum(node.todo * node.cost for node in nodes))
+    assert engine.open_work.backlog == pytest.approx(sum(node.todo * node.cost for node in nodes))
     done = [0.0] * engine.settings.partitions
     for run in past.trained:
         done[run.partition] += nodes[run.node].cost
-    assert engine.demand.done == pytest.approx(done)
+    assert engine.open_work.done == pytest.approx(done)
     for node in nodes:
         for lineage in node.active:
-            assert engine.demand.longest(node, lineage.unit) == pytest.approx(longest(engine, node, lineage.unit))
+            assert engine.open_work.longest(node, lineage.unit) == pytest.approx(
+                longest(engine, node, lineage.unit)
+            )
 
 
 def test_what_is_learned_decides_who_goes_first_also_for_nodes_to_come() -> None:

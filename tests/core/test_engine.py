@@ -916,7 +916,7 @@ class Order:
         return [
             [
                 next(iter(at[node.id, unit]))
-                for node, end in result.engine.plan.way(trial, trial.until * partitions)
+                for node, end in result.engine.plan.path_with_ends(trial, trial.until * partitions)
                 for unit in range(node.start, end)
             ]
             for trial in result.engine.trials.values()

@@ -84,7 +84,7 @@ def test_1_a_partition_visited_twice(monkeypatch: Patch):
 
 def test_1_a_partition_visited_again_by_a_unit_given_ahead(monkeypatch: Patch):
     def next_here(dispatcher: Dispatcher, lineage: ActiveLineage, worker: Worker) -> int:
-        return lineage.runs[-1].partition if lineage.node.stops[-1] > lineage.unit + 1 else -1
+        return lineage.runs[-1].partition if lineage.node.targets[-1] > lineage.unit + 1 else -1
 
     monkeypatch.setattr(Dispatcher, "_next_here", next_here)
     driver = Driver(2)
@@ -588,7 +588,7 @@ def test_7_a_state_adopted_without_being_kept(monkeypatch: Patch):
 
 def test_6_a_cursor_that_goes_one_unit_beyond_its_last_stop(monkeypatch: Patch):
     def beyond(open_work: OpenWork, lineage: ActiveLineage) -> int | None:
-        later = [stop for stop in lineage.node.stops if stop >= lineage.unit]
+        later = [stop for stop in lineage.node.targets if stop >= lineage.unit]
         return later[0] if later else lineage.unit + 1
 
     monkeypatch.setattr(OpenWork, "next_target", beyond)
@@ -619,9 +619,9 @@ def test_the_next_stop_is_the_first_that_a_cursor_has_not_reached():
     lineage = driver.engine.plan.nodes[1].active[0]
     following: list[int | None] = []
     for _ in range(4):
-        following.append(driver.engine.demand.next_target(lineage))
+        following.append(driver.engine.open_work.next_target(lineage))
         driver.train("w")
         if driver.engine.runs and driver.busy("w").run in driver.evaluating:  # type: ignore[union-attr]
             driver.evaluate("w")
     assert following == [2, 2, 4, 4]
-    assert driver.engine.demand.next_target(lineage) is None
+    assert driver.engine.open_work.next_target(lineage) is None

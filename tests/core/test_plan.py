@@ -144,7 +144,7 @@ def test_the_source_is_the_deepest_stored_state_on_the_way(
 
 def _way(plan: Plan, config: Config, epochs: int) -> list[Place]:
     """Return the places of all units of a trial, in order."""
-    way = plan.way(trial(0, config, epochs), epochs * plan.partitions)
+    way = plan.path_with_ends(trial(0, config, epochs), epochs * plan.partitions)
     return [Place(node, unit) for node, end in way for unit in range(node.start + 1, end + 1)]
 
 
@@ -295,7 +295,7 @@ def test_the_merge_rate_counts_equal_prefixes_once(trials: list[tuple[Config, in
     assert work.asked == sum(epochs for _, epochs in trials) * partitions
     forms: set[tuple[object, ...]] = set()
     for config, epochs in trials:
-        way = plan.way(trial(0, config, epochs), epochs * partitions)
+        way = plan.path_with_ends(trial(0, config, epochs), epochs * partitions)
         units = [(n.start, n.values) for n, end in way for _ in range(n.start, end)]
         forms |= {tuple(units[: end + 1]) for end in range(len(units))}
     assert work.unique == len(forms)

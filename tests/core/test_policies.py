@@ -66,7 +66,7 @@ class Ways:
         """Return for every unit that could be trained next the time to the furthest end behind it."""
         found: dict[tuple[int, int], float] = {}
         for trial in self._trials:
-            way = self._plan.way(trial, trial.until * self._partitions)
+            way = self._plan.path_with_ends(trial, trial.until * self._partitions)
             units = [(node, unit) for node, end in way for unit in range(node.start, end)]
             rest = [(node, unit) for node, unit in units if (node.id, unit) not in self.trained]
             if rest:

@@ -32,7 +32,7 @@ def calls_to_stop(epochs: int, config: Config) -> int:
     finally:
         sys.setprofile(None)
     assert driver.engine.trials[0].ending == "stopped"
-    assert driver.engine.demand.backlog == pytest.approx(0.0)
+    assert driver.engine.open_work.backlog == pytest.approx(0.0)
     return calls
 
 

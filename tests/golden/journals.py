@@ -45,7 +45,9 @@ def summary(state: StudyState) -> list[dict[str, Any]]:
             "ending": trial.ending,
             "reason": trial.reason,
             "curve": {str(epoch): str(metrics["loss"]) for epoch, metrics in trial.curve.items()},
-            "way": [node.key for node, _ in state.plan.way(trial, trial.until * state.settings.partitions)],
+            "way": [
+                node.key for node, _ in state.plan.path_with_ends(trial, trial.until * state.settings.partitions)
+            ],
             "state": None if trial.final is None else trial.final.node.state_key(trial.final.unit),
         }
         for trial in state.trials.values()

@@ -22,9 +22,9 @@ from tests.golden.journals import GOLDEN, read, summary
 
 JOURNALS = sorted(GOLDEN.glob("journal-*.jsonl"))
 RENAMED = [
-    "Form", "Values", "Phase", "Segment", "Piece", "Schedule", "Settings", "Node", "Trial", "ActiveLineage", "State",
-    "Plan",
-    "Entry", "FactPlace", "UnitFinishedFact", "StateEvaluatedFact", "RunFailedFact", "RunCancelledFact", "LateMessageFact",
+    "Form", "Values", "Phase", "Segment", "Piece", "Schedule", "Settings", "Node", "Trial",
+    "ActiveLineage", "State", "Plan", "Entry", "FactPlace",
+    "UnitFinishedFact", "StateEvaluatedFact", "RunFailedFact", "RunCancelledFact", "LateMessageFact",
     "StateLostFact", "UnitGiven", "EvaluationGiven", "StateDropped", "TrialReported", "TrialEnded", "TrialAsked",
     "TrialBranched", "TrialExtended", "TrialStopped", "TrialRetried", "WorkerJoined", "WorkerLost", "DriverStarted",
     "CostsLearned", "CostFormula", "Feature", "KnownResults", "StudyState", "Fold", "FactReader",

@@ -20,7 +20,7 @@ from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.estimate import Estimator
 from hoptree.progress import BudgetTracker, RunStats, RunViews, TimeLeft, TimeLeftEstimator
-from hoptree.search.budget_estimate import BudgetEstimate, outlook_of
+from hoptree.search.budget_estimate import BudgetEstimate, total_budget_estimate
 from hoptree.search.fixed import Fixed
 from hoptree.search.protocol import Goal
 from hoptree.search.trial_numbers import TrialNumbers
@@ -221,7 +221,7 @@ def test_what_a_search_will_ask_for_is_in_it(procedure: Any) -> None:
     """The share that is done never falls, and the range of the time left holds before all has been asked for."""
     space = {"lr": ht.log(1e-4, 1e-1), "width": ht.choice(16, 32)}
     tuner = Tuner(procedure.search(space, GOALS[""], 1), root="r")
-    budget = BudgetTracker({"": outlook_of(procedure)})
+    budget = BudgetTracker({"": total_budget_estimate(procedure)})
     run = Followed(Tuners([tuner], tuner.numbers), Cluster(workers=2, replicas=2), budget)
     fractions = [fraction for fraction in run.fractions if fraction is not None]
     assert len(fractions) == len(run.fractions)
@@ -242,9 +242,11 @@ def test_a_search_that_cannot_say_what_it_will_ask_for_gets_no_percent() -> None
             return ht.Optuna("random", trials=6, epochs=2, batch=1).search(space, goal, seed)
 
     procedure = OneByOne()
-    assert outlook_of([ht.Grid(epochs=2), procedure]) is None
+    assert total_budget_estimate([ht.Grid(epochs=2), procedure]) is None
     tuner = Tuner(procedure.search({"lr": ht.log(1e-4, 1e-1), "width": 8}, GOALS[""], 1), root="r")
-    run = Followed(Tuners([tuner], tuner.numbers), Cluster(workers=1), BudgetTracker({"": outlook_of(procedure)}))
+    run = Followed(
+        Tuners([tuner], tuner.numbers), Cluster(workers=1), BudgetTracker({"": total_budget_estimate(procedure)})
+    )
     assert set(run.fractions) == {None}
     assert run.views.view(over=True).fraction == 1.0
 

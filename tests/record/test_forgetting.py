@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 from sqlalchemy import select
 
 import hoptree as ht
-from hoptree.backends.local import slots_of
+from hoptree.backends.local import slot_folders_of_study
 from hoptree.store import Store, StudyMissingError
-from hoptree.store.tables import CLAIMS, ENTRIES, HOLDS, REPORTS, STATES, STUDIES, WANTS, WISHES
+from hoptree.store.tables import CLAIMS, ENTRIES, HOLDS, REPORTS, REQUESTS, STATES, STUDIES, WANTS
 from hoptree.ui.cli import cli
 from tests.system.plain import dataset, study
 
@@ -45,16 +45,16 @@ def test_alone_it_leaves_nothing_and_trains_from_scratch(tmp_path: Path) -> None
     mine = make(tmp_path, "mine", "a", "exit", save_every=1)
     first = mine.run(workers=1)
     mine.add({**RATES, "act": "c"}, epochs=1)
-    for folder in slots_of(tmp_path / "store", "mine"):
+    for folder in slot_folders_of_study(tmp_path / "store", "mine"):
         folder.mkdir(exist_ok=True)
         (folder / "slot").write_bytes(b"left by a driver that was killed")
     assert list((tmp_path / "store" / "logs").iterdir())
     assert clean(tmp_path, "--forget", "mine", "--yes").exit_code == 0
-    for table in (STUDIES, ENTRIES, STATES, HOLDS, REPORTS, WISHES, CLAIMS, WANTS):
+    for table in (STUDIES, ENTRIES, STATES, HOLDS, REPORTS, REQUESTS, CLAIMS, WANTS):
         assert rows(tmp_path, table) == [], table.name
     assert keys(tmp_path) == set()
     assert not list((tmp_path / "store" / "logs").iterdir())
-    assert not any(folder.exists() for folder in slots_of(tmp_path / "store", "mine"))
+    assert not any(folder.exists() for folder in slot_folders_of_study(tmp_path / "store", "mine"))
     again = make(tmp_path, "mine", "a", "exit", save_every=1).run(workers=1)
     assert again.savings.epochs_trained == first.savings.epochs_trained == 3
     assert [trial.fingerprint for trial in again.trials if trial.state == "complete"] == [first.best.fingerprint]
@@ -133,7 +133,7 @@ def test_a_group_is_forgotten_with_what_was_asked_of_its_members(tmp_path: Path)
     ht.run([a, b], workers=1)
     a.extend(0, 5)
     clean(tmp_path, "--forget", "a+b", "--yes")
-    for table in (STUDIES, ENTRIES, STATES, REPORTS, WISHES):
+    for table in (STUDIES, ENTRIES, STATES, REPORTS, REQUESTS):
         assert rows(tmp_path, table) == [], table.name
     assert not list((tmp_path / "store" / "logs").iterdir())
     assert [trial.epochs for trial in make(tmp_path, "a", "x").run(workers=1).trials] == [3]

@@ -17,7 +17,7 @@ import hoptree as ht
 from hoptree.core.errors import WorkloadError
 from hoptree.core.schedules import Config
 from hoptree.search import Goal, Optuna, Random, Train, make_sampler
-from hoptree.search.stable_repr import lasting_text
+from hoptree.search.stable_repr import stable_text
 from hoptree.testing import SamplerContract, check
 from tests.system.plain import study
 
@@ -159,10 +159,10 @@ def test_texts_last() -> None:
         ht.PBT(population=4, epochs=4, interval=2),
         ht.Random(4, epochs=2, sampler=Stepping("x")),
     ):
-        assert lasting_text(value) == repr(value)
-    assert lasting_text(ht.Random(4, epochs=2, sampler=stepping)).endswith("sampler=stepping)")
-    assert lasting_text(partial(Steps, fault="a")) == "partial(Steps, fault='a')"
-    assert lasting_text(ht.Optuna("tpe", options={"gamma": stepping})).count("options={'gamma': stepping}") == 1
+        assert stable_text(value) == repr(value)
+    assert stable_text(ht.Random(4, epochs=2, sampler=stepping)).endswith("sampler=stepping)")
+    assert stable_text(partial(Steps, fault="a")) == "partial(Steps, fault='a')"
+    assert stable_text(ht.Optuna("tpe", options={"gamma": stepping})).count("options={'gamma': stepping}") == 1
 
 
 def test_a_study_with_its_own_sampler_goes_on(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_failed_trials_are_no_obstacle() -> None:
         pass
     engine = Engine(record.settings, state=record.state)
     run_ = next(run_ for run_ in record.state.runs.under_way() if isinstance(run_, RunUnit))
-    (trial,) = (t for t in record.trials if engine.plan.way(t, run_.unit + 1)[-1][0].id == run_.node)
+    (trial,) = (t for t in record.trials if engine.plan.path_with_ends(t, run_.unit + 1)[-1][0].id == run_.node)
     failed = RunFailedFact(
         run_.run, run_.worker, FactPlace(run_.key, run_.unit, run_.tree), "it broke", "user", run_.partition
     )

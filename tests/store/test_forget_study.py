@@ -31,7 +31,7 @@ def fill(store: Store, name: str, keys: list[str]) -> None:
         claims = store.claims(lease)
         claims.claim(f"lineage of {name}", 0, 0, 4)
         claims.want({f"lineage of {name}": ({1: True}, False)})
-        store.wishes.make(name, StopTrial(1))
+        store.requests.make(name, StopTrial(1))
 
 
 def counts(store: Store) -> dict[str, int]:

@@ -108,7 +108,7 @@ def test_a_driver_that_only_looks_writes_again_what_was_lost(killed_server, open
     killed_server.kill()
     killed_server.start()
     assert opened().reports.find(["key39"]) == {}  # or this test shows nothing
-    assert store.wishes.after("digits", 0) == []
+    assert store.requests.after("digits", 0) == []
     other = opened()
     assert other.journal.last("digits") == 39
     assert other.reports.find(["key2", "key39"]) == {"key2": {"loss": 0.5}, "key39": {"loss": 0.5}}
@@ -130,7 +130,7 @@ def test_calls_of_a_driver_wait_for_the_server(killed_server, opened, starter):
         lambda: claims.want({"other": ({1: True}, True)}),
         lambda: store.ledger.hold(["0abc"], "digits"),
         lambda: store.reports.find(["0abc"]),
-        lambda: store.wishes.after("digits", 0),
+        lambda: store.requests.after("digits", 0),
         lambda: store.journal.write_snapshot("digits", lease.token, 4, b"four"),
         lambda: store.catalog.set_status("digits", "finished"),
         lease.release,
@@ -237,11 +237,11 @@ def test_a_study_goes_on_when_its_database_was_killed(killed_server, url, tmp_pa
 def test_a_wish_is_made_once(killed_server, opened):
     """What must not be done twice is not waited for: whoever made it is told, and may look."""
     store = opened()
-    store.wishes.make("digits", StopTrial(1))
+    store.requests.make("digits", StopTrial(1))
     killed_server.kill()
     try:
         with pytest.raises(StoreUnavailableError):
-            store.wishes.make("digits", StopTrial(2))
+            store.requests.make("digits", StopTrial(2))
     finally:
         killed_server.start()
-    assert [number for number, _ in store.wishes.after("digits", 0)] == [1]
+    assert [number for number, _ in store.requests.after("digits", 0)] == [1]

@@ -68,7 +68,7 @@ def test_an_append_is_a_heartbeat(store, clock):
 
 def test_who_drives_a_group_gives_the_heartbeats_of_its_members(store, clock):
     group, *members = (store.lease(name, FAR) for name in ("group", "digits", "letters"))
-    group.take_along(members)
+    group.renew_together(members)
     for _ in range(3):
         clock.now += 50
         group.renew()

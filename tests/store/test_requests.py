@@ -17,7 +17,7 @@ def test_wishes_that_are_made_at_the_same_moment_are_all_heard(open_store: Calla
     def wish(name: str) -> None:
         for trial in range(10):
             begin.wait()
-            numbers.append(users[name].wishes.make("study", StopTrial(trial)))
+            numbers.append(users[name].requests.make("study", StopTrial(trial)))
 
     threads = [threading.Thread(target=wish, args=name) for name in users]
     for thread in threads:
@@ -25,4 +25,4 @@ def test_wishes_that_are_made_at_the_same_moment_are_all_heard(open_store: Calla
     for thread in threads:
         thread.join()
     assert sorted(numbers) == list(range(1, 41))
-    assert [number for number, _ in users["a"].wishes.after("study", 0)] == sorted(numbers)
+    assert [number for number, _ in users["a"].requests.after("study", 0)] == sorted(numbers)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import hoptree as ht
-from hoptree.backends.local import slots_of
+from hoptree.backends.local import slot_folders_of_study
 from tests.system.processes import descendants, units_done_twice
 
 PROGRAM = Path(__file__).parents[1] / "system" / "digits_study.py"
@@ -86,7 +86,7 @@ def test_killed_and_resumed_studies_give_the_same_bits(tmp_path: Path, reference
 def test_fifty_kills(tmp_path: Path, reference: dict[str, Any], seed: int) -> None:
     result = kill_and_resume(tmp_path, Random(seed), kills=5)
     assert result["fingerprints"] == reference["fingerprints"]
-    assert not any(folder.exists() for folder in slots_of(tmp_path / ".hoptree", "digits"))
+    assert not any(folder.exists() for folder in slot_folders_of_study(tmp_path / ".hoptree", "digits"))
     assert units_done_twice(tmp_path / ".hoptree", "digits") == 0
 
 

@@ -56,10 +56,10 @@ def units_done_twice(folder: Path, study: str) -> int:
         known = store.catalog.find(study)
         assert known is not None
         record = Record(StudySpec.read(known.spec).settings)
-        witness, last = InvariantChecker(Engine(record.settings, state=record.state), progress=False), 0.0
+        checker, last = InvariantChecker(Engine(record.settings, state=record.state), progress=False), 0.0
         done: Counter[tuple[int, int]] = Counter()
         for step in record.replay(store.journal.read(study)):
-            witness.see(step)
+            checker.see(step)
             assert step.now >= last
             last = step.now
             if isinstance(step.event, UnitFinished) and isinstance(step.run, RunUnit):

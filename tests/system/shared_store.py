@@ -76,7 +76,7 @@ def unique_epochs(folder: Path, journal: str | None, *studies: str) -> float:
             record = Record(StudySpec.read(known.spec).settings).read(store.journal.read(name))
             partitions = record.settings.partitions
             for trial in record.trials:
-                for node, end in record.plan.way(trial, trial.epochs * partitions):
+                for node, end in record.plan.path_with_ends(trial, trial.epochs * partitions):
                     reach[node.key] = node.start, max(end, reach.get(node.key, (0, 0))[1])
     return sum(end - first for first, end in reach.values()) / partitions
 

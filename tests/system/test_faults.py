@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hoptree as ht
-from hoptree.backends.local import slots_of
+from hoptree.backends.local import slot_folders_of_study
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec
 from hoptree.store import FolderStates, Store
@@ -279,7 +279,7 @@ def test_a_limit_on_file_sizes_fails_its_trial_only(tmp_path: Path, act: str) ->
 
 def test_slots_that_somebody_removes_are_lost_states(tmp_path: Path) -> None:
     def remove() -> None:
-        for folder in slots_of(tmp_path / "hurt" / "store", "plain"):
+        for folder in slot_folders_of_study(tmp_path / "hurt" / "store", "plain"):
             shutil.rmtree(folder, ignore_errors=True)
 
     space = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[2], gamma=0.5)), "nap": 0.01}

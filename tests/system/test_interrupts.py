@@ -17,7 +17,7 @@ import pytest
 
 import hoptree as ht
 from hoptree import HoptreeError
-from hoptree.backends.local import slot_folders, slots_of
+from hoptree.backends.local import slot_folders, slot_folders_of_study
 from hoptree.core.events import TrialAsked
 from hoptree.store import Store
 from hoptree.worker.slots import find_states
@@ -58,7 +58,7 @@ def wait_for(folder: Path, kind: str, enough: int) -> None:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    slots = [path for path in slots_of(folder / "store", "plain") if path.exists()]
+    slots = [path for path in slot_folders_of_study(folder / "store", "plain") if path.exists()]
     return [*slots, *(folder / "store").rglob("*.partial")]
 
 
@@ -250,7 +250,9 @@ def test_an_interrupt_on_a_full_disk_loses_no_more_than_a_kill(tmp_path: Path) -
 
 def slots(folder: Path) -> list[Path]:
     """Return the slots that hold a state."""
-    return [Path(slot) for slot in find_states(slot_folders(slots_of(folder / "store", "plain"))).values()]
+    return [
+        Path(slot) for slot in find_states(slot_folders(slot_folders_of_study(folder / "store", "plain"))).values()
+    ]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc
 
-from hoptree.backends.local import slots_of
+from hoptree.backends.local import slot_folders_of_study
 from hoptree.data import Dataset
 from tests.data.room import GIB, room
 
@@ -58,7 +58,7 @@ if __name__ == "__main__":
 def folder(tmp_path: Path) -> Iterator[Path]:
     with room(tmp_path, DISK):
         yield tmp_path
-    shutil.rmtree(slots_of(tmp_path / ".hoptree", "large"), ignore_errors=True)
+    shutil.rmtree(slot_folders_of_study(tmp_path / ".hoptree", "large"), ignore_errors=True)
 
 
 def write_input(folder: Path) -> None:

@@ -21,7 +21,7 @@ CHANGE = {"lr": 0.3}
 
 def stored(folder: Path, name: str = "plain") -> int:
     with Store(folder / "store", create=False) as store:
-        return len(store.wishes.after(name, 0))
+        return len(store.requests.after(name, 0))
 
 
 def change(folder: Path, statement: str, **values: Any) -> None:
@@ -149,8 +149,8 @@ def test_the_last_word_counts_and_a_stop_may_come_too_late(tmp_path: Path) -> No
     mine = study(tmp_path, "a", "b", epochs=2)
     mine.run(workers=1)
     with Store(tmp_path / "store") as store:
-        store.wishes.make("plain", StopTrial(0))  # requested while it ran
-        store.wishes.make("plain", StopTrial(1))
+        store.requests.make("plain", StopTrial(0))  # requested while it ran
+        store.requests.make("plain", StopTrial(1))
     results = mine.run(workers=1)
     assert epochs(results) == [(2, "complete")] * 2
     assert results.best.state == "complete"

@@ -23,7 +23,7 @@ from hoptree.core.events import (
 from hoptree.core.lineage import config_items
 from hoptree.core.settings import Settings
 from hoptree.driver.request_queue import RequestQueue
-from hoptree.driver.request_validation import addition, clone, extension, giving_up, retrials
+from hoptree.driver.request_validation import addition, clone, extension, retry_requests, stop_request
 from hoptree.record.record import Record
 from hoptree.search.trial_numbers import TrialNumbers
 from hoptree.store import Store
@@ -74,10 +74,10 @@ def test_what_is_done_is_not_done_again_by_the_next_driver(store: Store) -> None
     first = QueueOfDriver(store)
     first.ask(0)
     first.ask(1, lr=0.2)
-    store.wishes.make("a", extension(first.record, "a", 0, 5))
-    store.wishes.make("a", clone(first.record, "a", 0, 1, {"lr": 0.3}, 4))
-    store.wishes.make("a", giving_up(first.record, "a", 1))
-    store.wishes.make("a", addition(CONFIG, 3))
+    store.requests.make("a", extension(first.record, "a", 0, 5))
+    store.requests.make("a", clone(first.record, "a", 0, 1, {"lr": 0.3}, 4))
+    store.requests.make("a", stop_request(first.record, "a", 1))
+    store.requests.make("a", addition(CONFIG, 3))
     changed = config_items({"lr": 0.3, "width": 8})
     expected = [
         TrialExtended(0, 5),
@@ -97,9 +97,9 @@ def test_what_is_done_is_not_done_again_by_the_next_driver(store: Store) -> None
 def test_a_request_waits_for_its_trial_and_for_the_epochs_it_had(store: Store) -> None:
     first = QueueOfDriver(store)
     first.ask(0, until=4)
-    for request in (extension(first.record, "a", 0, 6), giving_up(first.record, "a", 0)):
-        store.wishes.make("a", request)
-    store.wishes.make("a", clone(first.record, "a", 0, 3, {"lr": 0.3}, 5))
+    for request in (extension(first.record, "a", 0, 6), stop_request(first.record, "a", 0)):
+        store.requests.make("a", request)
+    store.requests.make("a", clone(first.record, "a", 0, 3, {"lr": 0.3}, 5))
     other = QueueOfDriver(store)
     assert other.take_up() == []
     other.ask(0, lr=0.9)  # another trial with that number
@@ -119,7 +119,7 @@ def test_a_request_waits_for_its_trial_and_for_the_epochs_it_had(store: Store) -
 def test_a_stop_that_comes_too_late_holds_if_the_search_lets_the_trial_go_on(store: Store) -> None:
     driver = QueueOfDriver(store)
     driver.ask(0)
-    store.wishes.make("a", giving_up(driver.record, "a", 0))
+    store.requests.make("a", stop_request(driver.record, "a", 0))
     late = QueueOfDriver(store)
     late.ask(0, done=True)
     assert late.record.by_number[0].ending == "complete"
@@ -131,12 +131,12 @@ def test_a_stop_that_comes_too_late_holds_if_the_search_lets_the_trial_go_on(sto
 def test_the_last_request_counts(store: Store) -> None:
     driver = QueueOfDriver(store, "b")
     driver.ask(0)
-    store.wishes.make("a", giving_up(driver.record, "a", 0))
-    store.wishes.make("a", extension(driver.record, "a", 0, 5))
+    store.requests.make("a", stop_request(driver.record, "a", 0))
+    store.requests.make("a", extension(driver.record, "a", 0, 5))
     assert driver.take_up() == [TrialExtended(0, 5)]
-    store.wishes.make("a", giving_up(driver.record, "a", 0))
+    store.requests.make("a", stop_request(driver.record, "a", 0))
     assert driver.take_up() == [TrialStopped(0, running=True)]
-    store.wishes.make("b", addition(CONFIG, 1))
+    store.requests.make("b", addition(CONFIG, 1))
     assert driver.take_up() == [TrialAsked(1, config_items(CONFIG), 1, 1, "b", asked_by=(USER, 4))]
 
 
@@ -144,9 +144,9 @@ def test_an_extension_is_corrected_until_it_is_carried_out(store: Store) -> None
     driver = QueueOfDriver(store)
     driver.ask(0)
     for epochs in (500, 4, 3):
-        store.wishes.make("a", extension(driver.record, "a", 0, epochs))
+        store.requests.make("a", extension(driver.record, "a", 0, epochs))
     assert driver.take_up() == [TrialExtended(0, 3)]
-    store.wishes.make("a", extension(driver.record, "a", 0, 6))
+    store.requests.make("a", extension(driver.record, "a", 0, 6))
     assert driver.take_up() == [TrialExtended(0, 6)]
     other = QueueOfDriver(store)  # in another journal both are carried out, one after the other
     other.ask(0)
@@ -158,14 +158,14 @@ def test_of_two_equal_trials_the_one_with_the_number_is_meant(store: Store) -> N
     driver = QueueOfDriver(store)
     driver.ask(0)
     driver.ask(1)
-    store.wishes.make("a", extension(driver.record, "a", 1, 5))
+    store.requests.make("a", extension(driver.record, "a", 1, 5))
     assert driver.take_up() == [TrialExtended(1, 5)]
 
 
 def test_a_clone_of_a_trial_that_failed_before_the_branch_is_skipped_with_a_warning(store: Store) -> None:
     driver = QueueOfDriver(store)
     driver.ask(0)
-    store.wishes.make("a", clone(driver.record, "a", 0, 2, {"lr": 0.3}, 4))
+    store.requests.make("a", clone(driver.record, "a", 0, 2, {"lr": 0.3}, 4))
     driver.step(WorkerJoined("w", (0,)), UnitFailed(0, "w", "it broke"))
     assert driver.take_up() == []
     assert driver.warnings == ["request 1 of 'a' is skipped: trial 0 failed after epoch 0, before epoch 2"]
@@ -181,7 +181,7 @@ def test_a_retry_is_carried_out_once_by_whichever_driver(store: Store) -> None:
     driver.ask(0)
     fail(driver, 0)
     for _ in range(2):  # requested twice before the driver reads it: done once
-        store.wishes.make("a", *retrials(driver.record, "a"))
+        store.requests.make("a", *retry_requests(driver.record, "a"))
     assert set(driver.take_up()) == {TrialRetried(0)}
     assert driver.record.by_number[0].retries == 1
     fail(driver, max(driver.engine.runs))
@@ -189,7 +189,7 @@ def test_a_retry_is_carried_out_once_by_whichever_driver(store: Store) -> None:
     assert driver.take_up() == driver.requests.retry_waiting() == []
     next_driver = RequestQueue(store, driver.record, [("a", True)], "", driver.numbers, driver.warnings.append)
     assert next_driver.take() == []
-    store.wishes.make("a", *retrials(driver.record, "a", 0))
+    store.requests.make("a", *retry_requests(driver.record, "a", 0))
     assert next_driver.take() == [TrialRetried(0)]
     assert driver.warnings == []
 
@@ -199,7 +199,7 @@ def test_a_retry_waits_in_a_journal_where_its_trial_has_not_failed(store: Store)
     driver.step(WorkerJoined("w", (0,)))
     driver.ask(0)
     fail(driver, 0)
-    store.wishes.make("a", *retrials(driver.record, "a"))
+    store.requests.make("a", *retry_requests(driver.record, "a"))
     other = QueueOfDriver(store)
     other.step(WorkerJoined("w", (0,)))
     assert other.take_up() == []  # there is no such trial

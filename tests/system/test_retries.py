@@ -114,7 +114,7 @@ def test_nothing_to_retry_is_an_error_that_says_so(tmp_path: Path) -> None:
     with pytest.raises(ht.WorkloadError, match="fine: none of its 1 trials failed; there is nothing to retry"):
         fine.retry()
     with Store(tmp_path / "store") as store:
-        assert store.wishes.after("plain", 0) == store.wishes.after("fine", 0) == []
+        assert store.requests.after("plain", 0) == store.requests.after("fine", 0) == []
 
 
 class Mended(Plain):

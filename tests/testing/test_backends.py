@@ -10,7 +10,7 @@ import pytest
 from examples.own_backend import InProcess, InProcessBackend
 
 from hoptree.backends import Backend, BackendSettings, SimulatedBackend, TrainingJob
-from hoptree.backends.local import LocalPool, slots_of
+from hoptree.backends.local import LocalPool, slot_folders_of_study
 from hoptree.backends.pool_backend import PoolBackend
 from hoptree.core.actions import CancelUnit, RunUnit, SaveState
 from hoptree.core.events import Event, StateLost, StateSaved, UnitFailed, UnitFinished, WorkerJoined
@@ -37,7 +37,7 @@ class TestSimulated(BackendContract):
         return Simulated()
 
 
-class NoBooks:
+class NoLedger:
     def saved(self, key: str, size: int, seconds: float) -> None: ...
 
     def dropped(self, key: str) -> None: ...
@@ -48,9 +48,9 @@ class NoBooks:
 
 class Local:
     def open(self, job: TrainingJob) -> Backend:
-        slots = slots_of(job.folder, job.study)
+        slots = slot_folders_of_study(job.folder, job.study)
         pool = LocalPool(job.trainer, job.dataset, job.states, workers=job.workers or 1, slots=slots, token=1)
-        return PoolBackend(pool, job.states, seed=job.seed, ledger=NoBooks())
+        return PoolBackend(pool, job.states, seed=job.seed, ledger=NoLedger())
 
 
 class TestLocal(BackendContract):

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy, dropout, interpolate
 
 from hoptree.core.schedules import constant, linear, multistep, piecewise
 from hoptree.trainers import Functions, TrainerError
-from hoptree.trainers.changes import changing, refused_change
+from hoptree.trainers.changes import change_error, changing
 from tests.trainers.hops import check_hops, torch, train
 
 STEP = multistep(8, at=[1], gamma=2)
@@ -205,7 +205,7 @@ REFUSED = [
 @pytest.mark.parametrize(("model", "values", "name"), REFUSED)
 def test_a_value_that_is_read_only_when_the_model_is_built_is_refused_before_training(kind, model, values, name):
     config = {"lr": 0.1, **values}
-    reason = refused_change(kind(model), changing([config]))
+    reason = change_error(kind(model), changing([config]))
     assert reason.startswith(f"{name}: cannot change at epoch ")
     assert "a model is built only once" in reason.replace("\n", " ")
     assert "on_values" in reason or "shape" in reason
@@ -226,26 +226,24 @@ def test_a_value_that_is_read_only_when_the_model_is_built_is_refused_before_tra
     ],
 )
 def test_a_value_that_somebody_follows_is_not_refused(kind, model, values):
-    assert refused_change(kind(model), changing([{"lr": 0.1, **values}])) == ""
+    assert change_error(kind(model), changing([{"lr": 0.1, **values}])) == ""
 
 
 @pytest.mark.parametrize("kind", [torch, functions])
 def test_a_value_that_the_hook_reads_may_change(kind):
     config = {"lr": 0.1, "alpha": linear(1.0, 2.0, over=2), "batch_size": 8}
-    assert refused_change(kind(Scaled, on_values=set_alpha), changing([config])) == ""
+    assert change_error(kind(Scaled, on_values=set_alpha), changing([config])) == ""
     check_hops(kind(Scaled, on_values=set_alpha), config)
 
 
 def test_an_optimizer_that_a_schedule_misspells_is_refused_before_training():
     config = {"lr": 0.1, "optimizer": piecewise(["adam", "sgdd"], at=[4])}
-    assert "optimizer: cannot change at epoch 4" in refused_change(torch(plain), changing([config]))
-    assert (
-        refused_change(torch(plain), changing([{**config, "optimizer": piecewise(["adam", "sgd"], at=[4])}])) == ""
-    )
+    assert "optimizer: cannot change at epoch 4" in change_error(torch(plain), changing([config]))
+    assert change_error(torch(plain), changing([{**config, "optimizer": piecewise(["adam", "sgd"], at=[4])}])) == ""
 
 
 def test_configs_that_cannot_be_built_are_left_to_the_rehearsal():
-    assert refused_change(torch(wide), changing([{"lr": STEP}])) == ""
+    assert change_error(torch(wide), changing([{"lr": STEP}])) == ""
 
 
 def test_a_loop_of_ones_own_sees_the_values_within_a_unit():

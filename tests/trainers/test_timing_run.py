@@ -14,7 +14,7 @@ import hoptree as ht
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged
-from hoptree.trainers.timing_run import pilot, pilots
+from hoptree.trainers.timing_run import pilot, time_configs
 
 
 class Clockwork(Trainer):
@@ -73,9 +73,9 @@ def test_what_diverges_took_its_time_and_what_cannot_be_built_is_left_out(
     trainer: Clockwork, data: ht.Dataset
 ) -> None:
     configs: list[dict[str, Scalar]] = [{"row": "never"}, {"row": 1e-4}, {"row": 1e-3, "diverges": True}]
-    found = pilots(trainer, data, configs, seconds=60.0)
+    found = time_configs(trainer, data, configs, seconds=60.0)
     assert {number: pytest.approx(each.unit) for number, each in found.items()} == {1: 0.08, 2: 0.8}
 
 
 def test_the_first_is_always_tried_and_others_while_there_is_time(trainer: Clockwork, data: ht.Dataset) -> None:
-    assert list(pilots(trainer, data, [{"row": 1.0}] * 4, seconds=100.0)) == [0, 1]
+    assert list(time_configs(trainer, data, [{"row": 1.0}] * 4, seconds=100.0)) == [0, 1]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hoptree.core.errors import HoptreeError
-from hoptree.record.error_format import told
+from hoptree.record.error_format import format_error
 from tests.ui.test_every_command import MAIN, hoptree
 
 SEARCH = """
@@ -136,7 +136,9 @@ def test_a_study_that_cannot_be_has_the_same_look(tmp_path: Path) -> None:
 def test_a_trace_without_a_line_of_the_users_goes_to_the_file(tmp_path: Path) -> None:
     library = Path(re.__file__).parent / "linear.py"
     trace = f'Traceback (most recent call last):\n  File "{library}", line 1, in f\n    g()\nRuntimeError: shapes\n'
-    looks = told(HoptreeError(f"nothing was trained:\n{trace}\nmodel: it raised this"), tmp_path).splitlines()
+    looks = format_error(
+        HoptreeError(f"nothing was trained:\n{trace}\nmodel: it raised this"), tmp_path
+    ).splitlines()
     assert looks[:3] == ["HoptreeError: nothing was trained:", "  RuntimeError: shapes", "  model: it raised this"]
     assert looks[3].startswith(f"  The full trace: {tmp_path / 'logs'}")
 

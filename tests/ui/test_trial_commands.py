@@ -126,7 +126,7 @@ def test_wishes_are_granted_when_the_study_runs_again(folder: Path, tmp_path: Pa
 def test_wishes_that_cannot_be_are_refused(copy: Path, arguments: list[str], message: str) -> None:
     assert message in refused(copy, *arguments)
     with Store(copy, create=False) as store:
-        assert store.wishes.after("tiny", 0) == []
+        assert store.requests.after("tiny", 0) == []
 
 
 # --- cleaning ---------------------------------------------------------------------------------------------

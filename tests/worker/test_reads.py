@@ -13,7 +13,7 @@ from hoptree.backends.pool_backend import PoolBackend
 from hoptree.backends.pool_options import PoolHooks
 from hoptree.backends.processes import WorkerProcess, make_setup
 from hoptree.backends.rehearsals import RehearsalConfig, Rehearsals
-from hoptree.backends.trainer_pickle import send_off
+from hoptree.backends.trainer_pickle import pickle_trainer
 from hoptree.core.errors import HoptreeError
 from hoptree.core.events import WorkerJoined
 from hoptree.identity.observation import Observations, present
@@ -30,7 +30,7 @@ from hoptree.worker.messages import (
     WorkerReady,
 )
 from tests.system.plain import dataset
-from tests.testing.test_backends import NoBooks
+from tests.testing.test_backends import NoLedger
 from tests.worker.readers import SUBJECTS, Reads, fill
 from tests.worker.test_loop import train
 
@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def worker(folder: Path) -> Iterator[WorkerProcess]:
     (folder / "slots").mkdir()
     data, states = dataset(folder), str(folder / "states")
-    process = WorkerProcess("w", make_setup("w", 1, send_off(Reads()), data.path, states, [folder / "slots"]))
+    process = WorkerProcess("w", make_setup("w", 1, pickle_trainer(Reads()), data.path, states, [folder / "slots"]))
     assert isinstance(process.receive(), WorkerReady)
     yield process
     process.ask_to_end(at_once=True)
@@ -138,7 +138,7 @@ def pool(folder: Path, observed: Callable[[Observations], None]) -> PoolBackend:
         local,
         states,
         seed=0,
-        ledger=NoBooks(),
+        ledger=NoLedger(),
         rehearsals=Rehearsals(configs, ["loss"]),
         hooks=PoolHooks(observed=observed),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hoptree.backends.heartbeats import LIMIT, beat_interval
 from hoptree.backends.job import BackendSettings
-from hoptree.backends.local import LocalPool, slots_of
+from hoptree.backends.local import LocalPool, slot_folders_of_study
 from hoptree.backends.plugins import find_plugin, plugins
 from hoptree.backends.ray_settings import Ray, check_count
 from hoptree.backends.worker_handle import WorkerPool
@@ -78,7 +78,7 @@ def make_pool(
     """
     if backend == "local":
         count = worker_count(workers, trainer.threads)
-        slots, beat = slots_of(folder, study), beat_interval(heartbeat_limit)
+        slots, beat = slot_folders_of_study(folder, study), beat_interval(heartbeat_limit)
         return LocalPool(trainer, dataset, states, workers=count, slots=slots, token=token, heartbeat=beat)
     from hoptree.backends.ray_pool import RayPool
 

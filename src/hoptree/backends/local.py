@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from hoptree.backends.heartbeats import LIMIT, beat_interval
-from hoptree.backends.local_states import LocalStates, remove_slots, slot_folders, slots_of
+from hoptree.backends.local_states import LocalStates, remove_slots, slot_folders, slot_folders_of_study
 from hoptree.backends.processes import WorkerProcess, make_setup
 from hoptree.backends.state_tracker import StateTransport
-from hoptree.backends.trainer_pickle import send_off
+from hoptree.backends.trainer_pickle import pickle_trainer
 from hoptree.backends.worker_handle import WorkerHandle, WorkerMessages
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hoptree.store.states import StateStore
     from hoptree.trainers.base import Trainer
 
-__all__ = ["LocalPool", "remove_slots", "slot_folders", "slots_of"]
+__all__ = ["LocalPool", "remove_slots", "slot_folders", "slot_folders_of_study"]
 
 
 @final
@@ -57,7 +57,7 @@ class LocalPool:
 
     def recruit(self, workers: Mapping[str, WorkerHandle], lineages: int) -> Sequence[WorkerHandle]:
         """Start a process for each worker that is missing."""
-        self._pickled = self._pickled or send_off(self._trainer)
+        self._pickled = self._pickled or pickle_trainer(self._trainer)
         self._given_up += [process for name, process in self._processes.items() if name not in workers]
         self._given_up = [process for process in self._given_up if not process.ended]
         self._processes = {name: process for name, process in self._processes.items() if name in workers}

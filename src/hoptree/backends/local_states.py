@@ -77,7 +77,7 @@ class LocalStates:
             remove_slots(self._folders, self._token)
 
 
-def slots_of(store: Path, study: str) -> list[Path]:
+def slot_folders_of_study(store: Path, study: str) -> list[Path]:
     """Return the folders of a study's slots, the fastest first.
 
     They are the same for every driver, so that the slots of a killed driver are found again: in shared memory, and

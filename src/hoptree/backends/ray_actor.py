@@ -19,7 +19,7 @@ from typing import Any, TextIO, TypeAlias
 import msgspec
 import ray
 
-from hoptree.worker.children import end_copy
+from hoptree.worker.children import exit_if_forked
 from hoptree.worker.memory import keep_memory
 from hoptree.worker.messages import (
     EvaluateState,
@@ -92,7 +92,7 @@ class RayWorker:
         try:
             return self._answer(self._runner.rehearse(request, self._partitions.partitions[0]))
         finally:
-            end_copy(self._pid)
+            exit_if_forked(self._pid)
 
     def hold_partitions(self, command: bytes) -> bytes:
         """Hold other partitions."""
@@ -121,7 +121,7 @@ class RayWorker:
         except (Exception, SystemExit) as error:
             return self._answer(failure(run, error)), None
         finally:
-            end_copy(self._pid)
+            exit_if_forked(self._pid)
             self._cancelled.discard(run)
         self._trained = made.cached
         return self._answer(UnitTrained(run, "", made.size, seconds)), (made.state.arrays, made.state.meta)
@@ -139,7 +139,7 @@ class RayWorker:
         except (Exception, SystemExit) as error:
             return self._answer(failure(request.action.run, error))
         finally:
-            end_copy(self._pid)
+            exit_if_forked(self._pid)
 
     def evaluate_state(self, command: bytes, state: State | None) -> bytes:
         """Return the metrics of a stored state."""
@@ -157,7 +157,7 @@ class RayWorker:
         except (Exception, SystemExit) as error:
             return self._answer(failure(run, error))
         finally:
-            end_copy(self._pid)
+            exit_if_forked(self._pid)
             self._cancelled.discard(run)
 
     def shut_down(self) -> None:

@@ -29,7 +29,7 @@ def check_reachable(address: str) -> None:
         raise token_rejected(address)
 
 
-def look_at_door(address: str) -> None:
+def warn_if_open(address: str) -> None:
     """Warn if the cluster that we are connected to needs no token.
 
     That it accepted our token proves nothing: a cluster without authentication ignores tokens.

@@ -16,7 +16,7 @@ from tempfile import gettempdir, mkdtemp
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from hoptree.backends import ray_internals
-from hoptree.backends.ray_auth import check_reachable, look_at_door, not_found, token_rejected
+from hoptree.backends.ray_auth import check_reachable, not_found, token_rejected, warn_if_open
 from hoptree.core.errors import RefusedError
 from hoptree.report.tables import size
 
@@ -73,7 +73,7 @@ class RayCluster:
         try:
             if not self.quiet:
                 check_same_cluster(settings.address, str(ray.get_runtime_context().gcs_address))
-                look_at_door(str(ray.get_runtime_context().gcs_address))
+                warn_if_open(str(ray.get_runtime_context().gcs_address))
             elif (address := settings.address or os.environ.get(_ADDRESS) or "local") == "local":
                 self._start(settings, threads)
             else:
@@ -112,7 +112,7 @@ class RayCluster:
 
     def _start(self, settings: Ray, threads: int) -> None:
         """Start a cluster on this machine that requires a token: Ray may listen on the network."""
-        close_door(own_token=not settings.dashboard)
+        require_token(own_token=not settings.dashboard)
         cores = max(os.cpu_count() or 1, (settings.workers or 1) * threads)
         self._started = True
         default = os.environ.get("RAY_TMPDIR") or gettempdir()
@@ -152,7 +152,7 @@ class RayCluster:
                 f"address: the cluster at {address} runs different versions than this program: {error}\n"
                 "install the same Ray and Python on all machines"
             ) from error
-        look_at_door(str(ray.get_runtime_context().gcs_address))
+        warn_if_open(str(ray.get_runtime_context().gcs_address))
 
 
 class _Environment:
@@ -193,7 +193,7 @@ def _init(settings: Ray, **arguments: Any) -> None:
             raise RefusedError(f"runtime_env: {error}; expected a value that ray.init accepts") from error
 
 
-def close_door(own_token: bool = True) -> None:
+def require_token(own_token: bool = True) -> None:
     """Make clusters that this process starts require a token.
 
     Without a token of the user, create one that only these processes know. Otherwise Ray would write one to the

@@ -31,7 +31,7 @@ from hoptree.backends.ray_resources import WorkerResources
 from hoptree.backends.ray_startup import StartupMonitor
 from hoptree.backends.ray_states import RayStates, StateReferences
 from hoptree.backends.state_tracker import StateTransport
-from hoptree.backends.trainer_pickle import send_off
+from hoptree.backends.trainer_pickle import pickle_trainer
 from hoptree.backends.wakeup import Wakeup
 from hoptree.backends.worker_handle import WorkerHandle, WorkerMessages
 from hoptree.core.errors import RefusedError
@@ -71,7 +71,7 @@ class RayPool:
         self._trainer = trainer
         self._dataset = dataset
         self._states = states
-        pickled = send_off(trainer)
+        pickled = pickle_trainer(trainer)
         self._cluster = RayCluster(settings, trainer.threads)
         markers = f"driver-{identity('driver', study)}-"  # only the holder of the study's lease writes such markers
         self._marker = f"{markers}{secrets.token_hex(8)}"

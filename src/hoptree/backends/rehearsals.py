@@ -112,8 +112,8 @@ def check_rehearsal(goals: Sequence[str], found: RehearsalResult) -> None:
         more = len(reasons) - 1
         others = f"\n({more} other config{'s' if more > 1 else ''} failed as well)" if more else ""
         raise RefusedError(f"No config could be trained. First error:\n{reasons[0]}{others}")
-    if found.refused_change:
-        raise RefusedError(f"nothing was trained: {found.refused_change}")
+    if found.change_error:
+        raise RefusedError(f"nothing was trained: {found.change_error}")
     if not metrics:
         raise RefusedError(
             f"data: there is no validation data to compute {goals[0]!r} on; build the dataset with valid=0.2"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LARGE = 1 << 26  # bytes: a larger trainer is not loaded a second time in this process
 
 
-def send_off(trainer: Trainer) -> bytes:
+def pickle_trainer(trainer: Trainer) -> bytes:
     """Return a trainer as it is sent to workers; raise an error if it holds something that cannot be pickled.
 
     Unpickling it raises an error in a worker that has loaded other code than this process.

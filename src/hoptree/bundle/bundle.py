@@ -17,7 +17,7 @@ import msgspec
 from hoptree.core.errors import HoptreeError
 from hoptree.core.metrics import spelled
 from hoptree.core.plan import Trial
-from hoptree.record.load_timeline import find
+from hoptree.record.load_timeline import find_recorded_study
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec
 
@@ -79,7 +79,7 @@ def write_bundle(store: Store, name: str, path: str | Path) -> About:
         raise BundleError(f"{path}: suffix is {path.suffix!r}; expected .zip, for example {name}.zip")
     if not path.absolute().parent.is_dir():
         raise BundleError(f"{path}: the folder {path.absolute().parent} does not exist; create it first")
-    known = find(store, name)
+    known = find_recorded_study(store, name)
     spec = StudySpec.read(known.spec)
     record = Record(spec.settings)
     lines: list[bytes] = []

@@ -195,7 +195,7 @@ class Dispatcher:
         ends_epoch = unit % self._partitions == 0
         if self._free or len(lineage.runs) != 1 or len(node.active) != 1 or (ends_epoch and self._barriers.any):
             return -1
-        if not node.stops or node.stops[-1] <= unit or unit in node.taken:
+        if not node.targets or node.targets[-1] <= unit or unit in node.taken:
             return -1
         partition = ((node.rotation if ends_epoch else lineage.order) + unit) % self._partitions
         return partition if partition in worker.held else -1

@@ -76,33 +76,35 @@ class Engine:
         self.plan = self.state.plan
         if cost is not None:
             self.plan.price_by(cost)
-        self.demand = OpenWork(settings.partitions)
+        self.open_work = OpenWork(settings.partitions)
         self.workers = Workers(settings.partitions)
-        self._policy = checked(policy) if policy else make_policy(settings, self.demand, self.workers)
+        self._policy = checked(policy) if policy else make_policy(settings, self.open_work, self.workers)
         self._actions: list[Action] = []
-        self._barriers = Barriers(settings.partitions, self.demand)
-        self._repricing = Repricing(self.plan, self.demand)
+        self._barriers = Barriers(settings.partitions, self.open_work)
+        self._repricing = Repricing(self.plan, self.open_work)
         self.states = StateRegistry(self._actions, Saving(settings.partitions, saving, self._actions))
         self._dispatcher = Dispatcher(
-            settings, self._policy, self.demand, self.workers, self._barriers, self.states, self._actions
+            settings, self._policy, self.open_work, self.workers, self._barriers, self.states, self._actions
         )
         self._dispatcher.issued = self.state.issued
         self._trials = Trials(
             self.plan,
-            self.demand,
+            self.open_work,
             self._barriers,
             self._dispatcher,
             self.states,
             self._actions,
             self.state.trials,
         )
-        self._other_drivers = OtherDrivers(self.demand, self._barriers, self._dispatcher, self.states, self._trials)
+        self._other_drivers = OtherDrivers(
+            self.open_work, self._barriers, self._dispatcher, self.states, self._trials
+        )
         self._log = EventLog()
         self._lineages = ActiveLineages(
-            settings, self.plan, self.demand, self._barriers, self._dispatcher, self.states, self._actions
+            settings, self.plan, self.open_work, self._barriers, self._dispatcher, self.states, self._actions
         )
         self._runs = RunResults(
-            settings, self.demand, self._dispatcher, self.states, self._trials, self._lineages, self._log
+            settings, self.open_work, self._dispatcher, self.states, self._trials, self._lineages, self._log
         )
         self._folded = bool(self.state.trials)  # whether trials of the given state have to be resumed
         self._free = settings.order == "free"
@@ -208,7 +210,7 @@ class Engine:
         for node in self.plan.nodes:
             node.cost = self.plan.price(node)
             for partition, count in node.trained.items():
-                self.demand.done[partition] += count * node.cost
+                self.open_work.done[partition] += count * node.cost
             for state in node.states.values():
                 state.users += state.kept
         self._trials.resume()
@@ -253,7 +255,7 @@ class Engine:
         for child in [node, *(c for (start, _), c in node.children.items() if start == event.unit)]:
             for lineage in [c for c in child.active if c.state is state and not c.runs]:
                 self._lineages.withdraw(lineage)
-                self.demand.cover_again(child)
+                self.open_work.cover_again(child)
         if state in self.states.evaluations:
             self.states.evaluations.remove(state)
             self._trials.want_again(state)

@@ -174,7 +174,7 @@ class FactReader:
             raise ProtocolError(
                 f"trial {number}: the journal reports metrics to it, but no entry before requests it"
             )
-        node, unit = self._state.plan.way(trial, epoch * self._state.settings.partitions)[-1]
+        node, unit = self._state.plan.path_with_ends(trial, epoch * self._state.settings.partitions)[-1]
         if unit not in node.reports:
             raise ProtocolError(
                 f"trial {number}: the journal reports epoch {epoch}, but no entry before evaluates it"

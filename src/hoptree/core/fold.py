@@ -71,7 +71,7 @@ class Fold:
                 if trial.ending == "failed":
                     trial.change("extended")
                     trial.owe(event.until)
-                    self._plan.way(trial, trial.until * self._partitions)
+                    self._plan.path_with_ends(trial, trial.until * self._partitions)
                 elif trial.ending != "stopped":
                     if trial.must_move(event.until):
                         trial.end_at(None)
@@ -167,7 +167,7 @@ class Fold:
 
     def _retry(self, trial: Trial, known: KnownResults | None) -> None:
         due = trial.retry()
-        for node, _ in self._plan.way(trial, trial.until * self._partitions):
+        for node, _ in self._plan.path_with_ends(trial, trial.until * self._partitions):
             node.attempts.clear()
         self._enter(trial, trial.until, known)
         self._open(trial, due)
@@ -181,7 +181,7 @@ class Fold:
             return
         if trial.ending == "failed":
             trial.move(*base)
-            self._plan.way(trial, trial.until * self._partitions)
+            self._plan.path_with_ends(trial, trial.until * self._partitions)
             return
         due = sorted(trial.open)
         trial.open.clear()
@@ -220,7 +220,7 @@ class Fold:
         trial.end_at(None)
         self._leave_nodes(trial)
         if ending == "complete":
-            node, end = self._plan.way(trial, trial.until * self._partitions)[-1]
+            node, end = self._plan.path_with_ends(trial, trial.until * self._partitions)[-1]
             trial.end_at(Place(node, end))
 
     # --- units and states -------------------------------------------------------------------------------

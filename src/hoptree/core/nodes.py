@@ -52,9 +52,33 @@ class Node:
     """Consecutive units whose values have the same forms, from unit ``start`` on; the last unit is not fixed."""
 
     __slots__ = (
-        "_origin", "active", "attempts", "best", "children", "cost", "counts", "finals", "first", "id", "key",
-        "live", "lost", "parent", "reports", "requests", "rotation", "start", "states", "stops", "taken", "todo",
-        "trained", "tree", "values", "waiters", "waiting",
+        "_origin",
+        "active",
+        "attempts",
+        "best",
+        "children",
+        "cost",
+        "counts",
+        "finals",
+        "first",
+        "id",
+        "key",
+        "live",
+        "lost",
+        "parent",
+        "reports",
+        "requests",
+        "rotation",
+        "start",
+        "states",
+        "taken",
+        "targets",
+        "todo",
+        "trained",
+        "tree",
+        "values",
+        "waiters",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -80,7 +104,7 @@ class Node:
         self.attempts: dict[tuple[str, int], int] = {}
         self.taken: set[int] = set()  # units from which another driver is training
         # What has to be trained here; maintained by open_work.py.
-        self.stops: list[int] = []
+        self.targets: list[int] = []
         self.counts: dict[int, int] = {}
         self.best: list[float] | None = []
         self.waiters: dict[int, list[Node]] = {}

@@ -101,7 +101,7 @@ class Observed:
         """Return the states that a trial's first units pass, from unit 1 on."""
         path = self._paths.get((trial.number, trial.base, units))
         if path is None:
-            nodes = self.engine.plan.way(trial, units)
+            nodes = self.engine.plan.path_with_ends(trial, units)
             path = [(node.id, unit) for node, end in nodes for unit in range(node.start + 1, end + 1)]
             self._paths[trial.number, trial.base, units] = path
         return path

@@ -37,8 +37,8 @@ class OpenWork:
             node.counts[unit] += 1
         else:
             node.counts[unit] = 1
-            index = bisect_left(node.stops, unit)
-            node.stops.insert(index, unit)
+            index = bisect_left(node.targets, unit)
+            node.targets.insert(index, unit)
             if node.best is not None:
                 node.best.insert(index, node.best[index] if index < len(node.best) else float("-inf"))
         self._raise(node, unit, unit * node.cost + tail)
@@ -60,7 +60,7 @@ class OpenWork:
                 del node.counts[unit]
                 gone.setdefault(node, set()).add(unit)
         for node, units in gone.items():
-            node.stops = [target for target in node.stops if target not in units]
+            node.targets = [target for target in node.targets if target not in units]
             self._forget_lengths(node)
         for node in gone:
             self._reconsider(node)
@@ -68,8 +68,8 @@ class OpenWork:
     def arrive(self, node: Node, unit: int) -> list[Node]:
         """Remove the target at a place whose state is stored now; return the children that begin there."""
         del node.counts[unit]
-        index = bisect_left(node.stops, unit)
-        del node.stops[index]
+        index = bisect_left(node.targets, unit)
+        del node.targets[index]
         if node.best is not None:
             del node.best[index]
         children = node.waiters.pop(unit, [])
@@ -79,7 +79,7 @@ class OpenWork:
 
     def next_target(self, lineage: ActiveLineage) -> int | None:
         """Return the next target that this lineage has to reach, or None."""
-        targets = lineage.node.stops
+        targets = lineage.node.targets
         index = bisect_right(targets, lineage.unit)
         if index == len(targets):
             return None
@@ -108,14 +108,14 @@ class OpenWork:
 
     def cover_again(self, node: Node) -> None:
         """Cover every target of a node again, after a lineage or a state was lost."""
-        for target in list(node.stops):
+        for target in list(node.targets):
             self._cover(node, target)
         self._recount(node)
 
     def found(self, node: Node) -> None:
         """Cover targets from a state that another driver made; lineages that became unneeded may end."""
         self._forget_lengths(node)
-        for target in list(node.stops):
+        for target in list(node.targets):
             self._cover(node, target)
         self._reconsider(node)
 
@@ -132,7 +132,7 @@ class OpenWork:
         yield from self._targets(lineage.node, lineage.unit, limit)
 
     def _targets(self, node: Node, after: int, limit: int | None) -> Iterator[Place]:
-        for target in list(node.stops):
+        for target in list(node.targets):
             if target > after and (limit is None or target <= limit):
                 yield Place(node, target)
                 for child in list(node.waiters.get(target, ())):
@@ -145,13 +145,13 @@ class OpenWork:
         if node.best is None:
             self._rebuild(node)
         assert node.best is not None
-        index = bisect_right(node.stops, unit)
-        return node.best[index] - unit * node.cost if index < len(node.stops) else 0.0
+        index = bisect_right(node.targets, unit)
+        return node.best[index] - unit * node.cost if index < len(node.targets) else 0.0
 
     def _rebuild(self, node: Node) -> None:
         best: list[float] = []
         peak = float("-inf")
-        for target in reversed(node.stops):
+        for target in reversed(node.targets):
             tail = max((self.longest(child, child.start) for child in node.waiters.get(target, ())), default=0.0)
             peak = max(peak, target * node.cost + tail)
             best.append(peak)
@@ -162,7 +162,7 @@ class OpenWork:
         if node.best is None:
             self._rebuild(node)
         assert node.best is not None
-        index = bisect_left(node.stops, unit)
+        index = bisect_left(node.targets, unit)
         grew = False
         while index >= 0 and node.best[index] < value:
             node.best[index] = value
@@ -229,7 +229,7 @@ class OpenWork:
             else:
                 self.refresh(lineage)
         first = min((lineage.unit for lineage in node.active), default=None)
-        if node.waiting and not (node.stops and (first is None or node.stops[0] <= first)):
+        if node.waiting and not (node.targets and (first is None or node.targets[0] <= first)):
             self._stop_waiting(node)
         self._recount(node)
 
@@ -257,9 +257,9 @@ class OpenWork:
         todo = 0
         for index, source in enumerate(sources):
             limit = sources[index + 1] if index + 1 < len(sources) else None
-            reach = node.stops[-1] if node.stops else source
+            reach = node.targets[-1] if node.targets else source
             if limit is not None and reach > limit:
-                reach = node.stops[bisect_right(node.stops, limit) - 1]
+                reach = node.targets[bisect_right(node.targets, limit) - 1]
             todo += max(0, reach - source)
         self.backlog += (todo - node.todo) * node.cost
         node.todo = todo

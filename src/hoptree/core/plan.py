@@ -180,7 +180,7 @@ class Plan:
                 return
             unit, node = node.start, node.parent
 
-    def way(self, trial: Trial, units: int) -> list[tuple[Node, int]]:
+    def path_with_ends(self, trial: Trial, units: int) -> list[tuple[Node, int]]:
         """Return the nodes that a trial's first units pass, each with the unit at which the trial leaves it."""
         root = self.root(trial.root, trial.tree)
         path = self.path(trial.history, root, units)
@@ -188,11 +188,15 @@ class Plan:
 
     def follow(self, trial: Trial, until: int) -> list[Node]:
         """Count a trial as live in the nodes up to an epoch, and in no others; return the previous nodes."""
-        before = [node for node, _ in self.way(trial, trial.followed * self.partitions)] if trial.followed else []
+        before = (
+            [node for node, _ in self.path_with_ends(trial, trial.followed * self.partitions)]
+            if trial.followed
+            else []
+        )
         for node in before:
             node.live -= 1
         trial.followed = until
-        for node, _ in self.way(trial, until * self.partitions) if until else ():
+        for node, _ in self.path_with_ends(trial, until * self.partitions) if until else ():
             node.live += 1
             if node.first < 0:
                 node.first = trial.number
@@ -215,7 +219,7 @@ class Plan:
         """Return the last unit that trials request (or have done) in each node, by the number of the node."""
         reach: dict[int, int] = {}
         for trial in trials:
-            for node, end in self.way(trial, (trial.done if done else trial.epochs) * self.partitions):
+            for node, end in self.path_with_ends(trial, (trial.done if done else trial.epochs) * self.partitions):
                 reach[node.id] = max(reach.get(node.id, 0), end)
         return reach
 

@@ -119,7 +119,7 @@ class MostChildren(Policy):
         stop = self._open_work.next_target(lineage)
         if stop is None:
             return 0
-        goes_on = lineage.node.stops[-1] > stop
+        goes_on = lineage.node.targets[-1] > stop
         return -(len(lineage.node.waiters.get(stop, ())) + goes_on)
 
 

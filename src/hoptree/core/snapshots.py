@@ -195,7 +195,7 @@ def restored(snapshot: Snapshot, settings: Settings) -> StudyState:
         for epoch, (node, unit) in zip(row.told, plan.places(trial.history, root, row.told), strict=True):
             trial.curve[epoch] = node.reports[unit]
         if row.ended_at:
-            trial.end_at(Place(*plan.way(trial, row.ended_at)[-1]))
+            trial.end_at(Place(*plan.path_with_ends(trial, row.ended_at)[-1]))
             trial.lost_state = row.lost_state
     state.runs.issued, state.units = snapshot.issued, snapshot.units
     state.workers.update(snapshot.workers)

@@ -102,7 +102,7 @@ class Trials:
             raise WorkloadError(f"until: {event.until}; expected at least one epoch")
         if trial.ending == "failed":
             trial.owe(event.until)
-            self._plan.way(trial, trial.until * self._plan.partitions)
+            self._plan.path_with_ends(trial, trial.until * self._plan.partitions)
         if trial.ending in ("stopped", "failed"):
             trial.change("extended")
             return
@@ -127,7 +127,7 @@ class Trials:
             return
         due = trial.retry()
         self.live += 1
-        for node, _ in self._plan.way(trial, trial.until * self._plan.partitions):
+        for node, _ in self._plan.path_with_ends(trial, trial.until * self._plan.partitions):
             node.attempts.clear()
         found = [] if event.known is None else self._adopt(trial, trial.until, event.known)
         self._plan.follow(trial, trial.until)
@@ -145,7 +145,7 @@ class Trials:
             return
         if trial.ending == "failed":
             trial.move(*base)
-            self._plan.way(trial, trial.until * self._plan.partitions)
+            self._plan.path_with_ends(trial, trial.until * self._plan.partitions)
             return
         due = sorted(trial.open)
         self._withdraw_requests(trial)
@@ -313,7 +313,7 @@ class Trials:
     def _complete(self, trial: Trial) -> None:
         """Complete a trial with no report due; its final state is kept, and retrained if it is lost."""
         self._clear_final(trial)
-        node, end = self._plan.way(trial, trial.until * self._plan.partitions)[-1]
+        node, end = self._plan.path_with_ends(trial, trial.until * self._plan.partitions)[-1]
         trial.end_at(Place(node, end))
         self._states.end_with(trial, node.states.get(end))
         self._close(trial, "complete", "")

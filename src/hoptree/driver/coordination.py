@@ -168,7 +168,7 @@ class ClaimingBackend:
     def _claim_end(self, node: Node, unit: int) -> int:
         """Return where a claim ends: at the end of the stage for the only driver, else of the epoch."""
         end = self._epoch_end(unit)
-        last = node.stops[-1] if node.stops and node.stops[-1] > unit else end
+        last = node.targets[-1] if node.targets and node.targets[-1] > unit else end
         return last if self._is_only_driver else min(last, end)
 
     def _epoch_end(self, unit: int) -> int:
@@ -234,11 +234,11 @@ class ClaimingBackend:
         blocked = {number for number, _ in self._blocked}
         wants: dict[str, tuple[dict[int, bool], bool]] = {}
         for node in self._engine.plan.nodes:
-            if node.stops and not node.is_private:
-                last = node.stops[-1]
-                units = {s: s == last or needs_state(node, s, self._partitions) for s in node.stops}
+            if node.targets and not node.is_private:
+                last = node.targets[-1]
+                units = {s: s == last or needs_state(node, s, self._partitions) for s in node.targets}
                 wants[_claim_name(node)] = units, has_idle_workers and node.id in blocked
-                self._reserved.update(node.state_key(stop) for stop in node.stops)
+                self._reserved.update(node.state_key(stop) for stop in node.targets)
         changed = {key: want for key, want in wants.items() if self._published.get(key) != want}
         removed = [lineage for lineage in self._published if lineage not in wants]
         if changed or removed:
@@ -305,7 +305,7 @@ class ClaimingBackend:
         """Return whether a study needs this state: it reads reports of states evaluated here from the store."""
         if unit in want.units:
             return want.units[unit] or unit not in node.reports
-        last = not node.stops or node.stops[-1] <= unit
+        last = not node.targets or node.targets[-1] <= unit
         return last and unit % self._partitions == 0 and max(want.units, default=0) > unit
 
     def _save_for_others(

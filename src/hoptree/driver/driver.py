@@ -98,7 +98,7 @@ class Driver:
     def request(self, study: str, request: UserRequest) -> int:
         """Store a user request, which the driver takes up when it next polls; return the request's number."""
         with self._group.first.open_store() as store:
-            return store.wishes.make(study, request)
+            return store.requests.make(study, request)
 
     def view(self) -> RunView | None:
         """Return a view of the run at this moment; None before it starts and after it ends."""
@@ -121,7 +121,7 @@ class Driver:
         names = {self._group.name, *self._group.names}
         leases = {name: stack.enter_context(store.lease(name)) for name in sorted(names)}
         own = leases.pop(self._group.name)
-        own.take_along(leases.values())
+        own.renew_together(leases.values())
         return own
 
     def _set_failed(self, store: Store, before: StudyRecord | None) -> None:

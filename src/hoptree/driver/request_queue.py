@@ -85,7 +85,7 @@ class RequestQueue:
     def take(self) -> list[Event]:
         """Read new requests; return events for them, and for waiting ones that can be carried out now."""
         for name, share in self._studies:
-            for number, request in self._store.wishes.after(name, self._last_read[name]):
+            for number, request in self._store.requests.after(name, self._last_read[name]):
                 self._last_read[name] = number
                 self._waiting.append(_Waiting(name, share, number, request))
                 if isinstance(request, ExtendTrial):

@@ -64,7 +64,7 @@ def clone(
     return request
 
 
-def giving_up(record: Record, study: str, trial: int) -> StopTrial:
+def stop_request(record: Record, study: str, trial: int) -> StopTrial:
     """Return the request to stop a trial; raise an error if it has ended."""
     known = shown_trial(record, study, trial)
     if known.ending is not None:
@@ -72,7 +72,7 @@ def giving_up(record: Record, study: str, trial: int) -> StopTrial:
     return StopTrial(trial, history_key(known.history), known.until)
 
 
-def retrials(record: Record, study: str, trial: int | None = None) -> list[RetryTrial]:
+def retry_requests(record: Record, study: str, trial: int | None = None) -> list[RetryTrial]:
     """Return the requests to train failed trials, or one of them, again; raise an error if there are none."""
     if trial is not None:
         known = shown_trial(record, study, trial)
@@ -80,14 +80,14 @@ def retrials(record: Record, study: str, trial: int | None = None) -> list[Retry
             state = "running" if known.ending is None else known.ending
             raise WorkloadError(f"trial {trial} of {study!r}: it is {state}; expected a failed trial")
         return [RetryTrial(trial, history_key(known.history), known.retries)]
-    found = retrials_of_failed(record, study)
+    found = retry_failed_requests(record, study)
     if not found:
         trials = sum(known.study == study for known in record.trials)
         raise WorkloadError(f"{study}: none of its {trials} trials failed; there is nothing to retry")
     return found
 
 
-def retrials_of_failed(record: Record, study: str) -> list[RetryTrial]:
+def retry_failed_requests(record: Record, study: str) -> list[RetryTrial]:
     """Return the requests to train all failed trials again; there may be none."""
     own = [known for known in record.trials if known.study == study]
     failed = [(number, known) for number, known in enumerate(own) if known.ending == "failed"]

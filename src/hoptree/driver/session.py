@@ -17,7 +17,7 @@ import msgspec
 
 from hoptree.backends.choice import worker_count
 from hoptree.backends.event_loop import EventSource, Observer, drive
-from hoptree.backends.local import remove_slots, slots_of
+from hoptree.backends.local import remove_slots, slot_folders_of_study
 from hoptree.backends.pool_backend import PoolBackend
 from hoptree.backends.pool_options import PoolHooks
 from hoptree.backends.protocol import Backend, FindsStates, ReportsTraffic, Wakeable
@@ -37,7 +37,7 @@ from hoptree.driver.options import RunOptions
 from hoptree.driver.recorder import JournalRecorder
 from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.request_queue import RequestQueue
-from hoptree.driver.request_validation import retrials_of_failed
+from hoptree.driver.request_validation import retry_failed_requests
 from hoptree.driver.state_reuse import StateIndex
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.variant_choice import VariantChoice
@@ -45,7 +45,7 @@ from hoptree.estimate import Estimator
 from hoptree.progress import BudgetTracker, ProgressReporter
 from hoptree.record.record import Record
 from hoptree.record.results import Savings
-from hoptree.search.budget_estimate import outlook_of
+from hoptree.search.budget_estimate import total_budget_estimate
 from hoptree.search.trial_numbers import TrialNumbers
 from hoptree.search.tuner import Tuners
 
@@ -115,7 +115,7 @@ class Session:
         record, name = self._record, self._group.name
         if not self._pending and not record.live and _has_all_states(self._store, record):
             # A driver that was killed at the very end has left its slots.
-            remove_slots(slots_of(self._store.folder, name), self._lease.token)
+            remove_slots(slot_folders_of_study(self._store.folder, name), self._lease.token)
             self._requests.close()
             return Savings.count(record.state, units=0, bytes_hopped=0)
         self._store.catalog.set_status(name, "running")
@@ -161,12 +161,12 @@ class Session:
     def _accept_changes(self) -> None:
         """Store the changed spec, after requests to retry failed trials: changed code may not fail again."""
         for study in self._group.names:
-            self._store.wishes.make(study, *retrials_of_failed(self._record, study))
+            self._store.requests.make(study, *retry_failed_requests(self._record, study))
         self._store.catalog.set_spec(self._group.name, msgspec.to_builtins(self._spec))
 
     def _make_reporter(self) -> ProgressReporter:
         group, options = self._group, self._options
-        estimates = {study.name: outlook_of(study.search) for study in group.studies}
+        estimates = {study.name: total_budget_estimate(study.search) for study in group.studies}
         threads = group.first.trainer.threads
         workers = worker_count(options.workers, threads) if options.backend == "local" else options.workers or 0
         logs = self._store.folder / "logs"

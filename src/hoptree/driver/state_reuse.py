@@ -117,7 +117,7 @@ class StateIndex:
         places.append((node, after))
         asked: dict[str, tuple[Node, int]] = {}
         for place, beyond in places:
-            for stop in place.stops:
+            for stop in place.targets:
                 if stop > beyond and stop in place.requests and stop not in place.reports:
                     asked[place.state_key(stop)] = place, stop
         reports: dict[int, dict[int, StoredMetrics]] = {place.id: {} for place, _ in places}
@@ -134,7 +134,7 @@ class StateIndex:
     def _found(
         self, node: Node, after: int, reports: dict[int, StoredMetrics], partitions: int, *, patient: bool
     ) -> list[Event]:
-        stops = [stop for stop in node.stops if stop > after]
+        stops = [stop for stop in node.targets if stop > after]
         stored = self._stored_beyond(node, after, stops[-1], partitions) if stops else []
         here = [*node.states, *(active.unit for active in node.active)]
         found: set[int] = set()
@@ -152,7 +152,7 @@ class StateIndex:
 
     def _stored_beyond(self, node: Node, after: int, last: int, partitions: int) -> list[int]:
         ends = range((after // partitions + 1) * partitions, last + 1, partitions)
-        units = sorted({*ends, *(stop for stop in node.stops if stop > after)})
+        units = sorted({*ends, *(stop for stop in node.targets if stop > after)})
         return [unit for unit in units if unit not in node.states and node.state_key(unit) in self._store.states]
 
     def reserve(self, key: str, study: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 import msgspec
 
 from hoptree.backends.event_loop import TrialAsker, drive
-from hoptree.backends.local import slot_folders, slots_of
+from hoptree.backends.local import slot_folders, slot_folders_of_study
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.actions import DropState, Evaluate, RunUnit
 from hoptree.core.engine import Engine
@@ -168,7 +168,7 @@ class Explainer:
         self._reports = self._past_reports()
         self._units = 0
         # states that a killed driver has left in this machine's memory, where the next one finds them
-        folders = slots_of(history.store.folder, history.name) if history.store is not None else []
+        folders = slot_folders_of_study(history.store.folder, history.name) if history.store is not None else []
         self._slots = find_states(slot_folders(folders))
 
     def explain(self, workers: int) -> Forecast:

@@ -112,14 +112,14 @@ class Measured:
 
     def try_out(self, trainer: Trainer, data: Dataset, asked: Sequence[Event]) -> None:
         """Train a few batches of some configs in this process, where nothing like them was measured."""
-        from hoptree.trainers.timing_run import pilots
+        from hoptree.trainers.timing_run import time_configs
 
         samples = self._estimator.units
         samples.fit()
         configs = [values for values in some_values(asked) if not samples.seen.is_within(dict(values.constants()))]
         if not configs:
             return
-        found = pilots(trainer, data, [values.at(0.0) for values in configs], seconds=_TIMING_SECONDS)
+        found = time_configs(trainer, data, [values.at(0.0) for values in configs], seconds=_TIMING_SECONDS)
         if not found and not samples.kinds:
             self._refuse(trainer, data, configs[0])
         self._timed = len(found)

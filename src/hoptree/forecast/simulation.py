@@ -205,7 +205,7 @@ def _lower_bound(engine: Engine, cluster: Cluster) -> float:
     longest = 0.0
     for trial in engine.trials.values():
         length = 0.0
-        for node, end in plan.way(trial, trial.epochs * partitions):
+        for node, end in plan.path_with_ends(trial, trial.epochs * partitions):
             reach[node.id] = max(reach.get(node.id, 0), end)
             length += _whole_epochs(node, end, partitions) * node.cost * epoch
         longest = max(longest, length)

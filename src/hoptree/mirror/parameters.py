@@ -15,7 +15,7 @@ from hoptree.search.describe_space import node_text
 from hoptree.search.match_config import decisions_of
 from hoptree.search.parameters import Continuous, Stepped, Whole
 from hoptree.search.parse_space import Space, read
-from hoptree.search.tree import Given, MadeConfig, Node, Parameter, Pick, Several, SpacePart, parameters
+from hoptree.search.tree import ChoiceNode, Given, Node, Parameter, ScheduleNode, Several, SpacePart, parameters
 from hoptree.search.values import text
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ class Parameters:
     def __init__(self, space: Space) -> None:
         self._root = read(space)
         self._open = {found.path: found for found in parameters(self._root) if found.count != 1}
-        self._options = {path: options_of(found) for path, found in self._open.items() if isinstance(found, Pick)}
+        self._options = {
+            path: options_of(found) for path, found in self._open.items() if isinstance(found, ChoiceNode)
+        }
         self.distributions = {path: self._distribution(found) for path, found in self._open.items()}
 
     @property
@@ -49,7 +51,9 @@ class Parameters:
 
     def _value(self, path: str, decision: float) -> Any:
         parameter = self._open[path]
-        return self._options[path][int(decision)] if isinstance(parameter, Pick) else parameter.value(decision)
+        return (
+            self._options[path][int(decision)] if isinstance(parameter, ChoiceNode) else parameter.value(decision)
+        )
 
     def _distribution(self, parameter: Parameter) -> BaseDistribution:
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
@@ -63,13 +67,13 @@ class Parameters:
                 )
             case Whole(_, low, _, step, log):
                 return IntDistribution(low, parameter.value(parameter.count - 1), log=log, step=1 if log else step)
-            case Pick():
+            case ChoiceNode():
                 return CategoricalDistribution(self._options[parameter.path])
             case _:
                 assert_never(parameter)
 
 
-def options_of(pick: Pick) -> Sequence[Any]:
+def options_of(pick: ChoiceNode) -> Sequence[Any]:
     """Return options for Optuna: themselves if all are scalars that it can distinguish, else as text."""
     values = [option.value for option in pick.options if isinstance(option, Given)]
     if len(values) == pick.count and all(map(_is_plain, values)) and len(set(values)) == len(values):
@@ -83,11 +87,11 @@ def label(node: Node) -> str:
     match node:
         case SpacePart(_, entries):
             return "{" + ", ".join(f"{name!r}: {label(entry)}" for name, entry in entries) + "}"
-        case Pick(_, options):
+        case ChoiceNode(_, options):
             return f"choice({', '.join(map(label, options))})"
         case Several(_, items):
             return f"[{', '.join(map(label, items))}]"
-        case MadeConfig(_, kind, arguments):
+        case ScheduleNode(_, kind, arguments):
             return f"{kind}({', '.join(f'{name}={label(argument)}' for name, argument in arguments)})"
         case Given(_, value) if isinstance(value, str):
             return value

@@ -7,7 +7,7 @@ from typing import Any, final
 
 from hoptree.progress.drawing import best_text, counts_text, number, progress_text, study_names, work_text
 from hoptree.progress.run_view import RunView, RunViews
-from hoptree.report.failures import told
+from hoptree.report.failures import error_in_one_line
 from hoptree.report.html import html_bar, html_facts, html_table
 from hoptree.report.spark import sparkline
 from hoptree.store.logs import Logs
@@ -57,7 +57,7 @@ class NotebookDisplay:
         for failure in view.failures[:_FAILURES]:
             assert self._logs is not None
             file = self._logs.of_trial(failure.study, failure.number)
-            facts[f"trial {failure.number} failed"] = f"{told(failure.reason)}; see {file}"
+            facts[f"trial {failure.number} failed"] = f"{error_in_one_line(failure.reason)}; see {file}"
         title = f"{study_names(view)}: {progress_text(view, over)}"
         bar = [] if view.fraction is None else [html_bar(view.fraction)]
         parts = [*bar, html_facts(title, facts)]

@@ -7,7 +7,7 @@ from typing import TextIO, final
 
 from hoptree.progress.drawing import best_text, counts_text, progress_text, study_names, work_text
 from hoptree.progress.run_view import RunView, RunViews
-from hoptree.report.failures import told
+from hoptree.report.failures import error_in_one_line
 from hoptree.report.tables import duration, printable
 from hoptree.store.logs import Logs
 
@@ -56,7 +56,7 @@ class PlainDisplay:
             assert self._logs is not None
             file = self._logs.of_trial(failure.study, failure.number)
             trial = f"{failure.study}: trial {failure.number}"
-            self._line(f"{trial} failed: {told(failure.reason)}; see {file}")
+            self._line(f"{trial} failed: {error_in_one_line(failure.reason)}; see {file}")
             if self._shown == _FAILURES:
                 self._line("further failures are not shown; hoptree trials lists them")
                 return

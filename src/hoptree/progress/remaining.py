@@ -79,9 +79,9 @@ class TimeLeftEstimator:
         overhead = self._stats.overhead
         rate = overhead / sum(1 / estimator.units.factor(worker.name) for worker in workers)
         expected = max(0.0, units + evaluations - sum(done.values())) * rate
-        if units > 0 and engine.demand.backlog > 0:
+        if units > 0 and engine.open_work.backlog > 0:
             expected = max(
-                expected, self._busiest(workers) * overhead * (units + evaluations) / engine.demand.backlog
+                expected, self._busiest(workers) * overhead * (units + evaluations) / engine.open_work.backlog
             )
             longest = (self._path_left(lineage, done) for node in open_nodes for lineage in node.active)
             expected = max(expected, max(longest, default=0.0) * overhead * (units + evaluations) / units)
@@ -97,7 +97,7 @@ class TimeLeftEstimator:
 
     def _busiest(self, workers: Sequence[Worker]) -> float:
         """Return the longest time, by the engine's costs, of the partitions that the same few workers hold."""
-        demand = self._stats.engine.demand
+        demand = self._stats.engine.open_work
         left: dict[tuple[str, ...], float] = {}
         for partition in range(len(demand.done)):
             holders = tuple(worker.name for worker in workers if partition in worker.held)

@@ -144,7 +144,7 @@ class RunViews:
 
         It stays below 1 until the run has ended, because a search may request more than expected.
         """
-        stats, demand = self.stats, self.stats.engine.demand
+        stats, demand = self.stats, self.stats.engine.open_work
         if over and stats.trials and not stats.live:
             return 1.0
         if not self._budget.known:
@@ -175,7 +175,7 @@ class RunViews:
             after = action.unit if isinstance(action, Evaluate) else action.unit + 1
             found.update((trial.number, trial) for trial in run.node.requests.get(after, ()))
             if run.lineage is not None:
-                found.update((trial.number, trial) for trial in engine.demand.trials_behind(run.lineage))
+                found.update((trial.number, trial) for trial in engine.open_work.trials_behind(run.lineage))
         return list(found.values())
 
     def _worker_views(self) -> tuple[WorkerView, ...]:

@@ -14,7 +14,7 @@ from hoptree.progress.canvas import Canvas
 from hoptree.progress.drawing import draw, draw_end
 from hoptree.progress.rate_limit import RateLimit
 from hoptree.progress.run_view import RunViews
-from hoptree.report.failures import told
+from hoptree.report.failures import error_in_one_line
 from hoptree.report.tables import printable
 from hoptree.store.logs import Logs
 
@@ -82,7 +82,7 @@ class TerminalDisplay:
             found.append(Text.from_ansi(self._pipe.lines.popleft()))
         for failure in list(views.stats.failures)[self._shown : _FAILURES]:
             file = self._logs.of_trial(failure.study, failure.number)
-            text = f"trial {failure.number} failed: {told(failure.reason)}; see {file}"
+            text = f"trial {failure.number} failed: {error_in_one_line(failure.reason)}; see {file}"
             found.append(Text(printable(text), "red"))
             self._shown += 1
         return found

@@ -152,7 +152,7 @@ def _places(store: Store) -> dict[str, tuple[float, list[tuple[str, int]]]]:
 
 def _states_of(record: Record, trial: Trial, keys: dict[tuple[int, int], str]) -> Iterator[tuple[str, float]]:
     partitions = record.settings.partitions
-    for node, end in record.plan.way(trial, trial.until * partitions):
+    for node, end in record.plan.path_with_ends(trial, trial.until * partitions):
         for unit in range(node.start + 1, end + 1):
             key = keys.get((node.id, unit))
             if key is None:

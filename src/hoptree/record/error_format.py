@@ -1,6 +1,6 @@
 """The format of errors: what happened and what to do, the line of the user's code, and the file with the trace.
 
-The command line prints errors in this format, and so does a user's program: see ``in_one_look``.
+The command line prints errors in this format, and so does a user's program: see ``brief_errors``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOT_WRITABLE: Final = (
 _STORE: Final = Path(".hoptree")  # its logs get the full trace, if it exists and no other store is known
 
 
-def told(error: HoptreeError, store: Path = _STORE) -> str:
+def format_error(error: HoptreeError, store: Path = _STORE) -> str:
     """Return the text of a Hoptree error: its message, the line of the user's code, and the file with the trace.
 
     The file is left out if it would not help: the message is complete, and no user code took part.
@@ -43,7 +43,7 @@ def told(error: HoptreeError, store: Path = _STORE) -> str:
     return "\n".join([lines[0], *(f"  {line}" for line in lines[1:]), *place, *_write_trace(error, store)])
 
 
-def told_bug(error: Exception) -> str:
+def format_bug(error: Exception) -> str:
     """Return the text of an unexpected error."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if frame.filename.startswith(_OURS)]
@@ -57,7 +57,7 @@ def told_bug(error: Exception) -> str:
     return "\n".join([*lines, *_write_trace(error, _STORE)])
 
 
-def told_place(error: OSError) -> str | None:
+def format_unwritable_path(error: OSError) -> str | None:
     """Return the text for a file or folder that the system does not let us write; None if that may be a bug."""
     if error.errno not in _NOT_WRITABLE or not error.filename or _own_line(error):
         return None
@@ -91,7 +91,7 @@ _Hook = Callable[[type[BaseException], BaseException, TracebackType | None], obj
 
 
 @contextmanager
-def in_one_look(store: Path = _STORE) -> Iterator[None]:
+def brief_errors(store: Path = _STORE) -> Iterator[None]:
     """Print an uncaught Hoptree error that leaves this block in the same format as the command line.
 
     ``sys.excepthook`` is replaced only after such an error, and never at a prompt; other errors go to the previous
@@ -116,6 +116,6 @@ class _BriefHook:
 
     def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, HoptreeError):
-            sys.stderr.write(f"{told(error, self._store)}\n")
+            sys.stderr.write(f"{format_error(error, self._store)}\n")
         else:
             self._previous(kind, error, trace)

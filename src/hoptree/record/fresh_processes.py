@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, final
 import msgspec
 
 from hoptree.backends.processes import make_channel
-from hoptree.backends.trainer_pickle import send_off
+from hoptree.backends.trainer_pickle import pickle_trainer
 from hoptree.core.plan import Trial
 from hoptree.trainers.errors import TrainerError
 from hoptree.worker.fresh_process import FreshProcessResult, FreshProcessSetup
@@ -38,7 +38,7 @@ def train_in_fresh_processes(
     As many processes run at a time as there are cores for the trainer's threads. An error of the user's code is
     raised here, with the user's own traceback.
     """
-    pickled = send_off(retrainer.trainer)
+    pickled = pickle_trainer(retrainer.trainer)
     waiting, unyielded = deque(trials), deque(trials)
     most = max(1, (os.cpu_count() or 1) // retrainer.trainer.threads)
     running: dict[Any, _Process] = {}

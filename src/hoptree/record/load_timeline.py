@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from hoptree.store import Store, StudyRecord
 
 
-def tell(store: Store, name: str, goal: Goal | None = None) -> StudyTimeline:
+def load_timeline(store: Store, name: str, goal: Goal | None = None) -> StudyTimeline:
     """Return the timeline of a study, from its own journal or from that of a group it was run with.
 
     ``goal`` is that of a member of a group; the catalog has only the first member's.
     """
-    known = find(store, name)
+    known = find_recorded_study(store, name)
     spec = StudySpec.read(known.spec)
     goal = goal or spec.goal
     record = Record(spec.settings)
@@ -40,7 +40,7 @@ def tell(store: Store, name: str, goal: Goal | None = None) -> StudyTimeline:
     )
 
 
-def find(store: Store, name: str) -> StudyRecord:
+def find_recorded_study(store: Store, name: str) -> StudyRecord:
     """Return the catalog entry of a study, or of a group that it was run with: the one with the most trials of it.
 
     Its own entry wins a tie.

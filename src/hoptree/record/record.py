@@ -124,14 +124,14 @@ class Record:
         """Return the place of a trial's last report; None before the first."""
         if not trial.done:
             return None
-        node, unit = self.plan.way(trial, trial.done * self.settings.partitions)[-1]
+        node, unit = self.plan.path_with_ends(trial, trial.done * self.settings.partitions)[-1]
         return Place(node, unit)
 
     def units(self, trial: Trial) -> Iterator[TrialUnit]:
         """Yield the units of a trial up to its last report, in order."""
         partitions = self.settings.partitions
         unit, rotation = 0, 0
-        for node, end in self.plan.way(trial, trial.done * partitions):
+        for node, end in self.plan.path_with_ends(trial, trial.done * partitions):
             while unit < end:
                 if unit % partitions == 0:
                     rotation = node.rotation

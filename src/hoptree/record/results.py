@@ -15,10 +15,10 @@ from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.core.study_state import StudyState
-from hoptree.record.error_format import in_one_look
+from hoptree.record.error_format import brief_errors
 from hoptree.record.record import Record
 from hoptree.record.retrain import Retrainer
-from hoptree.report.failures import told
+from hoptree.report.failures import error_in_one_line
 from hoptree.report.spark import sparkline
 from hoptree.report.study_timeline import standing
 from hoptree.report.tables import size
@@ -203,7 +203,7 @@ class TrialResult:
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self.config.items())
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
-        what = told(self.error) if self.error else metrics
+        what = error_in_one_line(self.error) if self.error else metrics
         return f"trial {self.number} ({values}): {self.state} after {self.epochs} epochs: {what}"
 
     def _repr_html_(self) -> str:
@@ -246,7 +246,7 @@ class Results:
         """
         best = self.find_best()
         if best is None:
-            with in_one_look():
+            with brief_errors():
                 raise NoStateError(self._why_none())
         return best
 
@@ -276,7 +276,7 @@ class Results:
         first = failed[0]
         return (
             f"no trial is complete, so there is no best one; {len(failed)} of {len(self.trials)} failed, such as "
-            f"trial {first.number}: {told(first.error)}; trials[{first.number}].error has the full error"
+            f"trial {first.number}: {error_in_one_line(first.error)}; trials[{first.number}].error has the full error"
         )
 
     def chronicle(self) -> StudyTimeline:
@@ -344,7 +344,7 @@ class Results:
                 *(None if name not in trial.config else str(trial.config[name]) for name in searched or values),
                 *map(trial.metrics.get, metrics),
                 sparkline([m.get(self._goal.metric, math.nan) for _, m in sorted(trial.curve.items())], 16),
-                told(trial.error) if trial.error else "",
+                error_in_one_line(trial.error) if trial.error else "",
             ]
             for trial in shown
         ]

@@ -91,10 +91,10 @@ def without_traces(error: str) -> str:
     return "\n".join(kept)
 
 
-def told(error: str) -> str:
+def error_in_one_line(error: str) -> str:
     r"""Return the error and its location in the user's code, in one line.
 
-    >>> told('  File "/home/me/net.py", line 7, in net\n    raise ValueError\nValueError: odd')
+    >>> error_in_one_line('  File "/home/me/net.py", line 7, in net\n    raise ValueError\nValueError: odd')
     'ValueError: odd (net.py, line 7, in net)'
     """
     what, where = gist(error) or "unknown reason", whereabouts(error)

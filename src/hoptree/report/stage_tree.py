@@ -43,7 +43,7 @@ def branches(plan: Plan, trials: Iterable[Trial]) -> list[StageBranch]:
     found: dict[int, StageBranch] = {}
     roots: list[StageBranch] = []
     for trial in trials:
-        path = plan.way(trial, trial.epochs * plan.partitions)
+        path = plan.path_with_ends(trial, trial.epochs * plan.partitions)
         for index, (node, end) in enumerate(path):
             branch = found.get(node.id)
             if branch is None:

@@ -213,7 +213,7 @@ class TimelineBuilder:
         def seconds(trial: Trial) -> list[float]:
             total, sums = 0.0, [0.0]
             first = 0
-            for node, end in plan.way(trial, max(trial.done, trial.reached) * plan.partitions):
+            for node, end in plan.path_with_ends(trial, max(trial.done, trial.reached) * plan.partitions):
                 mean = means.get(node.id, overall)
                 for unit in range(first, end):
                     total += self._seconds.get((node.id, unit), mean)
@@ -229,7 +229,7 @@ class TimelineBuilder:
         reach: dict[int, int] = {}
         passing: dict[int, list[int]] = {}
         for trial in trials:
-            for node, end in plan.way(trial, trial.epochs * plan.partitions):
+            for node, end in plan.path_with_ends(trial, trial.epochs * plan.partitions):
                 reach[node.id] = max(reach.get(node.id, 0), end)
                 passing.setdefault(node.id, []).append(numbers[trial.number])
         return [self._tree_node(plan.nodes[node], end, tuple(passing[node])) for node, end in sorted(reach.items())]
@@ -254,7 +254,7 @@ class TimelineBuilder:
         passing: dict[int, list[int]] = {}
         for trial in self.state.trials.values():
             if trial.number in numbers:  # up to the granted epochs: a failed trial may have no report
-                for node, _ in plan.way(trial, trial.until * plan.partitions):
+                for node, _ in plan.path_with_ends(trial, trial.until * plan.partitions):
                     passing.setdefault(node.id, []).append(numbers[trial.number])
         labels = {node: _passing(tuple(trials)) for node, trials in passing.items()}
         lanes: dict[str, int] = {}  # nodes with the same trials have one colour and one name

@@ -30,11 +30,11 @@ class EstimatesBudget(Protocol):
         ...
 
 
-def outlook_of(procedures: object) -> BudgetEstimate | None:
+def total_budget_estimate(procedures: object) -> BudgetEstimate | None:
     """Return the sum of the estimates of one procedure or several; None if one of them has no estimate.
 
     >>> from hoptree.search.successive_halving import SuccessiveHalving
-    >>> outlook_of([SuccessiveHalving(9, max_epochs=9)])
+    >>> total_budget_estimate([SuccessiveHalving(9, max_epochs=9)])
     BudgetEstimate(least=21.0, expected=21.0, most=21.0)
     """
     several = procedures if isinstance(procedures, list | tuple) else [procedures]

@@ -7,7 +7,7 @@ from typing import Any
 from hoptree.search.constraints import fingerprint, name_of
 from hoptree.search.parameters import Continuous, Stepped, Whole
 from hoptree.search.parse_space import Space, read
-from hoptree.search.tree import Given, MadeConfig, Node, Pick, Several, SpacePart, nodes
+from hoptree.search.tree import ChoiceNode, Given, Node, ScheduleNode, Several, SpacePart, nodes
 from hoptree.search.values import Integer, Uniform, text
 
 
@@ -70,11 +70,11 @@ def node_text(node: Node) -> str:
             return str(Uniform(low, high, step, log))
         case Whole(_, low, high, step, log):
             return str(Integer(low, high, step, log))
-        case Pick(_, options):
+        case ChoiceNode(_, options):
             return f"choice of {len(options)}"
         case Several(_, items):
             return f"list of {len(items)}"
-        case MadeConfig(_, kind):
+        case ScheduleNode(_, kind):
             return f"{kind}(...)"
         case SpacePart(_, entries):
             return f"part of {len(entries)}"

@@ -14,7 +14,7 @@ from hoptree.search.match_config import decisions_of
 from hoptree.search.parameters import Continuous, Stepped, Whole, index_at
 from hoptree.search.parse_space import Space, read
 from hoptree.search.streams import share
-from hoptree.search.tree import Decisions, Parameter, Pick, build, decide, parameters
+from hoptree.search.tree import ChoiceNode, Decisions, Parameter, build, decide, parameters
 
 _TRIES = 100  # after so many rejected neighbours the config is kept
 
@@ -71,7 +71,7 @@ class Explorer:
         return self._moved(parameter, old, draw("how"))
 
     def _moved(self, parameter: Parameter, old: float, at: float) -> float:
-        if isinstance(parameter, Pick):
+        if isinstance(parameter, ChoiceNode):
             near = [index for index in (int(old) - 1, int(old) + 1) if 0 <= index < parameter.count]
             return near[index_at(at, len(near))] if near else old
         factor = self._factors[index_at(at, len(self._factors))]

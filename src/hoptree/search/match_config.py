@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from hoptree.core.schedules import Config, Schedule, as_schedule
 from hoptree.search.parameters import Continuous, Range, Stepped, Whole
 from hoptree.search.schedules import CONSTRUCTORS
-from hoptree.search.tree import Decisions, Given, MadeConfig, Node, Pick, Several, SpacePart
+from hoptree.search.tree import ChoiceNode, Decisions, Given, Node, ScheduleNode, Several, SpacePart
 
 
 def decisions_of(root: SpacePart, config: Config) -> Decisions | None:
@@ -27,7 +27,7 @@ def _match(node: Node, value: Any) -> Decisions | None:
             return {} if same else None
         case Continuous() | Stepped() | Whole():
             return _range(node, value)
-        case Pick():
+        case ChoiceNode():
             for index, option in enumerate(node.options):
                 below = _match(option, value)
                 if below is not None:
@@ -37,7 +37,7 @@ def _match(node: Node, value: Any) -> Decisions | None:
             if not isinstance(value, list | tuple) or len(value) != len(node.items):
                 return None
             return _all(zip(node.items, value, strict=True))
-        case MadeConfig():
+        case ScheduleNode():
             if not isinstance(value, Schedule) or value.kind != node.kind:
                 return None
             given = dict(zip(signature(CONSTRUCTORS[node.kind]).parameters, value.arguments, strict=True))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
 from hoptree.search.parameters import Continuous, Stepped, Whole, nearest
-from hoptree.search.tree import Decisions, Parameter, Pick
+from hoptree.search.tree import ChoiceNode, Decisions, Parameter
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -32,7 +32,7 @@ def suggest(trial: Trial, parameter: Parameter) -> float:
             return nearest(parameter, trial.suggest_float(path, parameter.low, _last(parameter), log=True))
         case Whole() | Stepped():
             return trial.suggest_int(path, 0, parameter.count - 1)
-        case Pick():
+        case ChoiceNode():
             return int(trial.suggest_categorical(path, list(range(parameter.count))))
         case _:
             assert_never(parameter)
@@ -75,7 +75,7 @@ def distribution_of(parameter: Parameter) -> BaseDistribution:
             return FloatDistribution(parameter.low, _last(parameter), log=True)
         case Whole() | Stepped():
             return IntDistribution(0, parameter.count - 1)
-        case Pick():
+        case ChoiceNode():
             return CategoricalDistribution(list(range(parameter.count)))
         case _:
             assert_never(parameter)

@@ -35,7 +35,7 @@ from hoptree.search.optuna_distributions import optuna_arguments, suggest
 from hoptree.search.optuna_methods import METHODS, quiet
 from hoptree.search.parse_space import Space, read
 from hoptree.search.points import RandomPoints
-from hoptree.search.tree import Decisions, Parameter, Pick, decide, parameters
+from hoptree.search.tree import ChoiceNode, Decisions, Parameter, decide, parameters
 from hoptree.search.unique_configs import DrawnConfig, UniqueConfigs
 
 if TYPE_CHECKING:
@@ -186,5 +186,8 @@ def _check_options(space: Space, seed: int, method: str, options: Mapping[str, A
 def _is_conditional(found: Iterable[Parameter]) -> bool:
     """Return whether any option of a choice has parameters of its own."""
     return any(
-        parameters(option) for parameter in found if isinstance(parameter, Pick) for option in parameter.options
+        parameters(option)
+        for parameter in found
+        if isinstance(parameter, ChoiceNode)
+        for option in parameter.options
     )

@@ -17,7 +17,7 @@ from hoptree.core.schedules import as_schedule
 from hoptree.search.constraints import Constrained
 from hoptree.search.errors import SpaceError
 from hoptree.search.parameters import Continuous, Range, Stepped, Whole
-from hoptree.search.tree import Given, MadeConfig, Node, Pick, Several, SpacePart, nodes
+from hoptree.search.tree import ChoiceNode, Given, Node, ScheduleNode, Several, SpacePart, nodes
 from hoptree.search.values import Choice, Integer, Searched, Uniform, text
 
 Space: TypeAlias = Mapping[str, Any]
@@ -74,9 +74,11 @@ def _read(path: str, value: Any, argument: bool = False) -> Node:
         case Choice(options):
             if not options:
                 raise SpaceError(f"{path}: choice() without options; expected at least one, as in choice(32, 128)")
-            return Pick(path, tuple(_read(f"{path}[{i}]", option, argument) for i, option in enumerate(options)))
+            return ChoiceNode(
+                path, tuple(_read(f"{path}[{i}]", option, argument) for i, option in enumerate(options))
+            )
         case Searched(kind, arguments):
-            return MadeConfig(
+            return ScheduleNode(
                 path, kind, tuple((name, _read(f"{path}.{name}", part, True)) for name, part in arguments)
             )
         case Mapping() if not argument:
@@ -158,7 +160,7 @@ def _whole(path: str, value: Integer, number: Any) -> int:
 def _names(name: str, node: Node) -> set[str]:
     """Return the names that a node may add to a config."""
     match node:
-        case Pick(_, options):
+        case ChoiceNode(_, options):
             return {found for option in options for found in _names(name, option)}
         case SpacePart(_, entries):
             return {f"{name}.{inner}" for entry, below in entries for inner in _names(entry, below)}
@@ -168,7 +170,7 @@ def _names(name: str, node: Node) -> set[str]:
 
 def _may_be_empty(node: Node) -> bool:
     match node:
-        case Pick(_, options):
+        case ChoiceNode(_, options):
             return any(map(_may_be_empty, options))
         case SpacePart(_, entries):
             return all(_may_be_empty(entry) for _, entry in entries)

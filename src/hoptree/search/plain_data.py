@@ -23,7 +23,7 @@ from hoptree.core.plain_values import plain
 from hoptree.core.schedules import Schedule
 from hoptree.search.constraints import Condition, Constrained
 from hoptree.search.parse_space import Space, read
-from hoptree.search.stable_repr import lasting_text
+from hoptree.search.stable_repr import stable_text
 from hoptree.search.tree import SpacePart, nodes
 from hoptree.search.values import Choice, Integer, Searched, Uniform
 
@@ -52,7 +52,7 @@ def setting_data(value: Any) -> Any:
             return {"names": {name: setting_data(part) for name, part in value.items()}}
     names = _fields(value)
     if names is None:
-        return {"text": lasting_text(value)}
+        return {"text": stable_text(value)}
     return {"record": [type(value).__name__, {name: setting_data(getattr(value, name)) for name in names}]}
 
 
@@ -71,13 +71,13 @@ def rebuild_setting(data: Any, present: Any) -> Any:
         case {"names": dict(named)}:
             others = present if isinstance(present, dict) else {}
             return {name: rebuild_setting(item, others.get(name)) for name, item in named.items()}
-        case {"text": str(text)} if text == lasting_text(present):  # another class with the same text
+        case {"text": str(text)} if text == stable_text(present):  # another class with the same text
             return present
         case {"record": [kind, dict(settings)]} if _fields(present) is not None:
             if kind != type(present).__name__:
                 raise RebuildError(f"was {kind}, is {type(present).__name__}")
             return _rebuild_record(settings, present)
-    raise RebuildError(f"was {data_text(data)}, is {lasting_text(present)}")
+    raise RebuildError(f"was {data_text(data)}, is {stable_text(present)}")
 
 
 def data_text(data: Any) -> str:

@@ -22,7 +22,7 @@ from hoptree.search.parse_space import Space, read
 from hoptree.search.points import LatinPoints, Points, RandomPoints, SobolPoints
 from hoptree.search.protocol import Sampler
 from hoptree.search.space import grid
-from hoptree.search.stable_repr import lasting_text
+from hoptree.search.stable_repr import stable_text
 from hoptree.search.unique_configs import UniqueConfigs
 
 NAMES = ("random", "grid", "sobol", "latin-hypercube")
@@ -111,7 +111,7 @@ def _at_most(sampler: Sampler, count: int | None) -> Sampler:
 
 def _user_sampler(settings: object, make: Callable[[Space, int], Sampler], space: Space, seed: int) -> Sampler:
     """Return a user-defined sampler; raise an error if it lacks a method."""
-    name = lasting_text(settings)
+    name = stable_text(settings)
     read(space)  # raises the usual SpaceError for an invalid space
     try:
         signature(make).bind(space, seed)

@@ -13,28 +13,28 @@ from hoptree.core.errors import WorkloadError
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+")
 
 
-def lasting_text(value: Any) -> str:
+def stable_text(value: Any) -> str:
     """Return a text that is the same in every process: settings in full, functions by name.
 
     It is ``repr`` if that contains no memory address; an object whose ``repr`` does is an error, unless it is a
     function or a class.
 
-    >>> lasting_text([len, partial(max, 3)])
+    >>> stable_text([len, partial(max, 3)])
     '[len, partial(max, 3)]'
     """
     match value:
         case msgspec.Struct():
-            fields = (f"{name}={lasting_text(getattr(value, name))}" for name in value.__struct_fields__)
+            fields = (f"{name}={stable_text(getattr(value, name))}" for name in value.__struct_fields__)
             return f"{type(value).__name__}({', '.join(fields)})"
         case list():
-            return f"[{', '.join(map(lasting_text, value))}]"
+            return f"[{', '.join(map(stable_text, value))}]"
         case tuple():
-            return f"({', '.join(map(lasting_text, value))}{',' if len(value) == 1 else ''})"
+            return f"({', '.join(map(stable_text, value))}{',' if len(value) == 1 else ''})"
         case dict():
-            return "{" + ", ".join(f"{name!r}: {lasting_text(part)}" for name, part in value.items()) + "}"
+            return "{" + ", ".join(f"{name!r}: {stable_text(part)}" for name, part in value.items()) + "}"
         case partial():
-            named = [f"{name}={lasting_text(part)}" for name, part in value.keywords.items()]
-            return f"partial({', '.join([lasting_text(value.func), *map(lasting_text, value.args), *named])})"
+            named = [f"{name}={stable_text(part)}" for name, part in value.keywords.items()]
+            return f"partial({', '.join([stable_text(value.func), *map(stable_text, value.args), *named])})"
         case _ if not _ADDRESS.search(repr(value)):
             return value.__qualname__ if isinstance(value, type) or _is_builtin(value) else repr(value)
         case _ if _is_function(value):

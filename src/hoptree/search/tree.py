@@ -29,7 +29,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 @final
-class Pick(msgspec.Struct, frozen=True):
+class ChoiceNode(msgspec.Struct, frozen=True):
     """A choice between several nodes; the decision is an index."""
 
     path: str
@@ -54,7 +54,7 @@ class Several(msgspec.Struct, frozen=True):
 
 
 @final
-class MadeConfig(msgspec.Struct, frozen=True):
+class ScheduleNode(msgspec.Struct, frozen=True):
     """A schedule with searched arguments, built when they are decided."""
 
     path: str
@@ -71,8 +71,8 @@ class SpacePart(msgspec.Struct, frozen=True):
     conditions: tuple[Condition, ...]
 
 
-Node: TypeAlias = Given | Range | Pick | Several | MadeConfig | SpacePart
-Parameter: TypeAlias = Range | Pick
+Node: TypeAlias = Given | Range | ChoiceNode | Several | ScheduleNode | SpacePart
+Parameter: TypeAlias = Range | ChoiceNode
 Choose: TypeAlias = Callable[[Parameter], float]
 Decisions: TypeAlias = dict[str, float]  # by path of the parameter: an index or, if it is continuous, the value
 
@@ -80,11 +80,11 @@ Decisions: TypeAlias = dict[str, float]  # by path of the parameter: an index or
 def children(node: Node) -> tuple[Node, ...]:
     """Return the direct children of a node."""
     match node:
-        case Pick():
+        case ChoiceNode():
             return node.options
         case Several():
             return node.items
-        case MadeConfig():
+        case ScheduleNode():
             return tuple(argument for _, argument in node.arguments)
         case SpacePart():
             return tuple(entry for _, entry in node.entries)
@@ -109,11 +109,11 @@ def size(node: Node) -> int | None:
     if isinstance(node, Range):
         return node.count
     below = [size(child) for child in children(node)]
-    total = 0 if isinstance(node, Pick) else 1
+    total = 0 if isinstance(node, ChoiceNode) else 1
     for count in below:
         if count is None:
             return None
-        total = total + count if isinstance(node, Pick) else total * count
+        total = total + count if isinstance(node, ChoiceNode) else total * count
     return total
 
 
@@ -127,7 +127,7 @@ def decide(node: Node, choose: Choose) -> Decisions:
 def _decide(node: Node, choose: Choose, decisions: Decisions) -> None:
     if isinstance(node, Parameter):
         decision = decisions[node.path] = choose(node)
-        if isinstance(node, Pick):
+        if isinstance(node, ChoiceNode):
             _decide(node.options[int(decision)], choose, decisions)
         return
     for child in children(node):
@@ -146,11 +146,11 @@ def _build(node: Node, decisions: Decisions) -> Any:
             return node.value
         case Continuous() | Stepped() | Whole():
             return node.value(decisions[node.path])
-        case Pick():
+        case ChoiceNode():
             return _build(node.options[int(decisions[node.path])], decisions)
         case Several():
             return [_build(item, decisions) for item in node.items]
-        case MadeConfig():
+        case ScheduleNode():
             arguments = {name: _build(argument, decisions) for name, argument in node.arguments}
             try:
                 return CONSTRUCTORS[node.kind](**arguments)

@@ -37,7 +37,7 @@ def forget(database: Database, states: StateAccess, study: str) -> RemovedStudy:
     """
     from sqlalchemy import delete, func, select
 
-    from hoptree.store.tables import CLAIMS, ENTRIES, REPORTS, SNAPSHOTS, STATES, STUDIES, WANTS, WISHES
+    from hoptree.store.tables import CLAIMS, ENTRIES, REPORTS, REQUESTS, SNAPSHOTS, STATES, STUDIES, WANTS
 
     with database.writing() as connection:
         members = _exclusive_members(connection, study)
@@ -49,9 +49,9 @@ def forget(database: Database, states: StateAccess, study: str) -> RemovedStudy:
         keys = _release_states(connection, study)
         _delete(connection, REPORTS, reports)
         _delete(connection, STATES, keys)
-        for table in (ENTRIES, SNAPSHOTS, WISHES, CLAIMS, WANTS):
+        for table in (ENTRIES, SNAPSHOTS, REQUESTS, CLAIMS, WANTS):
             connection.execute(delete(table).where(table.c.study == study))
-        connection.execute(delete(WISHES).where(WISHES.c.study.in_(members)))
+        connection.execute(delete(REQUESTS).where(REQUESTS.c.study.in_(members)))
         _delete_unused_origins(connection)
     freed = [states.delete(key) for key in keys]
     return RemovedStudy(study, entries, len(reports), sum(map(bool, freed)), sum(freed))

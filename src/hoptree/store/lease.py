@@ -173,7 +173,7 @@ class Lease:
         self.token = token
         self._members: tuple[Lease, ...] = ()
 
-    def take_along(self, others: Iterable[Lease]) -> None:
+    def renew_together(self, others: Iterable[Lease]) -> None:
         """Renew other leases together with this one: the driver of a group drives its members too."""
         self._members = tuple(others)
 

@@ -92,7 +92,7 @@ class RequestTable:
         """Insert requests, all or none, and return the number of the last; this needs no lease."""
         from sqlalchemy import func, insert, select
 
-        from hoptree.store.tables import WISHES
+        from hoptree.store.tables import REQUESTS
 
         try:
             texts = [msgspec.json.encode(request).decode() for request in requests]
@@ -101,24 +101,26 @@ class RequestTable:
                 f"config: {error}; expected numbers, booleans and text that UTF-8 can encode"
             ) from None
         with self._database.writing() as connection:
-            self._database.lock(connection, WISHES.name)
-            last = connection.execute(select(func.max(WISHES.c.number))).scalar() or 0
+            self._database.lock(connection, REQUESTS.name)
+            last = connection.execute(select(func.max(REQUESTS.c.number))).scalar() or 0
             rows = [
                 {"number": number, "study": study, "wish": text}
                 for number, text in enumerate(texts, start=last + 1)
             ]
             if rows:
-                connection.execute(insert(WISHES), rows)
+                connection.execute(insert(REQUESTS), rows)
         return last + len(rows)
 
     def after(self, study: str, number: int) -> list[tuple[int, UserRequest | UnreadableRequest]]:
         """Return the requests of a study with a larger number than the given one."""
         from sqlalchemy import select
 
-        from hoptree.store.tables import WISHES
+        from hoptree.store.tables import REQUESTS
 
-        chosen = select(WISHES.c.number, WISHES.c.wish).where(WISHES.c.study == study, WISHES.c.number > number)
-        rows = self._database.read(lambda connection: connection.execute(chosen.order_by(WISHES.c.number)).all())
+        chosen = select(REQUESTS.c.number, REQUESTS.c.wish).where(
+            REQUESTS.c.study == study, REQUESTS.c.number > number
+        )
+        rows = self._database.read(lambda connection: connection.execute(chosen.order_by(REQUESTS.c.number)).all())
         return [(row.number, _read(row.wish)) for row in rows]
 
 

@@ -81,7 +81,7 @@ class Store:
         self.journal = Journal(self._database, clock)
         self.catalog = Catalog(self._database, clock)
         self.reports = Reports(self._database)
-        self.wishes = RequestTable(self._database)
+        self.requests = RequestTable(self._database)
         self.origins = Origins(self._database, clock)
         self.ledger = Ledger(self._database, self.states, clock)
 

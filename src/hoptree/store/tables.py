@@ -95,7 +95,7 @@ REPORT_HOLDS = Table(
 )
 
 # Requests of users, which the driver of the study handles. The names of table and column are on disk.
-WISHES = Table(
+REQUESTS = Table(
     "hoptree_wishes",
     METADATA,
     Column("number", BigInteger, primary_key=True, autoincrement=False),

@@ -39,7 +39,7 @@ def evaluate(study: Study, config: Config, epoch: int, workers: int | None, back
         found = reports.find()
         if found is not None:
             return found
-        reports.request = store.wishes.make(study.name, added)
+        reports.request = store.requests.make(study.name, added)
         while (found := reports.find()) is None:
             reports.raise_if_ended()
             if store.holder(study.name) is not None:

@@ -12,7 +12,7 @@ from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.variant_choice import NEW, environment_changed, expected_variant
 from hoptree.driver.variants import Variants
-from hoptree.record.error_format import in_one_look
+from hoptree.record.error_format import brief_errors
 from hoptree.record.spec import StudySpec, continued, refuse_changes, refuse_others
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class StudyExplainer:
         count, spec = worker_count(workers, trainer.threads), StudySpec.together(specs)
         measured = Measured()
         with ExitStack() as stack:
-            stack.enter_context(in_one_look(self._first.store))
+            stack.enter_context(brief_errors(self._first.store))
             store: Store | None = None
             journal: list[Recorded] = []
             with suppress(StoreMissingError):
@@ -102,14 +102,14 @@ class StudyExplainer:
     def _rehearse(self, spec: StudySpec) -> None:
         """Raise an error where the rehearsal of a run would."""
         from hoptree.backends.rehearsals import check_rehearsal
-        from hoptree.worker.runner import rehearse_some
+        from hoptree.worker.runner import rehearse_until_passed
 
         data, configs = (
             self._first.data,
             to_rehearse([], self._group.tuners(spec).start(), self._group.examples),
         )
         if configs:
-            found = rehearse_some(
+            found = rehearse_until_passed(
                 self._first.trainer,
                 [config.values for config in configs],
                 lambda: data.partition(0),

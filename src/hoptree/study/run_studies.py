@@ -13,7 +13,7 @@ from hoptree.core.errors import WorkloadError
 from hoptree.driver.driver import Driver
 from hoptree.driver.options import RunOptions
 from hoptree.driver.study_group import StudyGroup
-from hoptree.record.error_format import in_one_look
+from hoptree.record.error_format import brief_errors
 from hoptree.record.record import Record
 from hoptree.record.results import Results
 
@@ -53,7 +53,7 @@ def drive_studies(studies: Sequence[Study], options: RunOptions) -> list[Results
     """Run studies together, and return the results of each."""
     group = StudyGroup(studies)
     driver = Driver(group, options, follow=partial(_mirrors, studies, options.mirror))
-    with in_one_look(group.first.store):
+    with brief_errors(group.first.store):
         return driver.run(lambda *found: [study.outcome(*found) for study in studies])
 
 

@@ -14,15 +14,15 @@ from hoptree.core.keys import study_root
 from hoptree.core.plain_values import plain
 from hoptree.core.schedules import Config
 from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
-from hoptree.driver.request_validation import addition, changed, clone, extension, giving_up, retrials
+from hoptree.driver.request_validation import addition, changed, clone, extension, retry_requests, stop_request
 from hoptree.record.environment import environment
-from hoptree.record.error_format import in_one_look
+from hoptree.record.error_format import brief_errors
 from hoptree.record.record import Record
 from hoptree.record.results import Results, Savings
 from hoptree.record.spec import StudySpec
 from hoptree.search.protocol import Procedure, Search
 from hoptree.search.space import Space, describe
-from hoptree.search.stable_repr import lasting_text
+from hoptree.search.stable_repr import stable_text
 from hoptree.search.widening import SearchVersion, is_wider, searches
 from hoptree.store.ledger import parse_size
 from hoptree.store.requests import UserRequest
@@ -78,7 +78,7 @@ class Study:
         save_every: int = 0,
         reuse: Literal["always", "never"] = "always",
     ) -> None:
-        with in_one_look(Path(store)):
+        with brief_errors(Path(store)):
             self.goal = parse_goal(maximize, minimize)
             self.seed = plain(seed)
             self.keep = parse_size(keep)
@@ -99,9 +99,9 @@ class Study:
         self.settings = Settings(
             data.partitions, order, retries=0
         )  # units are pure: an error would be raised again
-        with in_one_look(Path(store)):
+        with brief_errors(Path(store)):
             self.searches()  # raises if the space cannot be searched, before anything runs
-            lasting_text(search)  # raises if the search could not be recognised when the study is resumed
+            stable_text(search)  # raises if the search could not be recognised when the study is resumed
 
     def run(
         self,
@@ -217,10 +217,10 @@ class Study:
 
     def chronicle(self) -> StudyTimeline:
         """Return the timeline of this study from its journal, from which plots are made."""
-        from hoptree.record.load_timeline import tell
+        from hoptree.record.load_timeline import load_timeline
 
         with self.open_store(create=False) as store:
-            return tell(store, self.name, self.goal)
+            return load_timeline(store, self.name, self.goal)
 
     def export(self, kind: str, path: str | Path, **options: Any) -> Path:
         """Write the results of this study to a file for other programs; see ``Results.export``."""
@@ -263,7 +263,7 @@ class Study:
             return
         request = addition(config, epochs, every)
         with self.open_store() as store:  # trials can be added before the first run
-            store.wishes.make(self.name, request)
+            store.requests.make(self.name, request)
 
     def clone(self, trial: int, at: int, config: Config, epochs: int, every: int = 1) -> None:
         """Train a new trial that follows another one up to the epoch ``at``, and changed values from there on.
@@ -278,7 +278,7 @@ class Study:
 
     def stop(self, trial: int) -> None:
         """Stop a running trial; a trial that completes before the driver reads this stays complete."""
-        self._request(lambda record: giving_up(record, self.name, trial))
+        self._request(lambda record: stop_request(record, self.name, trial))
 
     def interrupt(self) -> None:
         """Stop the run of this study, in this process or in another, within seconds, as Ctrl-C would.
@@ -295,11 +295,11 @@ class Study:
         changed code or data and ``accept_changes`` retries all failed trials by itself.
         """
         with self.open_store(create=False) as store:
-            store.wishes.make(self.name, *retrials(self._read_record(store), self.name, trial))
+            store.requests.make(self.name, *retry_requests(self._read_record(store), self.name, trial))
 
     def _request(self, make: Callable[[Record], UserRequest]) -> None:
         with self.open_store(create=False) as store:
-            store.wishes.make(self.name, make(self._read_record(store)))
+            store.requests.make(self.name, make(self._read_record(store)))
 
     @property
     def store(self) -> Path:
@@ -330,12 +330,12 @@ class Study:
 
     def _read_record(self, store: Store) -> Record:
         """Return the record of this study: from its own journal, or from that of a group it was run with."""
-        from hoptree.record.load_timeline import find
+        from hoptree.record.load_timeline import find_recorded_study
         from hoptree.record.opening import open_record
         from hoptree.store import StudyMissingError
 
         try:
-            return open_record(store, find(store, self.name))
+            return open_record(store, find_recorded_study(store, self.name))
         except StudyMissingError:
             raise StudyMissingError(
                 f"{self.name}: the store {self._store} has nothing of it; run it first"
@@ -353,7 +353,7 @@ class Study:
             trainer=trainer,
             data=self.data.fingerprint,
             space=describe(self.space),
-            search=lasting_text(self.search),
+            search=stable_text(self.search),
             goal=self.goal,
             seed=self.seed,
             share=self.share,

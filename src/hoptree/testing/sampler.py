@@ -23,7 +23,7 @@ from hoptree.search.match_config import decisions_of
 from hoptree.search.parse_space import Space, read
 from hoptree.search.protocol import Sampler
 from hoptree.search.sampling import AnySampler, make_sampler
-from hoptree.search.stable_repr import lasting_text
+from hoptree.search.stable_repr import stable_text
 from hoptree.search.values import choice, log
 
 
@@ -94,7 +94,7 @@ class SamplerContract:
 
     def test_it_can_be_recognised(self, sampler: AnySampler) -> None:
         """A resumed study identifies its sampler by its text."""
-        assert lasting_text(sampler)
+        assert stable_text(sampler)
 
     def _run(self, sampler: Sampler, sequence: int) -> list[Config | None]:
         """Ask, with up to four open trials, and tell losses after 1, 3 or 9 epochs, some of them failures."""

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hoptree.backends.trainer_pickle import send_off
+from hoptree.backends.trainer_pickle import pickle_trainer
 from hoptree.core.keys import seed as seed_for
 from hoptree.core.keys import shuffle_seed
 from hoptree.core.lineage import beginning, history, segments
@@ -193,7 +193,7 @@ class TrainerContract:
         assert isinstance(trainer.fingerprint, str), f"the fingerprint is {trainer.fingerprint!r}, no text"
         assert trainer.fingerprint, "the fingerprint is empty"
         environment = os.environ | {"PYTHONHASHSEED": "1"}  # reveals a dependence on the order of sets
-        sent = send_off(trainer)
+        sent = pickle_trainer(trainer)
         done = subprocess.run(command, input=sent, capture_output=True, env=environment, check=False)  # noqa: S603
         found = done.stdout.decode().strip()
         assert not done.returncode, f"it cannot be loaded in another process: {done.stderr.decode()[-2000:]}"

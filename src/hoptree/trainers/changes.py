@@ -29,7 +29,7 @@ def changing(configs: Sequence[Config]) -> list[Config]:
     return list(found.values())
 
 
-def refused_change(trainer: Trainer, configs: Sequence[Config]) -> str:
+def change_error(trainer: Trainer, configs: Sequence[Config]) -> str:
     """Return why a value cannot change as one of the configs requires; empty if all can.
 
     Skip a config for which no model can be built: that error is reported elsewhere.

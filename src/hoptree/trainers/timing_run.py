@@ -28,7 +28,7 @@ class TimingRun(NamedTuple):
     state: int  # bytes
 
 
-def pilots(
+def time_configs(
     trainer: Trainer, data: Dataset, configs: Sequence[Mapping[str, Scalar]], *, seconds: float
 ) -> dict[int, TimingRun]:
     """Time configs, by number, until some seconds have passed; leave out those that cannot be trained.

@@ -137,9 +137,9 @@ class Cleanup:
 
     def _of_forgotten(self) -> list[Path]:
         """Return the files of studies to be removed that are in neither the database nor the states."""
-        from hoptree.backends.local import slots_of
+        from hoptree.backends.local import slot_folders_of_study
 
-        slots = [folder for name in self._forget for folder in slots_of(self._store.folder, name)]
+        slots = [folder for name in self._forget for folder in slot_folders_of_study(self._store.folder, name)]
         return [*(folder for folder in slots if folder.is_dir()), *self._logs_of_forgotten()]
 
     def _logs_of_forgotten(self) -> list[Path]:

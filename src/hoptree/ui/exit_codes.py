@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from hoptree.core.errors import HoptreeError
-from hoptree.record.error_format import told, told_bug, told_place
+from hoptree.record.error_format import format_bug, format_error, format_unwritable_path
 
 FAILED: Final = 1  # the command ran, and something failed: no trial is complete, bits differ, a check fails
 REFUSED: Final = 2  # nothing was done: wrong usage or invalid input
@@ -28,13 +28,13 @@ def guarded(command: click.Group) -> int:
         error.show()
         return error.exit_code
     except HoptreeError as error:
-        click.echo(told(error), err=True)
+        click.echo(format_error(error), err=True)
         return REFUSED
     except KeyboardInterrupt:
         click.echo("Interrupted.", err=True)
         return INTERRUPTED
     except Exception as error:
-        refused = told_place(error) if isinstance(error, OSError) else None
-        click.echo(refused or told_bug(error), err=True)
+        refused = format_unwritable_path(error) if isinstance(error, OSError) else None
+        click.echo(refused or format_bug(error), err=True)
         return REFUSED if refused else BROKEN
     return code if isinstance(code, int) else 0

@@ -119,21 +119,21 @@ def _check_writable(path: Path) -> None:
 
 def _written(store: Store, name: str, path: Path, kind: str, options: dict[str, Any]) -> Path:
     from hoptree.exports import export
-    from hoptree.record.load_timeline import tell
+    from hoptree.record.load_timeline import load_timeline
 
     if kind not in _FOLDERS:
         _check_writable(path)
-    return export(tell(store, name), kind, path, **options)
+    return export(load_timeline(store, name), kind, path, **options)
 
 
 def _mirrored(store: Store, name: str, to: str, target: str | None, location: str, journal: str | None) -> str:
     """Write an Optuna storage. The parameters' ranges are only in the program, so it is loaded."""
-    from hoptree.record.load_timeline import find
+    from hoptree.record.load_timeline import find_recorded_study
     from hoptree.record.spec import StudySpec, refuse_changes
     from hoptree.ui.programs import ProgramError, program, recorded_program
 
     url = to if "://" in to else f"sqlite:///{to}"
-    spec = StudySpec.read(find(store, name).spec)
+    spec = StudySpec.read(find_recorded_study(store, name).spec)
     with program(target or recorded_program(spec, name), name) as study:
         if study.name != name:
             raise ProgramError(f"--program: it defines the study {study.name!r}; expected {name!r}")

@@ -59,7 +59,7 @@ def plot_command(
       hoptree plot digits curves --save curves.svg
       hoptree plot digits all --save plots --dark
     """  # noqa: D301 click needs the real character
-    from hoptree.record.load_timeline import tell
+    from hoptree.record.load_timeline import load_timeline
     from hoptree.report import plot
     from hoptree.report.page import check_suffix
     from hoptree.report.timeline import ReportError
@@ -71,7 +71,7 @@ def plot_command(
     else:
         check_suffix(path)
     with reading(location, journal) as store:
-        timeline = tell(store, name)
+        timeline = load_timeline(store, name)
     if kind != "all":
         click.echo(f"wrote {plot.save(plot.KINDS[kind](timeline, dark=dark, **options), path)}")
         return

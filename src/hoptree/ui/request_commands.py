@@ -120,10 +120,10 @@ def stop_command(name: str, trial: int, location: str, journal: str | None, as_j
 
     Example: hoptree stop digits 3
     """
-    from hoptree.driver.request_validation import giving_up
+    from hoptree.driver.request_validation import stop_request
 
     view = _find_single(location, journal, name)
-    request = giving_up(view.record, name, trial)
+    request = stop_request(view.record, name, trial)
     fields = {"wish": "stop", "trial": trial}
     _submit(view, [request], fields, f"trial {trial} is stopped", location, journal, as_json)
 
@@ -140,10 +140,10 @@ def retry_command(name: str, trial: int | None, location: str, journal: str | No
       hoptree retry digits
       hoptree retry digits 3
     """  # noqa: D301 click needs the real character
-    from hoptree.driver.request_validation import retrials
+    from hoptree.driver.request_validation import retry_requests
 
     view = _find_single(location, journal, name)
-    requests = retrials(view.record, name, trial)
+    requests = retry_requests(view.record, name, trial)
     trials = [request.trial for request in requests]
     some = f"trial {trials[0]} is" if len(trials) == 1 else f"{len(trials)} failed trials are"
     fields = {"wish": "retry", "trials": trials}
@@ -180,7 +180,7 @@ def _submit(
     from hoptree.store import Store
 
     with Store(location, create=False, journal_url=journal) as store:
-        store.wishes.make(view.name, *requests)
+        store.requests.make(view.name, *requests)
     driver = view.head.driver
     if as_json:
         print_json({"study": view.name, **fields, "driver": view.head.to_dict()["driver"]})

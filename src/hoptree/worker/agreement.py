@@ -45,10 +45,10 @@ class SentTrainer:
         self._identity = identity
 
     def __reduce__(self) -> tuple[object, ...]:
-        return load_agreed, (self._pickled, self._identity)
+        return load_checked_trainer, (self._pickled, self._identity)
 
 
-def load_agreed(pickled: bytes, driver: TrainerIdentity) -> Trainer:
+def load_checked_trainer(pickled: bytes, driver: TrainerIdentity) -> Trainer:
     """Return the trainer; raise ``RefusedError`` that names the module that differs from the driver's."""
     import cloudpickle
 

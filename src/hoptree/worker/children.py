@@ -15,7 +15,7 @@ def close_in_children(*descriptors: int) -> None:
     os.register_at_fork(after_in_child=lambda: _close(descriptors))
 
 
-def end_copy(worker: int) -> None:
+def exit_if_forked(worker: int) -> None:
     """End this process if it is a fork of the worker that has returned from the user's code."""
     if os.getpid() != worker:
         os._exit(0)  # the worker itself continues, and reports the result of the unit

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never, final
 
-from hoptree.worker.children import end_copy
+from hoptree.worker.children import exit_if_forked
 from hoptree.worker.limits import FileLimit
 from hoptree.worker.messages import (
     CancelRun,
@@ -125,7 +125,7 @@ class WorkerLoop:
             os._exit(0)  # the driver has exited: nobody waits for a result
 
     def _send(self, message: WorkerMessage) -> None:
-        end_copy(self._pid)
+        exit_if_forked(self._pid)
         data = encode(message)
         try:
             with self._sending:
@@ -168,7 +168,7 @@ class WorkerLoop:
 
     def _train(self, command: TrainUnit) -> None:
         made = self._runner.train(command, self._interruptible_run)
-        end_copy(self._pid)
+        exit_if_forked(self._pid)
         try:
             slot = self._writer.write(command.target, made.state.arrays, made.state.meta)
         except NoRoomError:

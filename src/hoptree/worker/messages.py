@@ -119,7 +119,7 @@ class RehearsalResult(_Message, frozen=True):
     ``seconds`` estimates the duration of a unit, rather too long since a few examples are slow. ``unread`` are
     hyperparameters that nothing read. ``probes`` are hashes of the results, with the values of their configs, and
     ``parts`` are hashes of the parts of the first one, to name what differs. ``refused`` says why results would not
-    be reproducible, and ``refused_change`` why a schedule cannot be followed: with either, nothing may be trained.
+    be reproducible, and ``change_error`` why a schedule cannot be followed: with either, nothing may be trained.
     """
 
     metrics: list[str]
@@ -129,7 +129,7 @@ class RehearsalResult(_Message, frozen=True):
     probes: list[tuple[dict[str, Scalar], str]] = []
     refused: str = ""
     parts: dict[str, str] = {}
-    refused_change: str = ""
+    change_error: str = ""
 
 
 class InputsObserved(_Message, frozen=True):

@@ -128,7 +128,7 @@ class CommandRunner:
             if command.all_kinds:
                 found = rehearse_kinds(*common, command.later)
             else:
-                found = rehearse_some(*common, command.later, command.changing)
+                found = rehearse_until_passed(*common, command.later, command.changing)
         return found if partition == 0 else msgspec.structs.replace(found, probes=[], parts={})
 
     def _metrics(self, run: int, model: Any, values: Mapping[str, Scalar]) -> StateMetrics:
@@ -141,7 +141,7 @@ class CommandRunner:
         return StateMetrics(run, {name: as_number(name, value) for name, value in metrics.items()}, seconds)
 
 
-def rehearse_some(
+def rehearse_until_passed(
     trainer: Trainer,
     configs: Sequence[Mapping[str, Scalar]],
     partition: Callable[[], Columns],
@@ -150,7 +150,7 @@ def rehearse_some(
     changing: Sequence[Config] = (),
 ) -> RehearsalResult:
     """Try configs until one can be built, trained and evaluated; if none can, return the error of each."""
-    from hoptree.trainers.changes import refused_change
+    from hoptree.trainers.changes import change_error
     from hoptree.trainers.errors import NotReproducibleError
     from hoptree.trainers.rehearsal import rehearsed
 
@@ -170,7 +170,7 @@ def rehearse_some(
                 found.unread,
                 probes=[(dict(config), found.probe)],
                 parts=dict(found.parts),
-                refused_change=refused_change(trainer, changing),
+                change_error=change_error(trainer, changing),
             )
     return RehearsalResult([], reasons)
 
