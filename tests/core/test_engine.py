@@ -804,7 +804,7 @@ def test_a_unit_that_was_never_started_cannot_finish():
     assert "run 3 was never assigned to a worker (no run was assigned yet)" in message
     driver = one_worker()
     driver.ask(0, 0.1)
-    assert "last run given out: 1" in impossible(driver, UnitFailed(2, "w", "?"))
+    assert "last assigned run: 1" in impossible(driver, UnitFailed(2, "w", "?"))
     assert "never given" in impossible(driver, UnitFinished(-1, "w"))
 
 
@@ -846,7 +846,7 @@ def test_a_number_stands_for_one_trial():
 
 
 def test_a_state_of_an_unknown_node_cannot_be_lost():
-    assert "node 9 is not in the plan" in impossible(one_worker(), StateLost(9, 1))
+    assert "the plan has no node 9" in impossible(one_worker(), StateLost(9, 1))
 
 
 @pytest.mark.parametrize(
