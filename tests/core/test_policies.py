@@ -45,7 +45,7 @@ class Budgets:
     def start(self) -> Sequence[Decision]:
         return [Train(config, until) for config, until in self._asked]
 
-    def step(self, news: Report | EndTrial) -> Sequence[Decision]:
+    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
         return ()
 
 

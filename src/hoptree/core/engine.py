@@ -78,9 +78,10 @@ class Engine:
             self.plan.price_by(cost)
         self.open_work = OpenWork(settings.partitions)
         self.workers = Workers(settings.partitions)
-        self._policy = checked(policy) if policy else make_policy(settings, self.open_work, self.workers)
-        self._actions: list[Action] = []
         self._barriers = Barriers(settings.partitions, self.open_work)
+        chosen = checked(policy) if policy else make_policy(settings, self.open_work, self.workers, self._barriers)
+        self._policy = chosen
+        self._actions: list[Action] = []
         self._repricing = Repricing(self.plan, self.open_work)
         self.states = StateRegistry(self._actions, Saving(settings.partitions, saving, self._actions))
         self._dispatcher = Dispatcher(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import final
 
+from hoptree.core.barriers import Barriers
 from hoptree.core.errors import WorkloadError
 from hoptree.core.nodes import ActiveLineage
 from hoptree.core.open_work import OpenWork
@@ -77,9 +78,10 @@ class FirstCome(Policy):
 
     two_orders = True
 
-    def __init__(self, open_work: OpenWork, workers: Workers, *, free: bool) -> None:
+    def __init__(self, open_work: OpenWork, workers: Workers, barriers: Barriers, *, free: bool) -> None:
         self._open_work = open_work
         self._workers = workers.by_name
+        self._barriers = barriers
         self._longest = LongestPath(workers.pace, free=free)
         self._room = 3.0 if free else 2.0
 
@@ -93,6 +95,8 @@ class FirstCome(Policy):
 
     def is_urgent(self, lineage: ActiveLineage, other: ActiveLineage) -> bool:
         """Return whether the path of a lineage may end last if a unit of another lineage goes first."""
+        if self._barriers.any:  # the backlog beyond a barrier does not keep workers busy until it opens
+            return True
         node = lineage.node
         path = lineage.peak - lineage.unit * node.cost
         return (self._room * path + other.node.cost) * len(self._workers) > self._open_work.backlog
@@ -254,12 +258,12 @@ def checked(policy: Policy) -> Policy:
     return policy if type(policy).__module__ == __name__ else CheckedPolicy(policy)
 
 
-def make_policy(settings: Settings, open_work: OpenWork, workers: Workers) -> Policy:
+def make_policy(settings: Settings, open_work: OpenWork, workers: Workers, barriers: Barriers) -> Policy:
     """Return the policy that the settings name."""
     free = settings.order == "free"
     match settings.policy:
         case "first-come":
-            return FirstCome(open_work, workers, free=free)
+            return FirstCome(open_work, workers, barriers, free=free)
         case "longest-path":
             return LongestPath(workers.pace, free=free)
         case "random":

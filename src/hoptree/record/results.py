@@ -276,7 +276,8 @@ class Results:
         first = failed[0]
         return (
             f"no trial is complete, so there is no best one; {len(failed)} of {len(self.trials)} failed, such as "
-            f"trial {first.number}: {error_in_one_line(first.error)}; trials[{first.number}].error has the full error"
+            f"trial {first.number}: {error_in_one_line(first.error)}; "
+            f"trials[{first.number}].error has the full error"
         )
 
     def chronicle(self) -> StudyTimeline:
