@@ -115,7 +115,7 @@ def test_in_free_order_nothing_comes_from_elsewhere() -> None:
     driver = Driver(order="free")
     driver.ask(0, 0.1)
     for event in (LineageTaken(1, 0), StateFound(1, 2), ReportFound(1, 2, {})):
-        with pytest.raises(ProtocolError, match="in free order a lineage does not say"):
+        with pytest.raises(ProtocolError, match="in free order drivers share no states"):
             driver.step(event)
 
 
