@@ -13,19 +13,19 @@ import pyte
 import pytest
 from rich.text import Text
 
-from hoptree.progress.canvas import Canvas
+from hoptree.progress.canvas import Canvas, wraps_lines
 
 
 class Window:
     """A terminal of some size, and a canvas on it."""
 
-    def __init__(self, columns: int, lines: int) -> None:
+    def __init__(self, columns: int, lines: int, wraps: bool = True) -> None:
         self.master, self.slave = pty.openpty()
         self.screen = pyte.HistoryScreen(columns, lines, history=100, ratio=0.5)
         self.stream = pyte.ByteStream(self.screen)
         self.resize(columns, lines)
         self.file = os.fdopen(os.dup(self.slave), "w", encoding="utf-8")
-        self.canvas = Canvas(self.file)
+        self.canvas = Canvas(self.file, wraps)
 
     def resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -37,6 +37,11 @@ class Window:
     def end(self, *last: str) -> None:
         self.canvas.end([], list(map(Text, last)))
         self.read()
+
+    def close(self) -> None:
+        self.file.close()
+        for descriptor in (self.master, self.slave):
+            os.close(descriptor)
 
     def read(self) -> bytes:
         sent = os.read(self.master, 65536)
@@ -53,9 +58,14 @@ class Window:
 def window() -> Iterator[Window]:
     window = Window(20, 6)
     yield window
-    window.file.close()
-    for descriptor in (window.master, window.slave):
-        os.close(descriptor)
+    window.close()
+
+
+@pytest.fixture
+def cutting_window() -> Iterator[Window]:
+    window = Window(20, 6, wraps=False)
+    yield window
+    window.close()
 
 
 def test_a_picture_stands_in_the_place_of_the_last_one(window: Window) -> None:
@@ -83,6 +93,27 @@ def test_what_a_narrower_window_has_wrapped_is_drawn_over(window: Window) -> Non
     sent = window.draw([], "one", "two", "three")
     assert sent.count(b"\x1b[2K") == 5  # the first line has become three
     assert b"\r\x1b[4A" in sent
+
+
+def test_where_lines_are_cut_what_is_printed_above_stays(cutting_window: Window) -> None:
+    cutting_window.draw(["printed", "as well"], "nineteen letters wi", "last")
+    cutting_window.resize(8, 6)
+    cutting_window.screen.resize(6, 8)
+    cutting_window.draw([], "one", "two")
+    assert cutting_window.shown == ["printed", "as well", "one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "wraps"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "xterm-256color", "XTERM_VERSION": "XTerm(390)"}, False),
+        ({"TERM": "screen", "XTERM_VERSION": "XTerm(390)", "TMUX": "/tmp/tmux-0/default,1,0"}, True),
+        ({"TERM": "linux"}, False),
+    ],
+)
+def test_terminals_that_cut_lines_are_known(environment: dict[str, str], wraps: bool) -> None:
+    assert wraps_lines(environment) is wraps
 
 
 def test_a_window_without_a_size_is_taken_for_a_usual_one(window: Window) -> None:

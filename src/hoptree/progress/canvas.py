@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO, final
 
 from rich.console import Console
@@ -14,6 +14,22 @@ _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # synchronized output: the terminal
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"  # the cursor
 _LINE, _REST_OF_LINE, _ALL_BELOW = "\x1b[2K", "\x1b[K", "\x1b[J"  # codes that erase
 _DOWN = "\x1b[1B"
+_INSIDE_XTERM = (
+    "TMUX",
+    "STY",
+    "TERM_PROGRAM",
+    "VTE_VERSION",
+)  # set by terminals that may run inside or beside xterm
+
+
+def wraps_lines(environment: Mapping[str, str]) -> bool:
+    """Return whether the terminal wraps the lines it shows when its window becomes narrower.
+
+    Most terminals do. xterm and the Linux console cut the lines instead. No terminal can be asked.
+    """
+    if environment.get("TERM") == "linux":
+        return False
+    return "XTERM_VERSION" not in environment or any(name in environment for name in _INSIDE_XTERM)
 
 
 @final
@@ -25,8 +41,9 @@ class Canvas:
     has become narrower and the terminal has wrapped lines.
     """
 
-    def __init__(self, terminal: TextIO) -> None:
+    def __init__(self, terminal: TextIO, wraps: bool = True) -> None:
         self._terminal = terminal
+        self._wraps = wraps
         self._drawn: list[int] = []  # the width of every line of the previous picture
         self._width = 0
         self._text = io.StringIO()
@@ -61,7 +78,7 @@ class Canvas:
         It erases line by line: some terminals keep in their history what is erased from the top of the screen.
         """
         width, height = self.size()
-        rows = [max(1, -(-columns // (width + 1))) for columns in self._drawn]
+        rows = [max(1, -(-columns // (width + 1))) if self._wraps else 1 for columns in self._drawn]
         up = min(height, sum(rows[:-1]))
         top = f"\r\x1b[{up}A" if up else "\r"
         total = min(height + 1, sum(rows))

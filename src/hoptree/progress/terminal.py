@@ -10,7 +10,7 @@ from typing import TextIO, final
 
 from rich.text import Text
 
-from hoptree.progress.canvas import Canvas
+from hoptree.progress.canvas import Canvas, wraps_lines
 from hoptree.progress.drawing import draw, draw_end
 from hoptree.progress.rate_limit import RateLimit
 from hoptree.progress.run_view import RunViews
@@ -44,7 +44,7 @@ class TerminalDisplay:
         self._logs = logs
         self._terminal = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
         self._pipe = _Streams()
-        self._canvas = Canvas(self._terminal)
+        self._canvas = Canvas(self._terminal, wraps_lines(os.environ))
         self._draw(views)
 
     def update(self, views: RunViews) -> None:
