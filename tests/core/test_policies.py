@@ -45,7 +45,7 @@ class Budgets:
     def start(self) -> Sequence[Decision]:
         return [Train(config, until) for config, until in self._asked]
 
-    def step(self, news: Report | EndTrial) -> Sequence[Decision]:
+    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
         return ()
 
 
@@ -191,7 +191,7 @@ def test_what_a_trial_goes_on_with_keeps_its_turn():
     """A trial that is extended goes before those that were asked for after it."""
 
     class Promoted(Budgets):
-        def step(self, news: Report | EndTrial) -> Sequence[Decision]:
+        def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
             return [Extend(0, 2)] if isinstance(news, Report) and (news.trial, news.epoch) == (0, 1) else ()
 
     watch = Given()
