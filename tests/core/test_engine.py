@@ -805,7 +805,7 @@ def test_a_unit_that_was_never_started_cannot_finish():
     driver = one_worker()
     driver.ask(0, 0.1)
     assert "last assigned run: 1" in impossible(driver, UnitFailed(2, "w", "?"))
-    assert "never given" in impossible(driver, UnitFinished(-1, "w"))
+    assert "never assigned" in impossible(driver, UnitFinished(-1, "w"))
 
 
 def test_the_message_about_an_impossible_event_tells_the_story_of_the_unit():
