@@ -291,7 +291,7 @@ def test_weights_of_another_trainer(tmp_path: Path) -> None:
 def test_exports_refuse(folder: Path, tmp_path: Path) -> None:
     assert "either --to or --bundle" in str(invoke(folder, "export", "tiny").exception)
     for path in ("runs", "what.db"):  # a database of MLflow's, or of Optuna's?
-        assert "does not say what it becomes" in str(invoke(folder, "export", "tiny", "--to", path).exception)
+        assert f"the format of {path} is unknown" in str(invoke(folder, "export", "tiny", "--to", path).exception)
     table, weights, bundle = (str(tmp_path / name) for name in ("t.csv", "t.pt", "t.zip"))
     for options, message in {
         ("--to", table, "--dark"): "--dark: does not apply to csv, only to html",
@@ -310,7 +310,7 @@ def test_exports_refuse(folder: Path, tmp_path: Path) -> None:
     results = study.run(workers=1)
     with pytest.raises(ReportError, match="kind: 'magic'; expected one of csv, parquet, tensorboard, mlflow, html"):
         results.export("magic", tmp_path / "x")
-    with pytest.raises(ReportError, match="there is no folder"):
+    with pytest.raises(ReportError, match="does not exist; create it first"):
         study.export("html", tmp_path / "no" / "x.html")
 
 
@@ -320,7 +320,7 @@ def test_exports_refuse(folder: Path, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def bundle(folder: Path) -> Path:
     told = hoptree(folder, "export", "tiny", "--bundle", "tiny.zip")
-    assert "6 trials, 4 of them with a fingerprint" in told
+    assert "6 trials, 4 with a fingerprint" in told
     return folder / "tiny.zip"
 
 

@@ -124,7 +124,7 @@ def test_a_tree_says_what_is_shared_and_who_ends_where(studies: Callable[[str], 
 def test_savings_name_both_lines(studies: Callable[[str], StudyTimeline]) -> None:
     figure = ht.plot.savings(studies("grid"))
     assert "33 % of 144 epochs did not have to be trained" in _title(figure)
-    assert {"144 got", "96 trained"} <= set(_texts(figure))
+    assert {"144 received", "96 trained"} <= set(_texts(figure))
 
 
 def test_rungs_have_as_many_dots_as_trials(studies: Callable[[str], StudyTimeline]) -> None:
@@ -232,10 +232,10 @@ def test_what_cannot_be_compared_is_said_with_its_reason() -> None:
     told = msgspec.structs.replace(told, trials=(lost, *same[1:]))
     assert importance(told).left_out == {
         "word": "different in nearly every trial",
-        "depth": "the same in all of them",
+        "depth": "the same in all trials",
     }
     figure = ht.plot.importance(told)
-    assert any("The same in all of them, so not compared: depth." in text.get_text() for text in figure.texts)
+    assert any("The same in all trials, so not compared: depth." in text.get_text() for text in figure.texts)
     drawn = ht.plot.parallel(told)
     assert [label.get_text() for label in drawn.axes[0].get_xticklabels()] == ["lr", "word", "accuracy"]
     assert any("Not drawn, because all trials agree: depth." in text.get_text() for text in drawn.texts)
@@ -320,7 +320,7 @@ def test_an_unknown_suffix_is_refused(studies: Callable[[str], StudyTimeline], t
     figure = ht.plot.curves(studies("few"))
     with pytest.raises(ReportError, match=r"plot\.jpg: suffix is '\.jpg'; expected \.svg or \.png or \.pdf"):
         ht.plot.save(figure, tmp_path / "plot.jpg")
-    with pytest.raises(ReportError, match="there is no folder"):
+    with pytest.raises(ReportError, match="does not exist; create it first"):
         ht.plot.save(figure, tmp_path / "nowhere" / "plot.svg")
 
 

@@ -67,7 +67,7 @@ def test_trials_are_chosen(folder: Path) -> None:
     table = invoke(store, "trials", "tiny", "--columns", "width, curve,error").output.splitlines()
     assert table[0].split() == ["trial", "width", "curve", "error"]
     assert len(table) == 8
-    assert "column: 'lrr'; expected one of number, state, epochs" in refused(
+    assert "column: no column 'lrr'; expected one of number, state, epochs" in refused(
         store, "trials", "tiny", "--sort", "lrr"
     )
 
