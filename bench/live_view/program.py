@@ -17,9 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, final
 
-from hoptree.drive import drive
-
 from bench.live_view.displays import DISPLAYS
+from hoptree.backends.event_loop import drive
 from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.engine import Engine
 from hoptree.core.settings import Settings
