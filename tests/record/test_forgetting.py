@@ -91,7 +91,7 @@ def test_it_asks_unless_told(tmp_path: Path) -> None:
     for answer in ("n\n", "", None):
         told = clean(tmp_path, "--forget", "mine", answer=answer)
         assert told.exit_code == 0
-        assert "Forget mine: trials, reports, logs, and " in told.output
+        assert "Remove mine: trials, reports, logs, and " in told.output
         assert "Nothing was removed." in told.output
         assert len(rows(tmp_path, STUDIES)) == 1
     dry = clean(tmp_path, "--forget", "mine", "--json", answer="y\n")
