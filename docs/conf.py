@@ -3,6 +3,9 @@
 import sys
 from pathlib import Path
 
+from pygments.lexers.special import TextLexer
+from sphinx.highlighting import lexers
+
 import hoptree
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -11,6 +14,8 @@ project = "Hoptree"
 author = "The Hoptree authors"
 copyright = author  # noqa: A001 (Sphinx calls it so)
 release = version = hoptree.__version__
+
+lexers["mermaid"] = TextLexer()  # diagrams: GitHub draws them, and as text they can be read
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "_commands", "_looks"]
 exclude_patterns = ["_build", "README.md"]  # the README is for those who read in the repository

@@ -1,5 +1,6 @@
 """Lists in the pages are whole: words of the glossary, folders, layers, decisions."""
 
+import importlib.util
 import re
 import tomllib
 from collections import Counter
@@ -50,3 +51,12 @@ def test_every_decision_is_listed_by_its_title() -> None:
     for record in sorted((DOCS / "decisions").glob("0*.md")):
         number, title = record.read_text().splitlines()[0].removeprefix("# ").split(": ", 1)
         assert f"| [{number}](decisions/{record.name}) | {title} |" in page
+
+
+def test_the_page_on_state_machines_is_that_of_the_tables() -> None:
+    spec = importlib.util.spec_from_file_location("states", DOCS / "_states.py")
+    assert spec is not None
+    assert spec.loader is not None
+    states = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(states)
+    assert (DOCS / "states.md").read_text() == states.page(), "run python docs/_states.py"

@@ -91,7 +91,7 @@ def test_it_asks_for_confirmation_unless_confirmed_by_option(tmp_path: Path) -> 
     for answer in ("n\n", "", None):
         result = clean(tmp_path, "--forget", "mine", answer=answer)
         assert result.exit_code == 0
-        assert "Forget mine: trials, reports, logs, and " in result.output
+        assert "Remove mine: trials, reports, logs, and " in result.output
         assert "Nothing was removed." in result.output
         assert len(rows(tmp_path, STUDIES)) == 1
     dry = clean(tmp_path, "--forget", "mine", "--json", answer="y\n")

@@ -60,7 +60,7 @@ def test_build_says_what_it_built_and_how_to_open_it(folder: Path) -> None:
     words = [line.split() for line in done.stdout.splitlines()]
     assert ["x", "float32", "[2,", "3]"] in words
     assert ["y", "int64", "\N{EN DASH}"] in words
-    assert ["rows", "to", "train", "on", "48"] in words
+    assert ["training", "rows", "48"] in words
     assert ["partitions", "3", "(of", "16", "rows)"] in words
     assert ["validation", "rows", "12"] in words
     assert ["fingerprint", dataset.fingerprint] in words
@@ -161,7 +161,7 @@ def test_verify_reads_every_byte(folder: Path) -> None:
         (("in", "--valid", "0.1", "--valid-from", "valid.parquet"), "both given; give at most one"),
         (("in", "--seed", "-1"), "seed: -1; expected a whole number, at least 0"),
         (("in", "--to", "in"), "in exists and is not a dataset; give a path that is free"),
-        (("in", "--to", "notes.txt/d"), "to: notes.txt/d cannot be built"),
+        (("in", "--to", "notes.txt/d"), "cannot write the dataset to notes.txt/d"),
         ((), "Missing argument 'SOURCE...'"),
     ],
 )

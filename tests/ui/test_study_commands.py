@@ -74,7 +74,7 @@ def test_show_tells_what_a_study_is_made_of(folder: Path) -> None:
     assert ["trainer", study["spec"]["trainer"][:12]] in rows
     assert ["data", f"{study['spec']['data'][:12]},", "in", "2", "partitions"] in rows
     assert ["program", str(folder / "tiny.py")] in rows
-    assert "8 asked, 2 of them shared (merge rate 1.33), 6 trained so far" in text
+    assert "8 requested, 2 of them shared (merge rate 1.33), 6 trained so far" in text
     assert study["savings"] == {
         "epochs_asked": 8.0, "epochs_shared": 2.0, "epochs_trained": 6.0, "merge_rate": pytest.approx(4 / 3)
     }  # fmt: skip
@@ -120,7 +120,7 @@ def test_best_tells_where_its_state_is(folder: Path) -> None:
 def test_best_without_a_state(copy: Path) -> None:
     file = Path(figures(copy, "best", "tiny")["state_file"])
     file.write_bytes(file.read_bytes()[:-1])
-    assert "its state is damaged" in look(copy, "best", "tiny")
+    assert "the state is damaged" in look(copy, "best", "tiny")
     file.unlink()
     assert "none is stored" in look(copy, "best", "tiny")
     assert figures(copy, "best", "tiny")["fingerprint"] is None
@@ -161,7 +161,7 @@ def test_trials_that_nobody_trains_are_unfinished(copy: Path) -> None:
         assert "unfinished" not in look(copy, "studies")
     result = invoke(copy, "best", "tiny")
     assert isinstance(result.exception, ht.HoptreeError)
-    assert "so there is no best one" in str(result.exception)
+    assert "so there is no best trial yet" in str(result.exception)
 
 
 def test_the_journal_may_be_elsewhere(copy: Path, tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_programs_that_have_no_study_or_cannot_be_loaded(tmp_path: Path, text: s
 def test_an_error_of_a_program_is_shown_from_its_own_file_on(tmp_path: Path) -> None:
     (tmp_path / "halves.py").write_text("def half(x):\n    return x / 0\n")
     told = refused(tmp_path / "p.py", "import halves\nhalves.half(1)")
-    path, _, trace = told.partition(": it cannot be loaded:\n")
+    path, _, trace = told.partition(": cannot be loaded:\n")
     assert path == str(tmp_path / "p.py")
     assert trace.splitlines()[:2] == ["Traceback (most recent call last):", f'  File "{path}", line 2, in <module>']
     assert trace.endswith("ZeroDivisionError: division by zero")
@@ -334,9 +334,13 @@ def test_an_error_of_a_program_is_shown_from_its_own_file_on(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("lines", "name", "message"),
     [
-        ("a = make('one'); b = make('two')", "", "several studies; it has a (named 'one'), b (named 'two')"),
-        ("a = make('one'); b = make('two')", ":three", "no study 'three'; it has a (named 'one'), b (named 'two')"),
-        ("a = make('one'); b = make('one')", ":one", "several studies named 'one'; it has a"),
+        ("a = make('one'); b = make('two')", "", "several studies; it defines a (named 'one'), b (named 'two')"),
+        (
+            "a = make('one'); b = make('two')",
+            ":three",
+            "no study 'three'; it defines a (named 'one'), b (named 'two')",
+        ),
+        ("a = make('one'); b = make('one')", ":one", "several studies named 'one'; it defines a"),
     ],
 )
 def test_a_study_must_be_named_where_there_are_several(
@@ -360,8 +364,8 @@ def test_verify_needs_a_program_with_that_study(
     result = invoke(copy, "verify", "tiny", "--program", "p.py:other")
     assert "it defines the study 'other'; expected 'tiny'" in str(result.exception)
     result = invoke(copy, "verify", "tiny", "--program", "p.py")
-    assert "the program has a different trainer (stored " in str(result.exception)
-    assert ", another data (stored " in str(result.exception)
+    assert "the program differs in trainer (stored " in str(result.exception)
+    assert ", data (stored " in str(result.exception)
     for program, message in (("", "run in a notebook"), (str(tmp_path / "gone.py"), "gone.py does not exist")):
         change(copy, "update hoptree_studies set spec = json_set(spec, '$.program', ?)", program)
         result = invoke(copy, "verify", "tiny")
@@ -400,11 +404,11 @@ def test_verify_refuses_other_code(copy: Path, best: Any, tmp_path: Path) -> Non
     other = tmp_path / "other.py"
     other.write_text(PROGRAM.read_text().replace("relu()", "tanh()"))
     result = invoke(copy, "verify", "tiny", "--program", str(other))
-    assert "study 'tiny': the program has a different trainer (stored " in str(result.exception)
+    assert "study 'tiny': the program differs in trainer (stored " in str(result.exception)
     assert "data" not in str(result.exception)
     other.write_text(PROGRAM.read_text().replace('    "tiny",', '    "tiny",\n    seed=7,'))
     result = invoke(copy, "verify", "tiny", "--program", str(other))
-    assert "the program has a different seed (stored 0, the program's 7)" in str(result.exception)
+    assert "the program differs in seed (stored 0, the program's 7)" in str(result.exception)
 
 
 def test_lines_that_load_a_model(tmp_path: Path) -> None:

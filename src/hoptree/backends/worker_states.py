@@ -105,10 +105,9 @@ def next_state(state: WorkerState, event: WorkerEvent) -> WorkerState:
     return after
 
 
-def as_mermaid() -> str:
-    """Return the table as a Mermaid state diagram, without the events that change nothing."""
-    lines = ["stateDiagram-v2", f"    [*] --> {WorkerState.STARTING.name}"]
-    for state, events in TRANSITIONS.items():
-        lines += [f"    {state.name} --> {to.name}: {on.value}" for on, to in events.items() if to is not state]
-        lines += [] if events else [f"    {state.name} --> [*]"]
-    return "\n".join(lines)
+def as_table() -> dict[str, dict[str, str]]:
+    """Return the table in words, without the events that change nothing."""
+    return {
+        state.value: {event.value: after.value for event, after in events.items() if after is not state}
+        for state, events in TRANSITIONS.items()
+    }

@@ -37,7 +37,19 @@ _COMMON = (
 )  # all studies of a group must have these in common
 
 
-class StudyDefinition(Protocol):
+class SearchVersions(Protocol):
+    """The searches of a study, and whether they extend those that it was started with."""
+
+    def searches(self, versions: Sequence[SearchVersion] = ()) -> list[Search]:
+        """Return its searches in their initial state; ``versions`` are those that the study was continued with."""
+        ...
+
+    def widens(self, versions: Sequence[SearchVersion]) -> bool:
+        """Return whether its search is wider than the last version; raise an error if it is no extension of it."""
+        ...
+
+
+class StudyDefinition(SearchVersions, Protocol):
     """What a driver needs of a study."""
 
     name: str
@@ -63,14 +75,6 @@ class StudyDefinition(Protocol):
 
     def open_store(self, create: bool = True) -> Store:
         """Open its store."""
-        ...
-
-    def searches(self, versions: Sequence[SearchVersion] = ()) -> list[Search]:
-        """Return its searches in their initial state; ``versions`` are those that the study was continued with."""
-        ...
-
-    def widens(self, versions: Sequence[SearchVersion]) -> bool:
-        """Return whether its search is wider than the last version; raise an error if it is no extension of it."""
         ...
 
 

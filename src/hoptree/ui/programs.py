@@ -65,7 +65,7 @@ def check_same_study(study: Study, name: str, stored: StudySpec) -> None:
     ]
     if differ:
         raise StudyChangedError(
-            f"study {name!r}: the program has a different {', a different '.join(differ)}; give the code that the "
+            f"study {name!r}: the program differs in {', '.join(differ)}; give the code that the "
             "study was run with as --program FILE"
         )
 
