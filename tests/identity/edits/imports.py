@@ -66,7 +66,7 @@ CLOSED = {
     "program.py": "def maker():\n    import lib\n    def net(hp):\n        return lib.build(hp)\n    return net\nnet = maker()\n",
     "lib.py": LIB,
 }
-SIDE = {"program.py": "import plugin\nfrom registry import MADE\ndef net(hp):\n    return MADE['net']()\n", "backends/plugins.py": "MADE = {}\n",
+SIDE = {"program.py": "import plugin\nfrom registry import MADE\ndef net(hp):\n    return MADE['net']()\n", "registry.py": "MADE = {}\n",
         "plugin.py": "from torch import nn\nfrom registry import MADE\nMADE['net'] = lambda: nn.Linear(4, 2)\n"}  # fmt: skip
 STATIC = {
     "program.py": "def net(hp):\n    import outer\n    return outer.build(hp)\n",
