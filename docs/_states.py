@@ -11,8 +11,9 @@ PAGE = Path(__file__).with_name("states.md")
 HEAD = """# State machines
 
 Runs, active lineages, trials and worker handles change their state through tables only: `core/transitions.py` and
-`backends/worker_states.py`. An event that the table does not list for a state is a bug of Hoptree and raises an error
-with the log of what led to it. This page is written from the tables by `docs/_states.py`, and a test compares them.
+`backends/worker_states.py`. An event that the table does not list for a state is a bug of Hoptree and raises an
+error with the log of what led to it. This page is written from the tables by `docs/_states.py`, and a test compares
+them.
 """
 ABOUT = {
     "run": (
