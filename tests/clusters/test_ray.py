@@ -185,6 +185,7 @@ def test_an_actor_that_is_killed_costs_no_result(
     assert units_done_twice(tmp_path / "s" / "store", "plain") == 0
 
 
+@pytest.mark.slow
 def test_an_actor_that_is_stopped_is_given_up(
     tmp_path: Path, nodes: Nodes, expected: list[str], look: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -48,6 +48,7 @@ def test_the_driver_is_told_what_an_actor_reads(
         backend.stop(failed=False)
 
 
+@pytest.mark.slow
 def test_an_actor_that_loads_an_edited_module_is_refused(
     tmp_path: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,10 +40,18 @@ def test_no_cluster_at_the_address(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ours", "why"),
     [
-        ({"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": None}, "this process has none"),
-        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": None}, "this process has none"),
+        pytest.param(
+            {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": None}, "this process has none", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": None}, "this process has none", marks=pytest.mark.slow
+        ),
         ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}, "this process has another one"),
-        ({"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "0" * 64}, "RAY_AUTH_MODE is not token in this process"),
+        pytest.param(
+            {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "0" * 64},
+            "RAY_AUTH_MODE is not token in this process",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_cluster_that_wants_to_see_a_token(
@@ -65,6 +73,7 @@ def test_a_cluster_that_wants_to_see_a_token(
     assert nothing_was_trained(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_address_that_ray_would_find_is_asked_too(
     tmp_path: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
