@@ -52,8 +52,8 @@ def export_command(
     --to trials.csv, trials.parquet  a row per trial
     --to report.html                 plots, trials, how to reproduce it: one file
     --to FOLDER --as tensorboard     curves and a table of hyper-parameters
-    --to FOLDER --as mlflow          an experiment with a run per trial, in SQLite
-    --to sqlite:///optuna.db         an Optuna storage; any URL that Optuna accepts
+    --to FOLDER --as mlflow          an experiment, a run per trial, in SQLite
+    --to sqlite:///optuna.db         an Optuna storage; any URL of Optuna's
     --to best.safetensors, best.pt   the weights of the best model, or of --trial
     --bundle FILE.zip                for `hoptree verify` on another machine
 
