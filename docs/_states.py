@@ -20,8 +20,8 @@ ABOUT = {
         "A unit or an evaluation that a worker was given. One that evaluates a stored state starts as `evaluating`."
     ),
     "active lineage": (
-        "A lineage that is being trained. A barrier or another driver may hold it; a ready one is in the queue of its "
-        "next partition."
+        "A lineage that is being trained. A barrier or another driver may hold it; a ready one is in the queue of "
+        "its next partition."
     ),
     "trial": "A config that a study follows.",
     "worker handle": "A worker as its backend sees it. Events that change nothing are left out.",
