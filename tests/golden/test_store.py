@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hoptree.store import Store
-from hoptree.store.schema import REVISIONS
+from hoptree.store.revisions import REVISIONS
 from tests.golden.write_store import GOLDEN, NAME, shown
 
 STORES = sorted(GOLDEN.glob("store-*"))

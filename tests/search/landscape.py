@@ -18,7 +18,7 @@ from hoptree.forecast.simulation import Simulation, simulate
 from hoptree.search import Goal, Procedure
 from hoptree.search.sampling import make_sampler
 from hoptree.search.streams import share
-from hoptree.search.values import choice, log, uniform
+from hoptree.search.value_kinds import choice, log, uniform
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 

@@ -17,7 +17,7 @@ from hoptree.forecast.simulation import simulate
 from hoptree.search import PBT, Procedure
 from hoptree.search.sampling import make_sampler
 from hoptree.search.streams import share
-from hoptree.search.values import log
+from hoptree.search.value_kinds import log
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 from tests.search.landscape import LOSS

@@ -13,7 +13,7 @@ from hoptree.core import schedules
 from hoptree.core.errors import ScheduleError
 from hoptree.core.schedules import Config
 from hoptree.search.sampling import make_sampler
-from hoptree.search.values import Choice, Integer, Searched, Uniform
+from hoptree.search.value_kinds import Choice, Integer, Searched, Uniform
 
 SAMPLERS = ("random", "sobol", "latin-hypercube")
 NAMES = st.sampled_from(["lr", "width", "name", "depth"])

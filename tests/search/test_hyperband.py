@@ -16,7 +16,7 @@ from hoptree.core.schedules import Config
 from hoptree.search import Hyperband, Optuna, Train
 from hoptree.search.halving import Halving
 from hoptree.search.rungs import epochs_of
-from hoptree.search.values import uniform
+from hoptree.search.value_kinds import uniform
 from tests.search.played_search import LOSS, PlayedSearch, Table, calm, orders, shuffled, tables
 
 SPACE = {"lr": uniform(0.0, 1.0)}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.search import MedianStopping, Stop
-from hoptree.search.values import uniform
+from hoptree.search.value_kinds import uniform
 from tests.search.played_search import LOSS, PlayedSearch, Table, orders, tables
 
 SPACE = {"lr": uniform(0.0, 1.0)}

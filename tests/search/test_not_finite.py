@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hoptree.search import ASHA, PBT, Goal, Hyperband, MedianStopping, Optuna, SuccessiveHalving
-from hoptree.search.values import uniform
+from hoptree.search.value_kinds import uniform
 from tests.search.played_search import LOSS, PlayedSearch
 
 BAD = [math.nan, math.inf, -math.inf]

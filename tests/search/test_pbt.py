@@ -14,7 +14,7 @@ from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.forecast.simulation import simulate
 from hoptree.search import PBT, Branch, Extend, Stop
 from hoptree.search.streams import share
-from hoptree.search.values import choice, uniform
+from hoptree.search.value_kinds import choice, uniform
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 from tests.search.played_search import LOSS, PlayedSearch, Table, calm, orders, shuffled, tables

@@ -17,7 +17,7 @@ from hoptree.search.sampling import make_sampler
 from hoptree.search.schedules import multistep, piecewise, warmup
 from hoptree.search.space import where
 from hoptree.search.tree import build
-from hoptree.search.values import choice, integer, log, uniform
+from hoptree.search.value_kinds import choice, integer, log, uniform
 
 SPACES: list[dict[str, Any]] = [
     {"lr": log(1e-4, 1.0), "dropout": uniform(0.0, 0.5, step=0.1), "layers": integer(1, 8), "batch_size": 64},

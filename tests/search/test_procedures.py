@@ -27,7 +27,7 @@ from hoptree.search.grid import Grid
 from hoptree.search.rungs import epochs_of
 from hoptree.search.schedules import multistep
 from hoptree.search.streams import share
-from hoptree.search.values import choice, log, uniform
+from hoptree.search.value_kinds import choice, log, uniform
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, Workload
 from hoptree.simulator.workload import Landscape
 from hoptree.testing import ProcedureContract
@@ -197,7 +197,7 @@ import time
 from bench.memory import peak_memory
 from hoptree.search import *
 from hoptree.search.streams import share
-from hoptree.search.values import choice, log, uniform
+from hoptree.search.value_kinds import choice, log, uniform
 from hoptree.forecast.simulation import simulate
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import hoptree as ht
 from hoptree.core.errors import WorkloadError
 from hoptree.search import Random, Train
-from hoptree.search.values import choice, uniform
+from hoptree.search.value_kinds import choice, uniform
 from tests.search.played_search import LOSS, PlayedSearch, shuffled, tables
 
 SPACE = {"lr": uniform(0.0, 1.0), "width": choice(8, 16)}

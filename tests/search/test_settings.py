@@ -12,7 +12,7 @@ from hoptree.core.errors import WorkloadError
 from hoptree.search import ASHA, PBT, Goal, Hyperband, MedianStopping, Optuna, Random, SuccessiveHalving
 from hoptree.search.grid import Grid
 from hoptree.search.protocol import begin
-from hoptree.search.values import choice
+from hoptree.search.value_kinds import choice
 
 SOUND: dict[type, dict[str, Any]] = {
     Grid: {"epochs": 3, "every": 1},

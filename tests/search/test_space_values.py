@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoptree.search.parameters import Continuous, Stepped, Whole, index_at
+from hoptree.search.parsed_parameters import Continuous, Stepped, Whole, index_at
 from hoptree.search.streams import share
 
 SHARES = st.floats(0, 1, exclude_max=True) | st.just(math.nextafter(1, 0))

@@ -16,7 +16,7 @@ from hoptree.forecast.simulation import simulate
 from hoptree.search import Stop, SuccessiveHalving
 from hoptree.search.rungs import epochs_of, rung_epochs
 from hoptree.search.streams import share
-from hoptree.search.values import choice, uniform
+from hoptree.search.value_kinds import choice, uniform
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 from tests.search.played_search import LOSS, PlayedSearch, Table, calm, orders, shuffled, tables

@@ -29,7 +29,7 @@ from hoptree.store import (
 )
 from hoptree.store.database import Database
 from hoptree.store.migrations import upgrade
-from hoptree.store.schema import FOLDER, REVISIONS, Revisions
+from hoptree.store.revisions import FOLDER, REVISIONS, Revisions
 from hoptree.store.tables import METADATA
 from tests.powerless import powerless
 
@@ -174,7 +174,7 @@ def test_a_migration_that_fails_in_the_middle_leaves_the_store_as_it_was(filled,
 def test_a_copy_is_never_written_over(filled, tmp_path, journal_url, monkeypatch):
     if "sqlite" not in journal_url:
         pytest.skip("a schema that is there cannot be created: PostgreSQL refuses it itself")
-    monkeypatch.setattr("hoptree.store.schema.time.time", lambda: 1e9)
+    monkeypatch.setattr("hoptree.store.revisions.time.time", lambda: 1e9)
     for _ in range(3):
         with pytest.raises(MigrationError):
             migrate(tmp_path / "store", journal_url, revisions=BROKEN)
@@ -206,7 +206,7 @@ OPEN_NEXT = """
 import sys
 from pathlib import Path
 from hoptree.store import MigrationError, Store
-from hoptree.store.schema import REVISIONS, Revisions
+from hoptree.store.revisions import REVISIONS, Revisions
 try:
     names, folders = (*REVISIONS.names, "0003"), (*REVISIONS.folders, Path(sys.argv[2]))
     Store(sys.argv[1], create=False, revisions=Revisions(names, folders))

@@ -56,7 +56,7 @@ from hoptree.core.facts import (
     UnitFinishedFact,
     UnitGiven,
 )
-from hoptree.core.fold import Fold
+from hoptree.core.fold_journal import Fold
 from hoptree.core.metrics import unspelled
 from hoptree.core.nodes import Node
 from hoptree.core.steps import Step

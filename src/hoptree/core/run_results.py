@@ -8,7 +8,7 @@ from hoptree.core.active_lineages import ActiveLineages
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.event_log import EventLog
 from hoptree.core.events import StateEvaluated, UnitCancelled, UnitFailed, UnitFinished
-from hoptree.core.fold import count_attempt
+from hoptree.core.fold_journal import count_attempt
 from hoptree.core.nodes import ActiveLineage, Run, State
 from hoptree.core.open_work import OpenWork
 from hoptree.core.settings import Settings

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, assert_never, final
 from hoptree.core.schedules import Config, Schedule
 from hoptree.search.describe_space import node_text
 from hoptree.search.match_config import decisions_of
-from hoptree.search.parameters import Continuous, Stepped, Whole
 from hoptree.search.parse_space import Space, read
+from hoptree.search.parsed_parameters import Continuous, Stepped, Whole
 from hoptree.search.tree import ChoiceNode, Given, Node, Parameter, ScheduleNode, Several, SpacePart, parameters
-from hoptree.search.values import text
+from hoptree.search.value_kinds import text
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -19,7 +19,7 @@ from hoptree.core import keys
 from hoptree.core.errors import MissingExtraError, RefusedError, WorkloadError
 from hoptree.core.schedules import Config, Schedule
 from hoptree.mirror.trial_snapshot import TrialSnapshot
-from hoptree.search.values import text
+from hoptree.search.value_kinds import text
 
 if TYPE_CHECKING:
     import wandb

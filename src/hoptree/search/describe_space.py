@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from hoptree.search.constraints import fingerprint, name_of
-from hoptree.search.parameters import Continuous, Stepped, Whole
 from hoptree.search.parse_space import Space, read
+from hoptree.search.parsed_parameters import Continuous, Stepped, Whole
 from hoptree.search.tree import ChoiceNode, Given, Node, ScheduleNode, Several, SpacePart, nodes
-from hoptree.search.values import Integer, Uniform, text
+from hoptree.search.value_kinds import Integer, Uniform, text
 
 
 def describe(space: Space) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def describe(space: Space) -> dict[str, Any]:
 
     Each condition is described by a hash of its code, see ``constraints.fingerprint``.
 
-    >>> from hoptree.search.values import choice, log
+    >>> from hoptree.search.value_kinds import choice, log
     >>> describe({"lr": log(1e-4, 0.1), "optimizer": choice("sgd", {"name": "adam"})})["names"][:2]
     [['lr', 'log(0.0001, 0.1)'], ['optimizer', 'choice of 2']]
     """

@@ -11,8 +11,8 @@ from hoptree.core.errors import WorkloadError
 from hoptree.core.schedules import Config
 from hoptree.search.errors import ConfigRefusedError, SpaceError
 from hoptree.search.match_config import decisions_of
-from hoptree.search.parameters import Continuous, Stepped, Whole, index_at
 from hoptree.search.parse_space import Space, read
+from hoptree.search.parsed_parameters import Continuous, Stepped, Whole, index_at
 from hoptree.search.streams import share
 from hoptree.search.tree import ChoiceNode, Decisions, Parameter, build, decide, parameters
 

@@ -7,7 +7,7 @@ from inspect import signature
 from typing import Any, assert_never
 
 from hoptree.core.schedules import Config, Schedule, as_schedule
-from hoptree.search.parameters import Continuous, Range, Stepped, Whole
+from hoptree.search.parsed_parameters import Continuous, Range, Stepped, Whole
 from hoptree.search.schedules import CONSTRUCTORS
 from hoptree.search.tree import ChoiceNode, Decisions, Given, Node, ScheduleNode, Several, SpacePart
 

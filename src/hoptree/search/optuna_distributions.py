@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
-from hoptree.search.parameters import Continuous, Stepped, Whole, nearest
+from hoptree.search.parsed_parameters import Continuous, Stepped, Whole, nearest
 from hoptree.search.tree import ChoiceNode, Decisions, Parameter
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from hoptree.core.plain_values import plain
 from hoptree.core.schedules import as_schedule
 from hoptree.search.constraints import Constrained
 from hoptree.search.errors import SpaceError
-from hoptree.search.parameters import Continuous, Range, Stepped, Whole
+from hoptree.search.parsed_parameters import Continuous, Range, Stepped, Whole
 from hoptree.search.tree import ChoiceNode, Given, Node, ScheduleNode, Several, SpacePart, nodes
-from hoptree.search.values import Choice, Integer, Searched, Uniform, text
+from hoptree.search.value_kinds import Choice, Integer, Searched, Uniform, text
 
 Space: TypeAlias = Mapping[str, Any]
 

@@ -16,8 +16,8 @@ from hoptree.search.budget_estimate import BudgetEstimate, exactly
 from hoptree.search.errors import NoExtensionError
 from hoptree.search.explore import Explorer
 from hoptree.search.jobs import Jobs
-from hoptree.search.parameters import index_at
 from hoptree.search.parse_space import Space
+from hoptree.search.parsed_parameters import index_at
 from hoptree.search.protocol import Branch, Decision, Extend, Goal, Sampler, Search, Stop, Train
 from hoptree.search.sampling import make_sampler
 from hoptree.search.streams import share

@@ -3,7 +3,7 @@
 Data are numbers, strings, booleans, None, lists and dictionaries, as in JSON; nothing depends on a ``repr`` that
 may change. A dictionary has a single entry: a tag and its content.
 
-    >>> from hoptree.search.values import choice, log
+    >>> from hoptree.search.value_kinds import choice, log
     >>> space_data({"lr": log(1e-4, 0.1), "width": choice(8, 16)})
     {'part': [['lr', {'log': [0.0001, 0.1, None]}], ['width', {'choice': [8, 16]}]]}
 
@@ -25,7 +25,7 @@ from hoptree.search.constraints import Condition, Constrained
 from hoptree.search.parse_space import Space, read
 from hoptree.search.stable_repr import stable_text
 from hoptree.search.tree import SpacePart, nodes
-from hoptree.search.values import Choice, Integer, Searched, Uniform
+from hoptree.search.value_kinds import Choice, Integer, Searched, Uniform
 
 
 class RebuildError(Exception):

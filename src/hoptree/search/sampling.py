@@ -1,6 +1,6 @@
 """Samplers: sources of configs, given by name, by their settings, or as the user's own class or function.
 
->>> from hoptree.search.values import choice
+>>> from hoptree.search.value_kinds import choice
 >>> sampler = make_sampler("random", {"width": choice(8, 16)}, seed=0)
 >>> [sampler.ask(), sampler.ask(), sampler.ask()]
 [{'width': 8}, {'width': 16}, None]

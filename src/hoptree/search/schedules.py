@@ -6,7 +6,7 @@ numbers are checked, for every config that is drawn:
 
     >>> multistep(0.1, at=[4], gamma=0.5)(5)
     0.05
-    >>> from hoptree.search.values import choice, log
+    >>> from hoptree.search.value_kinds import choice, log
     >>> str(multistep(log(1e-4, 0.1), at=choice([4], [4, 8]), gamma=0.5))
     'multistep(init=log(0.0001, 0.1), at=choice([4], [4, 8]), gamma=0.5)'
 """
@@ -20,7 +20,7 @@ from typing import ParamSpec, cast
 
 from hoptree.core import schedules
 from hoptree.core.schedules import Schedule
-from hoptree.search.values import Searched, is_searched
+from hoptree.search.value_kinds import Searched, is_searched
 
 P = ParamSpec("P")
 

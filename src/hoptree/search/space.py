@@ -11,7 +11,7 @@ from hoptree.search.errors import ConfigRefusedError, SpaceError
 from hoptree.search.parse_space import Space, read
 from hoptree.search.tree import SpacePart, build, identity, parameters
 from hoptree.search.unique_configs import all_refused, combinations
-from hoptree.search.values import choice, integer, log, uniform
+from hoptree.search.value_kinds import choice, integer, log, uniform
 
 __all__ = [
     "Space",

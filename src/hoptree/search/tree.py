@@ -16,7 +16,7 @@ from hoptree.core.errors import ScheduleError
 from hoptree.core.schedules import Config, Value, as_schedule
 from hoptree.search.constraints import Condition, check
 from hoptree.search.errors import ConfigRefusedError
-from hoptree.search.parameters import Continuous, Range, Stepped, Whole, index_at
+from hoptree.search.parsed_parameters import Continuous, Range, Stepped, Whole, index_at
 from hoptree.search.schedules import CONSTRUCTORS
 
 

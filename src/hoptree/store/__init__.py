@@ -42,7 +42,7 @@ from hoptree.store.holder import Holder
 from hoptree.store.journal import Journal, JournalWriter, Recorded
 from hoptree.store.lease import Lease, Leases
 from hoptree.store.records import decode, encode
-from hoptree.store.schema import Migrated
+from hoptree.store.revisions import Migrated
 from hoptree.store.states import StateStore, open_states
 from hoptree.store.store import Store, StoreTiming, migrate
 

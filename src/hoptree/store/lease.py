@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from hoptree.store.database import Database
-    from hoptree.store.schema import Schema
+    from hoptree.store.revisions import Schema
 
 _RENEW = (  # keep the later time: a clock may be set back
     "UPDATE hoptree_leases SET heartbeat = CASE WHEN heartbeat > ? THEN heartbeat ELSE ? END "

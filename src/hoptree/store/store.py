@@ -21,7 +21,7 @@ from hoptree.store.ledger import Ledger
 from hoptree.store.origins import Origins
 from hoptree.store.reports import Reports
 from hoptree.store.requests import RequestTable
-from hoptree.store.schema import REVISIONS, Migrated, Revisions, Schema, missing
+from hoptree.store.revisions import REVISIONS, Migrated, Revisions, Schema, missing
 from hoptree.store.states import LocationMarkers, open_states
 
 

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Goal, Procedure
-from hoptree.search.values import choice, log
+from hoptree.search.value_kinds import choice, log
 from hoptree.testing.search_log import SearchLog
 from hoptree.testing.search_run import Conditions, run_search
 

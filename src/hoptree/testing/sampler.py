@@ -24,7 +24,7 @@ from hoptree.search.parse_space import Space, read
 from hoptree.search.protocol import Sampler
 from hoptree.search.sampling import AnySampler, make_sampler
 from hoptree.search.stable_repr import stable_text
-from hoptree.search.values import choice, log
+from hoptree.search.value_kinds import choice, log
 
 
 class SamplerContract:

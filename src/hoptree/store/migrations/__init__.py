@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hoptree.store.schema import Revisions
+    from hoptree.store.revisions import Revisions
 
 
 def upgrade(connection: Connection, revisions: Revisions) -> None:
@@ -16,7 +16,7 @@ def upgrade(connection: Connection, revisions: Revisions) -> None:
     from alembic import command
     from alembic.config import Config
 
-    from hoptree.store.schema import FOLDER
+    from hoptree.store.revisions import FOLDER
 
     config = Config()
     folders = os.pathsep.join(map(str, revisions.folders))
