@@ -21,7 +21,7 @@ from hoptree.store import StudyIdleError
 from hoptree.store.logs import Logs
 from hoptree.ui.cli import cli
 from tests.system.plain import study
-from tests.system.processes import alive, descendants
+from tests.system.processes import alive, workers_of
 from tests.system.test_interrupts import finish, start, wait_for
 
 SPACE = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[2], gamma=0.5)), "nap": 0.05}
@@ -58,7 +58,7 @@ def test_a_study_is_interrupted_from_another_process(tmp_path: Path) -> None:
     reference = finish(start(whole, nap=0.5))
     process = start(tmp_path, nap=0.5)
     wait_for(tmp_path, "UnitFinishedFact", 3)
-    workers = descendants(process.pid)
+    workers = workers_of(process.pid)
     told = interrupt(tmp_path)
     assert told.exit_code == 0, told.stderr
     assert f"process {process.pid}" in told.stdout

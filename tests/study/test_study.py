@@ -16,7 +16,7 @@ import pytest
 
 import hoptree as ht
 from hoptree.backends.local import slot_folders_of_study
-from tests.system.processes import descendants, units_done_twice
+from tests.system.processes import workers_of, units_done_twice
 
 PROGRAM = Path(__file__).parents[1] / "system" / "digits_study.py"
 
@@ -65,7 +65,7 @@ def kill_and_resume(folder: Path, random: Random, kills: int) -> dict[str, Any]:
         try:
             process.communicate(timeout=random.uniform(1.5, 6.0))
         except subprocess.TimeoutExpired:
-            victims = [process.pid, *descendants(process.pid)]
+            victims = [process.pid, *workers_of(process.pid)]
             os.kill(random.choice(victims), signal.SIGKILL)
         if random.random() < 0.5 and process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)

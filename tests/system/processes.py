@@ -17,16 +17,17 @@ from hoptree.record.spec import StudySpec
 from hoptree.store import Store
 
 
-def descendants(driver: int) -> list[int]:
-    """Return the children of a process: a driver's workers."""
+def workers_of(driver: int) -> list[int]:
+    """Return the worker processes of a driver; the process of a test may have other children too."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                command = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if int(fields[1]) == driver and fields[0] != "Z":
+            if int(fields[1]) == driver and fields[0] != "Z" and b"hoptree.worker" in command:
                 found.append(int(entry.name))
     return found
 

@@ -22,7 +22,7 @@ from hoptree.core.events import TrialAsked
 from hoptree.store import Store
 from hoptree.worker.slots import find_states
 from tests.system.plain import study
-from tests.system.processes import alive, descendants, units_done_twice
+from tests.system.processes import alive, workers_of, units_done_twice
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,7 +71,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_what_a_killed_driver_left_in_memory_is_not_expected_to_be_trained_again(tmp_path: Path) -> None:
     process = start(tmp_path, nap=0.1)
     wait_for(tmp_path, "UnitFinishedFact", 8)
-    workers = descendants(process.pid)
+    workers = workers_of(process.pid)
     process.kill()
     process.communicate()
     assert alive(workers) == []
@@ -90,7 +90,7 @@ def test_killed_at_ten_random_moments_and_resumed(tmp_path: Path, reference: dic
         process = start(tmp_path, nap=0.1)
         wait_for(tmp_path, "UnitFinishedFact", min(round_ + 1, 9))
         time.sleep(random.uniform(0.0, 0.15))
-        mine = descendants(process.pid)
+        mine = workers_of(process.pid)
         workers += mine
         if mine and random.random() < 0.5:
             os.kill(random.choice(mine), signal.SIGKILL)
@@ -152,7 +152,7 @@ def test_asynchronous_optuna_killed_twice_goes_on_as_its_journal_says(tmp_path: 
 def test_an_interrupt_drains_and_loses_nothing(tmp_path: Path) -> None:
     process = start(tmp_path, nap=0.2)
     wait_for(tmp_path, "UnitFinishedFact", 3)
-    workers = descendants(process.pid)
+    workers = workers_of(process.pid)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
     first = finish(process)
     assert "running" in first["states"]
@@ -167,7 +167,7 @@ def test_an_interrupt_drains_and_loses_nothing(tmp_path: Path) -> None:
 def test_a_second_interrupt_stops_at_once(tmp_path: Path) -> None:
     process = start(tmp_path, nap=60.0)
     wait_for(tmp_path, "WorkerJoined", 1)
-    workers = descendants(process.pid)
+    workers = workers_of(process.pid)
     os.killpg(process.pid, signal.SIGINT)
     time.sleep(0.3)
     os.killpg(process.pid, signal.SIGINT)
@@ -317,7 +317,7 @@ def test_a_driver_that_was_stopped_leaves_the_slots_of_its_successor_alone(
 def test_what_user_code_starts_does_not_outlive_a_driver_that_is_killed(tmp_path: Path) -> None:
     process = start(tmp_path, nap=0.1, search="children")
     wait_for(tmp_path, "UnitFinishedFact", 2)
-    workers = descendants(process.pid)
+    workers = workers_of(process.pid)
     with process:  # closes its pipes, which a child that lives on would hold
         process.kill()
     children = [int(line) for line in (tmp_path / "flag").read_text().split()]

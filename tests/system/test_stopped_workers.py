@@ -16,7 +16,7 @@ from hoptree.core.events import WorkerLost
 from hoptree.core.facts import RunFailedFact
 from hoptree.store import Store
 from tests.system.plain import Plain, dataset, study
-from tests.system.processes import alive, descendants, units_done_twice
+from tests.system.processes import alive, workers_of, units_done_twice
 from tests.system.sabotage import Sabotage
 
 SPACE = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[2], gamma=0.5)), "nap": 0.05}
@@ -48,7 +48,7 @@ def test_a_worker_that_is_stopped_is_given_up_and_replaced(
     stopped: list[int] = []
 
     def stop() -> None:
-        stopped.append(descendants(os.getpid())[0])
+        stopped.append(workers_of(os.getpid())[0])
         os.kill(stopped[0], signal.SIGSTOP)
 
     def go_on() -> None:
