@@ -16,7 +16,7 @@ import pytest
 
 import hoptree as ht
 from hoptree.backends.local import slot_folders_of_study
-from tests.system.processes import workers_of, units_done_twice
+from tests.system.processes import units_done_twice, workers_of
 
 PROGRAM = Path(__file__).parents[1] / "system" / "digits_study.py"
 

@@ -22,7 +22,7 @@ from hoptree.core.events import TrialAsked
 from hoptree.store import Store
 from hoptree.worker.slots import find_states
 from tests.system.plain import study
-from tests.system.processes import alive, workers_of, units_done_twice
+from tests.system.processes import alive, units_done_twice, workers_of
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,7 @@ from hoptree.core.events import WorkerLost
 from hoptree.core.facts import RunFailedFact
 from hoptree.store import Store
 from tests.system.plain import Plain, dataset, study
-from tests.system.processes import alive, workers_of, units_done_twice
+from tests.system.processes import alive, units_done_twice, workers_of
 from tests.system.sabotage import Sabotage
 
 SPACE = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[2], gamma=0.5)), "nap": 0.05}
