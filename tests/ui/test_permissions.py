@@ -100,5 +100,5 @@ def test_a_folder_without_a_store_is_refused_before_anything_runs(tmp_path: Path
     (code, said), *_ = run(place, "run tiny.py")
     assert code == 2
     assert "DataError: to: cannot build a dataset in " in said
-    assert "Permission denied; expected a folder that can be written" in said
+    assert "Permission denied; expected a writable folder" in said
     assert "at tiny.py, line " in said
