@@ -53,7 +53,7 @@ def front() -> ht.Simulation:
 def tree(result: ht.Simulation, path: Path, theme: Theme) -> None:
     """Draw the plan: a bar per node, from the epoch where it begins to the last that a trial asks for."""
     engine, partitions = result.engine, result.workload.partitions
-    ways = [engine.plan.way(trial, EPOCHS * partitions) for trial in engine.trials.values()]
+    ways = [engine.plan.path_with_ends(trial, EPOCHS * partitions) for trial in engine.trials.values()]
     nodes = {node.id: node for way in ways for node, _ in way}
     ends = {number: max(end for way in ways for node, end in way if node.id == number) for number in nodes}
     serves = {number: sum(any(node.id == number for node, _ in way) for way in ways) for number in nodes}
