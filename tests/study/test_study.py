@@ -21,8 +21,8 @@ from tests.system.processes import units_done_twice, workers_of
 PROGRAM = Path(__file__).parents[1] / "system" / "digits_study.py"
 
 
-def start(folder: Path, workers: int = 2, share: bool = True) -> subprocess.Popen[str]:
-    command = [sys.executable, str(PROGRAM), str(workers), "share" if share else "alone"]
+def start(folder: Path, workers: int = 2, share: bool = True, verify: bool = False) -> subprocess.Popen[str]:
+    command = [sys.executable, str(PROGRAM), str(workers), "share" if share else "alone", *["verify"] * verify]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -38,7 +38,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_prefixes_are_shared_and_a_finished_study_trains_nothing(tmp_path: Path, reference: dict[str, Any]) -> None:
-    first = finish(start(tmp_path))
+    first = finish(start(tmp_path, verify=True))
     assert first["states"] == ["complete"] * 4
     assert (first["asked"], first["trained"], first["shared"]) == (24, 16, 8)
     assert first["accuracy"] > 0.9
@@ -74,6 +74,7 @@ def kill_and_resume(folder: Path, random: Random, kills: int) -> dict[str, Any]:
     return finish(start(folder))
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_studies_give_the_same_bits(tmp_path: Path, reference: dict[str, Any]) -> None:
     result = kill_and_resume(tmp_path, Random(1), kills=2)
     assert result["fingerprints"] == reference["fingerprints"]

@@ -18,7 +18,7 @@ def net(hp):
     return nn.Sequential(nn.Linear(64, hp["width"]), nn.ReLU(), nn.Linear(hp["width"], 10))
 
 
-def main(workers: int, share: bool) -> None:
+def main(workers: int, share: bool, verify: bool) -> None:
     study = ht.Study(
         "digits",
         trainer=ht.Torch(
@@ -46,11 +46,11 @@ def main(workers: int, share: bool) -> None:
                 "asked": results.savings.epochs_asked,
                 "shared": results.savings.epochs_shared,
                 "reused": results.savings.epochs_reused,
-                "verified": [check.holds for check in study.verify()] if share else [],
+                "verified": [check.holds for check in study.verify()] if verify else [],
             }
         )
     )
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2] == "share")
+    main(int(sys.argv[1]), sys.argv[2] == "share", "verify" in sys.argv)

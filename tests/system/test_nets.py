@@ -110,6 +110,7 @@ class Killed(Remembers):
         return super().forward(x)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_no_bit(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     space = {"dropout": 0.2, "trap": str(trap)}

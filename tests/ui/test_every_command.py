@@ -146,6 +146,7 @@ def test_json_follows_its_schema(schema: str, arguments: list[str], place: Path)
     [("", "", [], 0), ('optimizer="sgd"', 'optimizer="adam"', ["trainer"], 1)],
     ids=["same", "other code"],
 )
+@pytest.mark.slow
 def test_json_of_a_bundle_follows_its_schema(
     before: str, after: str, differs: list[str], code: int, place: Path, tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_failing_model_has_one_look_whoever_runs_it(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NET)
     shown = []

@@ -380,6 +380,7 @@ def best(folder: Path, copy: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return figures(copy, "best", "tiny")
 
 
+@pytest.mark.slow
 def test_verify_tells_bits_that_differ(copy: Path, best: Any) -> None:
     number, key, states = str(best["number"]), Path(best["state_file"]).stem, FolderStates(copy / "states")
     same = invoke(copy, "verify", "tiny", number)
