@@ -74,6 +74,7 @@ def test_a_cluster_is_started_and_stopped(tmp_path: Path, expected: list[str]) -
     assert "token" not in found["after"]
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_is_resumed(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
     nodes.add(2)
     signalled(program(tmp_path, "ray", 2, last=4, RAY_ADDRESS=nodes.address), signal.SIGKILL)

@@ -66,6 +66,7 @@ def hoptree(folder: Path, *arguments: str, code: int = 0) -> str:
 # --- plots ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_plot_writes_what_is_asked_for(folder: Path, tmp_path: Path) -> None:
     assert done(folder, "plot", "tiny", "curves", "--save", str(tmp_path / "c.png"), "--metric", "loss")
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")

@@ -49,7 +49,8 @@ def test_prefixes_are_shared_and_a_finished_study_trains_nothing(tmp_path: Path,
     assert again["fingerprints"] == first["fingerprints"] == reference["fingerprints"]
 
 
-@pytest.mark.parametrize(("workers", "share"), [pytest.param(3, True, marks=pytest.mark.slow), (2, False)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("workers", "share"), [(3, True), (2, False)])
 def test_bits_depend_on_neither_workers_nor_sharing(
     tmp_path: Path, reference: dict[str, Any], workers: int, share: bool
 ) -> None:
@@ -108,6 +109,7 @@ def tiny_study(folder: Path, model: Any, name: str = "tiny", **options: Any) -> 
     return ht.Study(name, trainer=trainer, data=data, store=folder / "store", **settings)
 
 
+@pytest.mark.slow
 def test_names_that_nothing_asks_for_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     from torch import nn
 

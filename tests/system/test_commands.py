@@ -60,6 +60,7 @@ def test_what_python_has_run_is_not_trained_again(done: Path) -> None:
     assert printed["store"] == str(done / ".hoptree")
 
 
+@pytest.mark.slow
 def test_what_run_has_trained_is_what_python_trains(done: Path, tmp_path: Path) -> None:
     shutil.copy(PROGRAM, tmp_path / "tiny.py")
     printed = json.loads(hoptree(tmp_path, "run", "tiny.py", "--workers", "2", "--json"))

@@ -75,6 +75,7 @@ def test_trials_are_chosen(folder: Path) -> None:
 # --- wishes -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_wishes_are_granted_when_the_study_runs_again(folder: Path, tmp_path: Path) -> None:
     place = tmp_path / "place"
     shutil.copytree(folder, place)
