@@ -368,3 +368,21 @@ def test_what_is_covered_in_a_module_does_not_depend_on_the_modules_that_it_uses
         found.append(covered(loaded("import covered_upper\ndef net(hp):\n    return covered_upper.up()\n")))
     assert found[0]["covered_upper"] == found[1]["covered_upper"]
     assert found[0]["covered_lower"] != found[1]["covered_lower"]
+
+
+def leave() -> None:
+    sys.exit(4)
+
+
+def test_a_builtin_that_a_library_has_replaced_counts_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As wandb replaces ``sys.exit`` in the driver, but not in a worker."""
+    before = fingerprint(leave)
+    for replacement in (textwrap.TextWrapper().fill, textwrap.dedent):
+        monkeypatch.setattr(sys, "exit", replacement)
+        assert fingerprint(leave) == before
+
+
+def test_a_builtin_that_the_user_has_replaced_counts_by_the_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(leave)
+    monkeypatch.setattr(sys, "exit", lambda code: None)
+    assert fingerprint(leave) != before

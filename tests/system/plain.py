@@ -64,7 +64,7 @@ def misbehave(act: Any, where: Any) -> None:
         case "exit":
             os._exit(3)
         case "leave":
-            raise SystemExit(4)  # as sys.exit does, which a library such as wandb may have replaced in this process
+            sys.exit(4)
         case "memory":
             np.empty(1 << 60, np.uint8)
         case "hang":

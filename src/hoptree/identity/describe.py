@@ -130,6 +130,8 @@ def _library_member(walk: Walk, member: LibraryMember) -> Description:
     value = member.value
     if leaf_of(value) is not None:
         return Description("value", (ValuePart(value),))
+    if _replaces_builtin(member):
+        return Description("library", (ValuePart((walk.release(member.module), member.name)),))
     if isinstance(value, types.FunctionType):
         if not is_library(value.__module__, None) or is_member(value):
             return describe_function(walk, value)
@@ -140,6 +142,20 @@ def _library_member(walk: Walk, member: LibraryMember) -> Description:
     ):
         return _builtin(walk, value, bound=False)
     return Description("library", (ValuePart((walk.release(member.module), member.module, member.name)),))
+
+
+def _replaces_builtin(member: LibraryMember) -> bool:
+    """Return whether a library has put its own function in place of a builtin, as wandb does with ``sys.exit``.
+
+    Modules that are part of the interpreter have no Python functions of their own. Only the process that has loaded
+    the library has the replacement, so the function counts by its name, as ``_builtin`` describes the original.
+    """
+    function = getattr(member.value, "__func__", member.value)
+    return (
+        member.module in sys.builtin_module_names
+        and isinstance(function, types.FunctionType)
+        and is_library(function.__module__, None)
+    )
 
 
 def _builtin(walk: Walk, value: Any, bound: bool = True) -> Description:
