@@ -81,7 +81,7 @@ def test_the_address_that_ray_would_find_is_asked_too(
     before = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
     try:
         set_authentication({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64})
-        with pytest.raises(ht.RefusedError, match="the one that is given here is another"):
+        with pytest.raises(ht.RefusedError, match="this process has another one"):
             study(tmp_path).run(backend=ht.Ray(address="auto"))
     finally:
         set_authentication(before)

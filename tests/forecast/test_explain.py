@@ -210,7 +210,7 @@ def test_what_a_run_refuses_is_not_explained(tmp_path: Path) -> None:
     with pytest.raises(ht.RefusedError, match="reports only loss .did you mean 'loss'"):
         wrong.explain(workers=1)
     study(tmp_path, "a", epochs=1).run(workers=1)
-    with pytest.raises(ht.StudyChangedError, match="trainer changed"):
+    with pytest.raises(ht.StudyChangedError, match="trainer changed since it was started"):
         study(tmp_path, "a", epochs=1, trainer=Other()).explain(workers=1)
     accepted = study(tmp_path, "a", epochs=1, trainer=Other()).explain(workers=1, accept_changes=True)
     assert accepted.epochs_trained == 0.0  # it would resume, as run does

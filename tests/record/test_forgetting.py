@@ -109,7 +109,7 @@ def test_a_study_that_is_driven_or_unknown_is_refused(tmp_path: Path) -> None:
             result = clean(tmp_path, "--forget", "mine", "--forget", "other", *arguments, answer="y\n")
             assert result.exit_code != 0
             assert "other: held by process" in str(result.exception)
-            assert "Forget" not in result.output
+            assert "Remove" not in result.output
     assert len(rows(tmp_path, STUDIES)) == 2
     result = clean(tmp_path, "--forget", "mien", "--yes")
     assert "mien: no such study in " in str(result.exception)
