@@ -1,12 +1,22 @@
 """Run all parts, or those named: `python -m bench.decisions [open-shop] [solvers] [taillard] [stage-trees]
-[policy-factor] [orders] [costs]`.
+[policy-factor] [orders] [costs] [joint] [joint-milp]`.
 """
 
 from __future__ import annotations
 
 import sys
 
-from bench.decisions import costs, open_shop, orders, policy_factor, solve_taillard, solvers, stage_trees
+from bench.decisions import (
+    costs,
+    joint,
+    joint_milp,
+    open_shop,
+    orders,
+    policy_factor,
+    solve_taillard,
+    solvers,
+    stage_trees,
+)
 
 PARTS = {
     "open-shop": open_shop.main,
@@ -16,6 +26,8 @@ PARTS = {
     "solvers": solvers.main,
     "taillard": solve_taillard.main,
     "costs": costs.main,
+    "joint": joint.main,
+    "joint-milp": joint_milp.main,
 }
 
 for name in sys.argv[1:] or PARTS:

@@ -25,7 +25,7 @@ SIZES = ((16, 4), (16, 8), (32, 8), (64, 8))
 
 
 class Learning:
-    """A backend whose estimator tells the engine what is news, every few units, as a session does."""
+    """A backend whose estimator sends new costs to the engine every few units, as a session does."""
 
     def __init__(self, backend: SimulatedBackend, estimator: Estimator, every: int) -> None:
         self._backend = backend
@@ -42,7 +42,7 @@ class Learning:
 
 
 def configs(number: int, seed: int) -> list[Config]:
-    """Nets whose units take up to 32 times as long as others', with learning rates that part at some epoch."""
+    """Nets whose units take up to 32 times as long as others', with learning rates that diverge at some epoch."""
     random = Random(seed)
     return [
         {

@@ -30,9 +30,9 @@ class Solved(NamedTuple):
 
 
 def main() -> None:
-    began, processor = time.monotonic(), _processor_seconds()
+    began, processor = time.monotonic(), processor_seconds()
     by_size = {size: [_solve(size, number) for number in range(1, len(SEEDS[size]) + 1)] for size in SEEDS}
-    wall, processor = time.monotonic() - began, _processor_seconds() - processor
+    wall, processor = time.monotonic() - began, processor_seconds() - processor
     record(
         "taillard",
         "python -m bench.decisions taillard",
@@ -144,6 +144,7 @@ def _count(every: Iterable[Solved], holds: Callable[[Solved], bool]) -> int:
     return sum(map(holds, every))
 
 
-def _processor_seconds() -> float:
+def processor_seconds() -> float:
+    """Return the processor time of this program and of the processes that it has waited for."""
     spent = os.times()
     return spent.user + spent.system + spent.children_user + spent.children_system

@@ -13,7 +13,7 @@ from tests.optimize.matrices import matrices
 
 
 @pytest.mark.parametrize("time", [1.0, 0.1])
-def test_equals_rotate_without_a_gap(time):
+def test_equal_configs_rotate_without_idle_workers(time):
     for configs in range(1, 14):
         for workers in range(1, 14):
             times = ((time,) * workers,) * configs

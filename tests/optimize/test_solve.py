@@ -85,8 +85,8 @@ def test_out_of_time_there_is_still_a_schedule(method):
 
 
 def test_a_process_that_overruns_is_stopped(monkeypatch):
-    monkeypatch.setattr("hoptree.optimize.milp.STARTUP_SECONDS", 0.0)
-    monkeypatch.setattr("hoptree.optimize.milp.SECONDS_PER_ROW", 0.0)
+    monkeypatch.setattr("hoptree.optimize.highs_process.STARTUP_SECONDS", 0.0)
+    monkeypatch.setattr("hoptree.optimize.highs_process.SECONDS_PER_ROW", 0.0)
     solution = solve(TAILLARD, method="milp", seconds=0.01)
     assert solution.makespan == 219
     assert solution.bound == 186

@@ -38,7 +38,7 @@ def test_bad_times_are_named(times, message):
         assert str(error.value) == message
 
 
-def test_an_unknown_method_is_told_the_known():
+def test_the_error_for_an_unknown_method_lists_the_known_ones():
     with pytest.raises(WorkloadError) as error:
         solve([[1]], method="gurobi")
     assert str(error.value) == ("method: 'gurobi'; expected one of cp-sat, milp, vector, longest-path, random")
@@ -70,7 +70,7 @@ def test_a_missing_solver_is_named_with_its_extra(method, package, monkeypatch):
     )
 
 
-def test_lists_need_no_extra_and_the_door_is_light():
+def test_lists_need_no_extra_and_the_import_is_fast():
     code = (
         "import sys; from hoptree.optimize import solve; solve([[1, 2], [3, 4]], method='longest-path'); "
         "print(sorted({'numpy', 'ortools', 'highspy', 'pandas'} & sys.modules.keys()))"

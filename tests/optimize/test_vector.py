@@ -52,7 +52,7 @@ def test_optimal_in_the_large_settings(workers):
 
 @settings(max_examples=100, deadline=None)
 @given(times=matrices())
-def test_padding_levels_the_loads_and_lengthens_nothing_too_much(times):
+def test_padding_balances_the_loads_within_the_bound(times):
     padded = pad(times)
     longest = max(map(max, times))
     load = max(worker_loads(times))

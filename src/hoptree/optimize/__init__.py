@@ -1,5 +1,7 @@
 """Exact and approximate schedulers of one epoch: every config visits every worker, one at a time (open shop).
 
+`solve_joint` also decides how many devices of a node a visit uses.
+
 No study uses them: they solve one epoch whose times are known beforehand. They are there to measure the engine's
 decisions, and a simulation takes their schedules as its policy.
 
@@ -8,7 +10,17 @@ decisions, and a simulation takes their schedules as its policy.
 5.0
 """
 
+from hoptree.optimize.joint import JointSolution, Visit, joint_lower_bound, solve_joint, verify_joint
 from hoptree.optimize.solution import Solution
 from hoptree.optimize.solve import lower_bound, solve
 
-__all__ = ["Solution", "lower_bound", "solve"]
+__all__ = [
+    "JointSolution",
+    "Solution",
+    "Visit",
+    "joint_lower_bound",
+    "lower_bound",
+    "solve",
+    "solve_joint",
+    "verify_joint",
+]

@@ -1,6 +1,7 @@
 """Times as integers: ties become exact, and CP-SAT requires them."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -35,20 +36,25 @@ class TimeGrid:
 
 
 def to_grid(times: Times) -> TimeGrid:
-    """Choose exact ticks if they need few bits, as integers do.
+    """Round a matrix of times down to ticks."""
+    rounded, tick, error = round_down([time for row in times for time in row], load_bound(times))
+    values = iter(rounded)
+    return TimeGrid(tuple(tuple(next(values) for _ in row) for row in times), tick, error)
 
-    Otherwise the ticks are so fine that all rounding errors together stay below half the tolerance.
+
+def round_down(times: Sequence[float], bound: float) -> tuple[list[int], Fraction, int]:
+    """Choose exact ticks if they need few bits, as integers do; return the times in ticks, the tick and the error.
+
+    Otherwise the ticks are so fine that all rounding errors together stay below half the tolerance of `bound`, a
+    lower bound on the makespan.
     """
-    ratios = [[time.as_integer_ratio() for time in row] for row in times]
-    denominator = max(below for row in ratios for _, below in row)
-    whole = [[above * (denominator // below) for above, below in row] for row in ratios]
-    divisor = math.gcd(*(units for row in whole for units in row)) or 1
-    if max(units for row in whole for units in row) // divisor < 2**EXACT_BITS:
-        ticks = tuple(tuple(units // divisor for units in row) for row in whole)
-        return TimeGrid(ticks, Fraction(divisor, denominator), 0)
-    units = len(times) * len(times[0])
-    _, exponent = math.frexp(2 * units / TOLERANCE)
-    _, magnitude = math.frexp(load_bound(times))
+    ratios = [time.as_integer_ratio() for time in times]
+    denominator = max(below for _, below in ratios)
+    whole = [above * (denominator // below) for above, below in ratios]
+    divisor = math.gcd(*whole) or 1
+    if max(whole) // divisor < 2**EXACT_BITS:
+        return [units // divisor for units in whole], Fraction(divisor, denominator), 0
+    _, exponent = math.frexp(2 * len(times) / TOLERANCE)
+    _, magnitude = math.frexp(bound)
     shift = exponent - magnitude + 1
-    ticks = tuple(tuple(math.floor(math.ldexp(time, shift)) for time in row) for row in times)
-    return TimeGrid(ticks, Fraction(2) ** -shift, units)
+    return [math.floor(math.ldexp(time, shift)) for time in times], Fraction(2) ** -shift, len(times)

@@ -4,7 +4,7 @@ Columns: the makespan C; the start X of every unit; for every two units of one c
 worker (Z) a binary that is 1 if the first of them runs first. Times are divided by the longest, and V is their sum.
 The one addition is C >= the lower bound, which excludes no schedule and lets HiGHS stop there.
 
-Importing this module is harmless; calling it prevents loading OR-tools in the same process (see `milp`).
+Importing this module is harmless; calling it prevents loading OR-tools in the same process (see `highs_process`).
 """
 
 import sys

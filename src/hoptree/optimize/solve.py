@@ -12,14 +12,12 @@ from hoptree.optimize.cpsat import cp_sat
 from hoptree.optimize.grid import TOLERANCE
 from hoptree.optimize.list_schedule import longest_path, random_order
 from hoptree.optimize.milp import MILP_TOLERANCE, milp
+from hoptree.optimize.parsing import check_seconds, iterate
 from hoptree.optimize.schedule import Starts, Times, makespan_of
 from hoptree.optimize.solution import Solution
 from hoptree.optimize.vector import vector_rearrangement
 
 Method = Literal["cp-sat", "milp", "vector", "longest-path", "random"]
-
-LONGEST_SECONDS = 1_000_000
-"""Operating systems cannot wait much longer in one call."""
 
 
 def solve(
@@ -38,8 +36,7 @@ def solve(
     """
     if method not in get_args(Method):
         raise WorkloadError(f"method: {method!r}; expected one of {', '.join(get_args(Method))}")
-    if not 0 < seconds <= LONGEST_SECONDS:
-        raise WorkloadError(f"seconds: {seconds}; expected a time limit > 0 and <= {LONGEST_SECONDS}")
+    check_seconds(seconds)
     parsed = parse_times(times)
     began = monotonic()
     lower = load_bound(parsed)
@@ -84,7 +81,7 @@ def _schedule(times: Times, method: Method, lower: float, seconds: float, seed: 
 
 def parse_times(times: Iterable[Iterable[float]]) -> Times:
     """Parse nested sequences or a numpy array: a full matrix of finite times >= 0."""
-    rows = [_parse_row(f"times[{index}]", row) for index, row in enumerate(_iterate("times", times))]
+    rows = [_parse_row(f"times[{index}]", row) for index, row in enumerate(iterate("times", times))]
     if not rows:
         raise WorkloadError("times: no rows; expected one row of times for each config")
     for index, row in enumerate(rows):
@@ -98,13 +95,7 @@ def parse_times(times: Iterable[Iterable[float]]) -> Times:
 
 
 def _parse_row(name: str, row: Any) -> tuple[float, ...]:
-    return tuple(_parse_time(f"{name}[{index}]", time) for index, time in enumerate(_iterate(name, row)))
-
-
-def _iterate(name: str, values: Any) -> Iterable[Any]:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise WorkloadError(f"{name}: {values!r}; expected a sequence")
-    return values
+    return tuple(_parse_time(f"{name}[{index}]", time) for index, time in enumerate(iterate(name, row)))
 
 
 def _parse_time(name: str, time: Any) -> float:
