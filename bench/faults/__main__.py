@@ -65,7 +65,7 @@ def _chosen(names: list[str] | None) -> list[str]:
 
 
 def _go_inside() -> None:
-    """Become the same program in a namespace of its own, where shared memory is empty and nobody else's."""
+    """Restart the program in a new namespace, where shared memory is empty and private."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
     os.environ[_INSIDE] = "1"
     own = [sys.executable, "-m", "bench.faults", *sys.argv[1:]]

@@ -103,7 +103,7 @@ class Campaign:
             run.check(outcomes, deeply=random.randrange(_SAMPLE) == 0)
         except StuckError as error:
             run.found("stuck", str(error))
-        except Exception:  # the campaign's own fault: it goes on, and tells
+        except Exception:  # a bug of the campaign: report it and continue
             run.found("campaign", traceback.format_exc())
         finally:
             run.close()
@@ -129,7 +129,7 @@ class Campaign:
         return self._references[size, grid].of(acts)
 
     def close(self) -> None:
-        """Remove what nobody needs to look at."""
+        """Remove files that are no longer needed."""
         for folder in self.folder.glob("reference-*"):
             shutil.rmtree(folder)
         if not any(self.folder.iterdir()):

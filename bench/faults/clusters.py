@@ -18,7 +18,7 @@ from bench.faults.kinds import Kind
 from bench.faults.run import Run
 from bench.faults.stops import LIMIT
 
-PATIENCE = 30.0  # seconds in which the cluster ends the actors of a driver that is gone
+PATIENCE = 30.0  # seconds in which the cluster ends the actors of a lost driver
 
 
 class Cluster:

@@ -1,4 +1,4 @@
-"""Files that are damaged or gone: states, the journal, and slots in shared memory."""
+"""Damaged or missing files: states, the journal, and slots in shared memory."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def remove_slots(run: Run) -> None:
 
 
 def flip_slots_meanwhile(run: Run) -> None:
-    """Flip bits in memory while all processes stand still, and let them go on."""
+    """Flip bits in memory while all processes are stopped, and continue them."""
     _meanwhile(run, lambda path: _flip_array(run, path))
 
 

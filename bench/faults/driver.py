@@ -83,7 +83,11 @@ class Driver:
 
     def workers(self) -> list[int]:
         """Return the processes of its workers."""
-        return [pid for pid in children(self.pid) if b"hoptree.worker" in _read(pid, "cmdline")]
+        return [worker for starter in self.starters() for worker in children(starter)]
+
+    def starters(self) -> list[int]:
+        """Return the processes that start its workers."""
+        return [pid for pid in children(self.pid) if b"hoptree.worker.starter" in _read(pid, "cmdline")]
 
     def wait(self, seconds: float) -> Ended | None:
         """Wait for its end; None if it takes too long."""

@@ -19,7 +19,7 @@ def terminate_driver(run: Run) -> None:
 
 
 def hang_up(run: Run) -> None:
-    """Close the terminal: all of its processes are told."""
+    """Close the terminal: all of its processes get a signal."""
     _end_driver(run, signal.SIGHUP, group=True)
 
 
@@ -39,6 +39,15 @@ def kill_all_workers(run: Run) -> None:
     driver = run.begin()
     if run.moment():
         _kill_workers(run, driver, len(driver.workers()))
+
+
+def kill_starter(run: Run) -> None:
+    """Kill a process that starts workers: its workers end with it."""
+    driver = run.begin()
+    if run.moment() and (starters := driver.starters()):
+        chosen = run.random.choice(starters)
+        run.note(f"starter killed: {chosen}")
+        end([chosen])
 
 
 def kill_both(run: Run) -> None:
@@ -88,6 +97,7 @@ KINDS = {
     "driver-killed-twice": Kind(kill_driver_twice),
     "worker-killed": Kind(kill_worker),
     "all-workers-killed": Kind(kill_all_workers),
+    "starter-killed": Kind(kill_starter),
     "both-killed": Kind(kill_both),
     "killed-at-start": Kind(kill_at_start),
     "killed-at-an-end": Kind(kill_at_end, {"size": 1 << 17}),  # 1 MB: saving takes a while

@@ -24,9 +24,9 @@ class Reference(NamedTuple):
 class Differences(NamedTuple):
     """Where an outcome is another than the reference's."""
 
-    silent: list[str]  # another result, and nobody was told
+    silent: list[str]  # another result, without an error
     failed: list[str]  # trials that ended otherwise
-    open: bool  # some trials have not ended: the study goes on
+    open: bool  # some trials have not ended: the study continues
 
 
 def read_outcome(folder: Path, study: str) -> list[Trial] | None:
@@ -62,7 +62,7 @@ def compare(found: list[Trial], reference: Reference, free: dict[str, set[str]])
 
 
 def _differences(trial: Trial, expected: Trial) -> list[str]:
-    """Compare what two trials that ended alike came to; a loss that is no number is the doing of an act."""
+    """Compare two trials that ended in the same state; an injected act caused a loss that is not a number."""
     found = []
     if trial["fingerprint"] != expected["fingerprint"]:
         found.append(f"its fingerprint is {trial['fingerprint'][:16]}, expected {expected['fingerprint'][:16]}")

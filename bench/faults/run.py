@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
 
 class StuckError(Exception):
-    """The run cannot go on: a driver does not end, or a moment does not come."""
+    """The run is stuck: a driver does not end, or an expected event does not occur."""
 
 
 class Run:
@@ -56,7 +56,7 @@ class Run:
         self.refusals: list[str] = []
         self.drivers: list[Driver] = []
         self.notes: list[str] = []
-        self.names = [str(self.options["name"])]  # of the studies, all alike
+        self.names = [str(self.options["name"])]  # of the studies, which are all the same
         self.free: dict[str, set[str]] = {}  # endings that trials with an act may have
         self.may_refuse = False  # to refuse for good is as well as to be done
         self.may_differ = False  # states were damaged: what looks at them may train them again
@@ -131,7 +131,7 @@ class Run:
     def moment(self, low: float = 0.0, high: float = 0.95, driver: Driver | None = None) -> bool:
         """Wait for a moment by chance between two shares of the work; False if the driver has ended before.
 
-        Of what has been done before, nothing counts: a driver that goes on has its moment later.
+        Earlier work does not count: for a resumed driver the moment is later.
         """
         share, pause = self.random.random(), self.random.uniform(0.0, 0.06)
         first = max(low * self.reference.units, self.units(), 1)
@@ -170,7 +170,7 @@ class Run:
         self.note(f"FOUND {what}: {seen}")
 
     def stop(self, driver: Driver) -> Ended:
-        """Wait for the end of a driver, and judge it."""
+        """Wait for the end of a driver, and check how it ended."""
         ended = driver.wait(PATIENCE)
         if ended is None:
             driver.kill()
@@ -211,7 +211,7 @@ class Run:
             interrupted = bool(mine) and -signal.SIGINT in mine[-1].forgiven
             if outcome is not None and last == 0 and not interrupted:
                 differences = compare(outcome, self.reference, self.free)
-                if not differences.open:  # until then a trial of a rung is complete that will go on, or be stopped
+                if not differences.open:  # until then a trial of a rung is complete and may continue or stop
                     for text in differences.silent:
                         self.found("difference", text)
                     for text in differences.failed:

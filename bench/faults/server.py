@@ -64,7 +64,7 @@ class Server:
         self._send(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let them go on."""
+        """Continue them."""
         self._send(signal.SIGCONT)
 
     def shut_down(self) -> None:

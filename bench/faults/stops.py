@@ -6,11 +6,12 @@ import os
 import signal
 import time
 
+from bench.faults.driver import end
 from bench.faults.kinds import Kind
 from bench.faults.run import Run
 
 SLOW = 0.3  # seconds that a unit takes, so that there is time for a second interrupt
-LIMIT = 3.0  # seconds without a heartbeat after which a worker is given up
+LIMIT = 3.0  # seconds without a heartbeat after which a worker is replaced
 
 
 def stop_worker(run: Run) -> None:
@@ -19,7 +20,7 @@ def stop_worker(run: Run) -> None:
 
 
 def stop_worker_for_long(run: Run) -> None:
-    """Stop a worker, and continue it after it was given up."""
+    """Stop a worker, and continue it after it was replaced."""
     worker = _stop_worker(run)
     driver, limit = run.begin(), time.monotonic() + 4 * LIMIT
     while driver.alive and worker in driver.workers() and time.monotonic() < limit:
@@ -28,10 +29,20 @@ def stop_worker_for_long(run: Run) -> None:
 
 
 def stop_worker_for_short(run: Run) -> None:
-    """Stop a worker, and continue it before it was given up."""
+    """Stop a worker, and continue it before it would be replaced."""
     worker = _stop_worker(run)
     time.sleep(run.random.uniform(0.0, LIMIT / 2))
     _go_on(worker)
+
+
+def stop_starter(run: Run) -> None:
+    """Stop the processes that start workers, and kill a worker: it cannot be replaced until they are."""
+    driver = run.begin()
+    if run.moment(0.0, 0.7) and (workers := driver.workers()):
+        run.note(f"starters stopped: {driver.starters()}")
+        for starter in driver.starters():
+            os.kill(starter, signal.SIGSTOP)
+        end([run.random.choice(workers)])
 
 
 def stop_driver(run: Run) -> None:
@@ -93,6 +104,7 @@ KINDS = {
     "worker-stopped": Kind(stop_worker, _SOON),
     "worker-stopped-for-long": Kind(stop_worker_for_long, _SOON),
     "worker-stopped-for-short": Kind(stop_worker_for_short, _SOON),
+    "starter-stopped": Kind(stop_starter, _SOON),
     "driver-stopped": Kind(stop_driver),
     "interrupted": Kind(interrupt),
     "interrupted-twice": Kind(interrupt_twice),

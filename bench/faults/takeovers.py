@@ -12,7 +12,7 @@ AWAY = 3600.0  # seconds by which the successor's clock is ahead: to it, the lea
 
 
 def start_two(run: Run) -> None:
-    """Start a second driver of the same study: it is refused, and the first one goes on."""
+    """Start a second driver of the same study: it is refused, and the first one continues."""
     first = run.begin()
     if not run.moment(0.0, 0.5):
         return
@@ -41,7 +41,7 @@ def start_two_studies_and_kill(run: Run) -> None:
 
 
 def replace(run: Run) -> None:
-    """Stop a driver until another one has its lease, and let it go on, or interrupt it."""
+    """Stop a driver until another one has its lease, and then continue or interrupt it."""
     first = run.begin()
     if not run.moment(0.0, 0.7):
         return

@@ -1,4 +1,4 @@
-"""User code that misbehaves in some trials, and an output that nobody reads: the other trials are as ever."""
+"""User code that misbehaves in some trials, and a closed output: the other trials are not affected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def misbehave(run: Run, act: str) -> None:
 
 
 def close_pipe(run: Run) -> None:
-    """Read no more of what the driver prints, as ``| head`` does: it goes on."""
+    """Stop reading the driver's output, as ``| head`` does: it continues."""
     driver = run.start(pipe=True)
     run.moment(0.0, 0.9, driver)
     assert driver.process.stdout is not None

@@ -23,7 +23,7 @@ def check_each_second(
     return [heartbeats.stopped(workers, begin + second) for second in range(1, round(seconds) + 1)]
 
 
-def test_a_worker_is_given_up_after_the_limit_and_not_before() -> None:
+def test_a_worker_is_replaced_after_the_limit_and_not_before() -> None:
     heartbeats, silent, other = Heartbeats(30.0, 0.0), Worker(), Worker()
     silent.beats = False
     found = check_each_second(heartbeats, [silent, other], 0.0, 30)
@@ -50,7 +50,7 @@ def test_time_in_which_the_driver_did_not_check_hardly_counts() -> None:
     assert heartbeats.stopped([worker], 7215.0) == [worker]
 
 
-def test_a_worker_beats_several_times_within_the_limit() -> None:
+def test_a_worker_sends_several_heartbeats_within_the_limit() -> None:
     heartbeats = Heartbeats(30.0, 100.0)
     assert beat_interval(30.0) == 5.0
     assert heartbeats.next_check == 105.0

@@ -38,7 +38,7 @@ def test_quotas_are_in_proportion_to_workers(partitions: int, workers: dict[str,
 
 
 @given(partitions=st.integers(2, 24), workers=clusters, replicas=st.integers(1, 3), data=st.data())
-def test_when_a_node_goes_the_others_keep_what_they_have(
+def test_other_nodes_keep_their_partitions_when_a_node_leaves(
     partitions: int, workers: dict[str, int], replicas: int, data: st.DataObject
 ) -> None:
     before = place(partitions, workers, replicas)

@@ -73,7 +73,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return installed
 
 
-def test_what_is_registered_is_listed_without_importing_it(install: Install) -> None:
+def test_registered_plugins_are_listed_without_importing_them(install: Install) -> None:
     assert ht.plugins("procedures") == []
     install("parts_listed")
     (found,) = ht.plugins("procedures")
@@ -97,7 +97,7 @@ def test_a_backend_is_found_by_its_name(install: Install) -> None:
     assert isinstance(find_backend("ray"), ht.Ray)
 
 
-def test_the_name_of_a_built_in_backend_stays_ours(install: Install) -> None:
+def test_the_names_of_built_in_backends_are_reserved(install: Install) -> None:
     install("parts_local", name="local")
     assert find_backend("local") == "local"
 
@@ -114,7 +114,9 @@ def test_the_name_of_a_built_in_backend_stays_ours(install: Install) -> None:
         (7, "backend: 7; expected 'local', 'ray'"),
     ],
 )
-def test_what_is_no_backend_is_refused(install: Install, tmp_path: Path, backend: Any, message: str) -> None:
+def test_a_value_that_is_not_a_backend_is_refused(
+    install: Install, tmp_path: Path, backend: Any, message: str
+) -> None:
     install("parts_refused")
     with pytest.raises(ht.WorkloadError, match=message):
         study(tmp_path / "study").run(workers=1, backend=backend)
@@ -136,7 +138,7 @@ def test_a_name_that_two_packages_register_is_refused(install: Install) -> None:
         find_backend("slurm")
 
 
-def test_a_name_that_nobody_registers_is_told_with_those_that_are(install: Install) -> None:
+def test_the_error_for_an_unregistered_name_lists_the_registered_ones(install: Install) -> None:
     with pytest.raises(ht.WorkloadError, match="procedures: 'x' is not registered; .*packages: none; .*group hop"):
         ht.load_plugin("procedures", "x")
     install("parts_known")

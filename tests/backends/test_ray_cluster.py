@@ -14,7 +14,7 @@ from hoptree.backends.ray_cluster import RayCluster
 
 
 @pytest.mark.slow
-def test_what_was_set_for_a_cluster_that_does_not_start_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_restored_if_a_cluster_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ADDRESS"):

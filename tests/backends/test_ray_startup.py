@@ -41,7 +41,7 @@ def test_if_all_workers_are_late_any_node_may_be_first() -> None:
     assert StartupMonitor().count({"x": 1, "y": 1}, workers, now=60.0) == {"x": 1, "y": 1}
 
 
-def test_a_node_without_room_is_warned_of_once_until_it_has_some(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_without_room_causes_one_warning_until_it_has_room(caplog: pytest.LogCaptureFixture) -> None:
     monitor, names = StartupMonitor(), {"busy": "10.0.0.2 (1 CPU)", "free": "10.0.0.3 (1 CPU)"}
     workers = [Worker("b", "busy"), Worker("f", "free", running=True, joined=True)]
 
@@ -59,7 +59,7 @@ def test_a_node_without_room_is_warned_of_once_until_it_has_some(caplog: pytest.
         assert "node 10.0.0.2 (1 CPU): no room yet for 1 of its workers, each with 1 CPU" in caplog.text
 
 
-def test_that_no_worker_is_ready_is_warned_of_repeatedly(caplog: pytest.LogCaptureFixture) -> None:
+def test_warnings_repeat_while_no_worker_is_ready(caplog: pytest.LogCaptureFixture) -> None:
     monitor = StartupMonitor()
     with caplog.at_level(logging.WARNING, logger="hoptree"):
         for now in (1.0, 20.0, 40.0, 60.0, 80.0):

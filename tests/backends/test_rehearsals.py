@@ -28,30 +28,33 @@ def answer(values: dict[str, Any], probe: str, **parts: str) -> RehearsalResult:
 
 def test_a_probe_is_reported_once() -> None:
     probed: list[tuple[Mapping[str, Any], str]] = []
-    rehearsals = Rehearsals([RehearsalConfig(ONE)], ["loss"], lambda values, found: probed.append((values, found)))
+    configs = [RehearsalConfig(ONE)]
+    rehearsals = Rehearsals(configs, ["loss"], lambda values, found, _: probed.append((values, found)))
     assert not rehearsals.wants_second("n")
-    rehearsals.compare("n", answer(ONE, "p", w="1"))
+    rehearsals.compare("n", {}, answer(ONE, "p", w="1"))
     assert rehearsals.wants_second("n")
     assert not rehearsals.wants_second("m")
-    rehearsals.compare("n", answer(ONE, "p", w="1"))
-    rehearsals.compare("m", answer(ONE, "q", w="2"))  # another machine may round differently
+    rehearsals.compare("n", {}, answer(ONE, "p", w="1"))
+    rehearsals.compare("m", {}, answer(ONE, "q", w="2"))  # another machine may round differently
     assert not rehearsals.wants_second("n")
     assert probed == [(ONE, "p")]
+    rehearsals.compare("k", {"kernels": "other"}, answer(ONE, "r", w="3"))  # of another platform
+    assert probed == [(ONE, "p"), (ONE, "r")]
 
 
 def test_processes_of_one_machine_must_agree() -> None:
     rehearsals = Rehearsals([RehearsalConfig(ONE)], ["loss"])
-    rehearsals.compare("n", answer(ONE, "p", v="1", w="1"))
+    rehearsals.compare("n", {}, answer(ONE, "p", v="1", w="1"))
     with pytest.raises(RefusedError, match=r"first in w \(with lr=0.1, net='a'\)"):
-        rehearsals.compare("n", answer(ONE, "q", v="1", w="2"))
+        rehearsals.compare("n", {}, answer(ONE, "q", v="1", w="2"))
 
 
-def test_what_is_not_reproducible_is_refused() -> None:
+def test_a_trainer_that_is_not_reproducible_is_refused() -> None:
     with pytest.raises(RefusedError, match="because of w"):
-        Rehearsals([], ["loss"]).compare("", RehearsalResult([], [], refused="because of w"))
+        Rehearsals([], ["loss"]).compare("", {}, RehearsalResult([], [], refused="because of w"))
 
 
-def test_kinds_differ_in_what_is_no_number() -> None:
+def test_kinds_of_configs_differ_in_non_numeric_values() -> None:
     configs = [ONE, {"lr": 0.3, "net": "a"}, TWO, {"lr": 0.1, "net": "b"}, {"lr": 0.1, "net": "b", "deep": True}]
     rehearsals = Rehearsals([RehearsalConfig(values, {"lr": 9.0}) for values in configs], ["loss"])
     command = rehearsals.other_kinds(answer(ONE, "p"))
@@ -73,7 +76,7 @@ def test_a_pool_reports_the_probes_before_any_event(tmp_path: Path) -> None:
             job.states,
             seed=0,
             ledger=StateIndex(store, "s", 10**9),
-            rehearsals=Rehearsals(configs, ["loss"], lambda values, found: probed.append((values, found))),
+            rehearsals=Rehearsals(configs, ["loss"], lambda values, found, _: probed.append((values, found))),
         )
         backend.start()
         try:

@@ -72,7 +72,7 @@ def test_a_state_is_saved_in_the_background_and_the_waiter_is_notified(fixture: 
     fixture.tracker.close()
 
 
-def test_what_is_dropped_while_it_is_saved_is_freed_afterwards(fixture: Fixture) -> None:
+def test_a_state_dropped_while_it_is_saved_is_freed_afterwards(fixture: Fixture) -> None:
     for unit in range(1, 30):
         fixture.put(unit, f"k{unit}", size=100_000)
         fixture.tracker.save((0, unit))

@@ -13,11 +13,12 @@ ENDED = {WorkerState.GIVEN_UP, WorkerState.EXITED}
 
 def test_every_state_has_a_row_and_can_be_reached() -> None:
     assert set(TRANSITIONS) == set(WorkerState)
-    assert {to for events in TRANSITIONS.values() for to in events.values()} == set(WorkerState)
+    reached = {to for events in TRANSITIONS.values() for to in events.values()}
+    assert reached == set(WorkerState) - {WorkerState.STARTING}  # in which every worker begins
     assert {event for events in TRANSITIONS.values() for event in events} == set(WorkerEvent)
 
 
-def test_a_worker_may_exit_or_fall_silent_in_every_state_until_it_has_ended() -> None:
+def test_a_worker_may_exit_or_stop_responding_in_every_state_until_it_has_ended() -> None:
     for state, events in TRANSITIONS.items():
         assert not events if state in ENDED else events[WorkerEvent.EXITED] is WorkerState.EXITED
         assert not events if state in ENDED else events[WorkerEvent.HEARTBEAT_MISSED] is WorkerState.GIVEN_UP
@@ -48,12 +49,15 @@ def test_the_table_in_words_has_every_change() -> None:
 class Silent(WorkerHandle):
     """A handle without a worker: only its state matters here."""
 
+    killed = False
+
     def send(self, command: WorkerCommand) -> None: ...
 
     def has_beaten(self) -> bool:
         return True
 
-    def kill(self) -> None: ...
+    def kill(self) -> None:
+        self.killed = True
 
     def reap(self) -> WorkerExit:
         return WorkerExit("never started", None)
@@ -73,12 +77,24 @@ def test_a_worker_is_busy_while_it_has_runs() -> None:
     assert worker.state is WorkerState.READY
 
 
-def test_a_request_to_leave_before_a_worker_has_joined_takes_effect_as_it_joins() -> None:
+def test_a_worker_that_is_to_leave_before_it_has_joined_is_killed_and_never_joins() -> None:
+    for events in ([], [WorkerEvent.REHEARSAL_STARTED]):
+        worker = Silent("w")
+        for event in events:
+            worker.apply(event)
+        worker.request_leave()
+        worker.request_leave()  # it may be asked again before its exit is noticed
+        assert (worker.state, worker.joined, worker.killed) == (WorkerState.DISMISSED, False, True)
+        with pytest.raises(AssertionError, match="'joined' in state 'dismissed'"):
+            worker.join()
+
+
+def test_a_worker_that_has_joined_finishes_its_runs_before_it_leaves() -> None:
     worker = Silent("w")
-    worker.request_leave()
-    assert (worker.state, worker.leaving) == (WorkerState.STARTING, True)
     worker.join()
-    assert (worker.state, worker.joined) == (WorkerState.LEAVING, True)
+    worker.assign(1)
+    worker.request_leave()
+    assert (worker.state, worker.joined, worker.killed) == (WorkerState.LEAVING, True, False)
 
 
 def test_a_hung_worker_stays_hung_though_its_run_ends() -> None:
