@@ -23,9 +23,13 @@ class Nodes:
     def address(self) -> str:
         return str(self._cluster.address)
 
-    def add(self, count: int = 1, cpus: int = 1) -> None:
+    def add(self, count: int = 1, cpus: int = 1, **environment: str) -> None:
+        """Start nodes; their workers have these environment variables."""
         for _ in range(count):
-            self.here.append(self._cluster.add_node(num_cpus=cpus, object_store_memory=100 * 1024**2))
+            node = self._cluster.add_node(
+                num_cpus=cpus, object_store_memory=100 * 1024**2, env_vars=environment or None
+            )
+            self.here.append(node)
 
     def remove(self, index: int = 0) -> None:
         """Kill a node: its processes end with signal 9, and nobody is told."""

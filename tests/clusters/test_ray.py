@@ -137,7 +137,7 @@ def test_a_node_that_is_removed_costs_no_result(
 
 
 @pytest.mark.slow
-def test_a_node_that_comes_takes_its_share(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
+def test_a_node_that_joins_takes_its_share(tmp_path: Path, nodes: Nodes, expected: list[str]) -> None:
     nodes.add(1)
     (tmp_path / "here").mkdir()
     patient = some_study(tmp_path / "s", {1: nodes.add}, trainer=Patient(0.4, tmp_path / "here", workers=2))
@@ -148,7 +148,7 @@ def test_a_node_that_comes_takes_its_share(tmp_path: Path, nodes: Nodes, expecte
 
 
 @pytest.mark.slow
-def test_with_replicas_two_of_four_nodes_may_go(tmp_path: Path, nodes: Nodes) -> None:
+def test_with_replicas_two_of_four_nodes_may_be_lost(tmp_path: Path, nodes: Nodes) -> None:
     nodes.add(4)
 
     def remove_two() -> None:
@@ -186,7 +186,7 @@ def test_an_actor_that_is_killed_costs_no_result(
 
 
 @pytest.mark.slow
-def test_an_actor_that_is_stopped_is_given_up(
+def test_a_stopped_actor_is_replaced(
     tmp_path: Path, nodes: Nodes, expected: list[str], look: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """For Ray it is alive: no call fails, and none is answered."""
@@ -212,7 +212,7 @@ def test_an_actor_that_is_stopped_is_given_up(
 
 
 @pytest.mark.slow
-def test_states_that_go_with_their_node_are_trained_again(tmp_path: Path, nodes: Nodes) -> None:
+def test_states_lost_with_their_node_are_trained_again(tmp_path: Path, nodes: Nodes) -> None:
     nodes.add(3)
     large = {"trainer": Slow(0.02, size=60_000)}  # too large to be passed on in messages: they lie on their node
     expected = prints(some_study(tmp_path / "l", **large).run(workers=1))
@@ -253,7 +253,7 @@ def test_nothing_is_left_in_the_cluster(tmp_path: Path, nodes: Nodes, look: Call
 
 
 @pytest.mark.slow
-def test_what_workers_print_is_heard(tmp_path: Path, nodes: Nodes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_of_workers_is_shown(tmp_path: Path, nodes: Nodes, capsys: pytest.CaptureFixture[str]) -> None:
     nodes.add(1)
     study(tmp_path, trainer=Talkative()).run(backend=nodes.where())
     printed = capsys.readouterr()

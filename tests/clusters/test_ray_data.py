@@ -47,6 +47,6 @@ def test_parquet_through_ray_data(tmp_path: Path, nodes: Nodes) -> None:
             np.testing.assert_array_equal(found.partition(index)[name], column)
 
 
-def test_what_is_no_ray_data(tmp_path: Path) -> None:
+def test_a_value_that_is_not_a_ray_dataset_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="from_ray: a ndarray; expected a dataset of Ray Data"):
         ht.Dataset.from_ray(np.zeros(3), partitions=1, to=tmp_path / "no")

@@ -72,7 +72,7 @@ def alone(tmp_path: Path, nodes: Nodes) -> Iterator[Callable[..., Alone]]:
         each.pool.close(list(each.workers.values()), at_once=True, failed=False)
 
 
-def test_a_node_that_another_job_uses_is_done_without(tmp_path: Path, nodes: Nodes) -> None:
+def test_a_node_that_another_job_uses_is_not_used(tmp_path: Path, nodes: Nodes) -> None:
     import ray
 
     nodes.add(2)
@@ -93,7 +93,7 @@ class Other:
     def here(self) -> None: ...
 
 
-def test_who_has_not_begun_is_not_asked_to_save(nodes: Nodes, alone: Callable[..., Alone]) -> None:
+def test_a_worker_that_has_not_started_is_not_asked_to_save(nodes: Nodes, alone: Callable[..., Alone]) -> None:
     """Another worker has taken the place of one that was killed, and has no store yet."""
     import ray
 

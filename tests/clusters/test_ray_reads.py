@@ -21,7 +21,7 @@ from tests.testing.test_backends import NoLedger
 from tests.worker.readers import Reads, fill
 
 
-def test_the_driver_is_told_what_an_actor_reads(
+def test_the_driver_receives_what_an_actor_reads(
     tmp_path: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from hoptree.backends.ray_pool import RayPool

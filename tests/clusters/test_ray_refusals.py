@@ -54,7 +54,7 @@ def test_no_cluster_at_the_address(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_cluster_that_wants_to_see_a_token(
+def test_a_cluster_that_requires_a_token(
     tmp_path: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, ours: dict[str, str | None], why: str
 ) -> None:
     """Ray would try for half a minute, complain every second, and then say that there is no cluster."""
@@ -88,7 +88,7 @@ def test_the_address_that_ray_would_find_is_asked_too(
     assert nothing_was_trained(tmp_path)
 
 
-def test_a_cluster_that_lets_anyone_in_is_told_of(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cluster_without_authentication_causes_a_warning(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
     """Also to a driver that shows a token: a cluster without authentication takes no notice of it."""
     warn_if_open(nodes.address)
     assert not caplog.records
@@ -142,7 +142,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.slow
-def test_what_the_cluster_can_never_satisfy(tmp_path: Path, nodes: Nodes) -> None:
+def test_resources_that_the_cluster_can_never_provide(tmp_path: Path, nodes: Nodes) -> None:
     nodes.add(2)
     for settings, message in IMPOSSIBLE:
         with pytest.raises(ht.RefusedError, match=message):
@@ -183,7 +183,7 @@ def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> 
         ht.Ray(**settings)
 
 
-def test_a_backend_that_is_none(tmp_path: Path) -> None:
+def test_impossible_backends_and_workers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ht.WorkloadError, match="backend: 'rya'; expected 'local', 'ray', ht.Ray"):
         study(tmp_path).run(backend="rya")
     with pytest.raises(ht.WorkloadError, match="replicas: 2, but workers: 1"):
@@ -261,7 +261,7 @@ def test_a_store_that_workers_cannot_reach(tmp_path: Path, nodes: Nodes, without
 
 
 @pytest.mark.slow
-def test_a_node_that_comes_later_and_cannot_work_is_done_without(
+def test_a_node_that_joins_later_and_cannot_work_is_not_used(
     tmp_path: Path, nodes: Nodes, without: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     """It has room for more workers than may crash in a row before a study is given up."""
@@ -270,7 +270,7 @@ def test_a_node_that_comes_later_and_cannot_work_is_done_without(
     search = Sabotage(ht.Grid(epochs=8), {1: lambda: without(tmp_path / "store", 6)})
     results = study(tmp_path, search=search, nap=1.0).run(backend=nodes.where())
     assert [trial.state for trial in results.trials] == ["complete"]
-    assert caplog.text.count("not used: node") == 1
+    assert caplog.text.count("is not used: node") == 1
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_categories_and_products_of_features() -> None:
     assert formula.of(values_of({"optimizer": "adam", "deep": 1})) == 2.0  # 1 is not True
 
 
-def test_values_that_change_while_a_unit_trains_have_no_say() -> None:
+def test_changes_of_values_within_a_unit_do_not_affect_the_cost() -> None:
     assert WIDE.of(values_of({"width": linear(8, 64, over=1)})) == 1.0
 
 
@@ -76,7 +76,7 @@ def longest(engine: Engine, node: Node, unit: int) -> float:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**63), st.integers(1, 80))
-def test_after_costs_are_learned_all_books_agree_with_them(seed: int, steps: int) -> None:
+def test_after_costs_are_learned_all_counters_agree_with_them(seed: int, steps: int) -> None:
     past = History(Random(seed), steps)
     past.begin()
     for _ in range(steps):
@@ -92,7 +92,7 @@ def test_after_costs_are_learned_all_books_agree_with_them(seed: int, steps: int
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**63), st.integers(1, 80), st.integers(1, 5))
-def test_many_nodes_are_priced_in_parts_while_work_goes_on(seed: int, steps: int, at_once: int) -> None:
+def test_many_nodes_are_priced_in_parts_while_work_continues(seed: int, steps: int, at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(repricing, "AT_ONCE", at_once)
         past = History(Random(seed), steps)
@@ -127,7 +127,7 @@ def books_agree(past: History) -> None:
             )
 
 
-def test_what_is_learned_decides_who_goes_first_also_for_nodes_to_come() -> None:
+def test_learned_costs_decide_the_order_also_for_new_nodes() -> None:
     driver = Driver(partitions=1, ahead=False)
     driver.ask(0, {"width": 8}, until=3)
     driver.ask(1, {"width": 64}, until=2)

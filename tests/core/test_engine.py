@@ -108,7 +108,7 @@ def test_extending_a_running_trial_does_not_interrupt_it():
     assert driver.reports == [(0, 1), (0, 2)]
 
 
-def test_extending_to_less_is_answered_there():
+def test_extending_to_an_earlier_epoch_adds_a_report_there():
     driver = one_worker()
     driver.ask(0, 0.1, until=3)
     driver.extend(0, 1)
@@ -134,7 +134,7 @@ def test_a_complete_trial_answers_at_any_epoch_and_ends_again():
     assert driver.stored == {(1, 4)}
 
 
-def test_what_the_store_keeps_on_the_way_goes_when_nobody_is_on_the_way():
+def test_intermediate_states_are_removed_when_no_trial_needs_them():
     driver = Driver(saving=SavePolicy(every=1))
     driver.join("a")
     driver.ask(0, 0.1, until=3)
@@ -174,7 +174,7 @@ def test_extending_to_no_epoch_is_refused():
         driver.extend(0, 0)
 
 
-def test_extending_what_was_given_up_changes_nothing():
+def test_extending_a_stopped_trial_changes_nothing():
     driver = one_worker()
     driver.ask(0, 0.1, until=2)
     driver.stop(0)
@@ -183,7 +183,7 @@ def test_extending_what_was_given_up_changes_nothing():
     assert driver.ending(0) == "stopped"
 
 
-def test_giving_up_a_running_trial_comes_too_late_for_a_complete_one():
+def test_a_trial_that_completed_before_the_stop_stays_complete():
     driver = one_worker()
     driver.ask(0, 0.1, until=1)
     driver.finish()
@@ -207,7 +207,7 @@ def test_a_branch_trains_only_what_is_new():
     assert driver.units() == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_branch_from_the_middle_trains_the_way_to_it_again_if_its_state_is_gone():
+def test_a_branch_from_the_middle_trains_its_prefix_again_if_the_state_is_missing():
     driver = one_worker()
     driver.ask(0, 0.1, until=2)
     driver.finish()
@@ -217,7 +217,7 @@ def test_a_branch_from_the_middle_trains_the_way_to_it_again_if_its_state_is_gon
     assert driver.ending(1) == "complete"
 
 
-def test_trials_that_begin_alike_are_trained_once_until_they_part():
+def test_a_common_prefix_of_trials_is_trained_once():
     driver = one_worker(2)
     driver.ask(0, 0.1, until=2)
     driver.ask(1, {"lr": LATER}, until=2)
@@ -225,7 +225,7 @@ def test_trials_that_begin_alike_are_trained_once_until_they_part():
     assert sorted(driver.units()) == [0, 1, 2, 2, 3, 3]
 
 
-def test_trials_that_keep_to_themselves_share_nothing():
+def test_unshared_trials_share_nothing():
     driver = one_worker(2)
     driver.ask(0, 0.1, until=1, alone=True)
     driver.ask(1, 0.1, until=1, alone=True)
@@ -234,7 +234,7 @@ def test_trials_that_keep_to_themselves_share_nothing():
     assert len({(run.key, run.unit, run.seed) for run in driver.trained}) == 2
 
 
-def test_a_state_is_kept_for_a_trial_that_parts_there():
+def test_a_state_is_kept_for_a_trial_that_branches_there():
     driver = one_worker(2, ahead=False)
     driver.ask(0, 0.1, until=2)
     driver.ask(1, {"lr": LATER}, until=2)
@@ -245,7 +245,7 @@ def test_a_state_is_kept_for_a_trial_that_parts_there():
     assert (1, 2) not in driver.stored
 
 
-def test_events_of_one_moment_are_taken_in_before_work_is_given():
+def test_events_of_one_time_are_applied_before_work_is_assigned():
     driver = Driver(1)
     driver.step(WorkerJoined("w", (0,)), more=True)
     assert driver.step(TrialAsked(0, config_items({"lr": 0.1}), 1), more=True) == []
@@ -257,7 +257,7 @@ def test_events_of_one_moment_are_taken_in_before_work_is_given():
 # --- evaluation -------------------------------------------------------------------------------------------
 
 
-def test_evaluation_is_only_where_it_is_asked_for():
+def test_evaluation_is_only_where_it_is_requested():
     driver = one_worker(2)
     driver.ask(0, 0.1, until=5, every=2)
     driver.finish()
@@ -266,7 +266,7 @@ def test_evaluation_is_only_where_it_is_asked_for():
     assert driver.reports == [(0, 2), (0, 4), (0, 5)]
 
 
-def test_one_evaluation_serves_all_who_wait():
+def test_one_evaluation_serves_all_waiting_trials():
     driver = one_worker(1)
     for trial in range(3):
         driver.ask(trial, 0.1, until=2, every=1)
@@ -275,7 +275,7 @@ def test_one_evaluation_serves_all_who_wait():
     assert sorted(driver.reports) == [(t, e) for t in range(3) for e in (1, 2)]
 
 
-def test_a_stored_state_is_evaluated_when_somebody_asks_later():
+def test_a_stored_state_is_evaluated_on_a_later_request():
     driver = one_worker(1, ahead=False)
     driver.ask(0, 0.1, until=3)
     driver.train("w")
@@ -289,7 +289,7 @@ def test_a_stored_state_is_evaluated_when_somebody_asks_later():
     assert driver.ending(1) == "complete"
 
 
-def test_an_evaluation_that_nobody_waits_for_any_more_is_not_begun():
+def test_an_evaluation_that_is_no_longer_needed_is_not_begun():
     driver = one_worker(1, ahead=False)
     driver.ask(0, 0.1, until=3)
     driver.train("w")
@@ -311,7 +311,7 @@ def test_a_failed_evaluation_is_repeated_without_training_again():
     assert driver.ending(0) == "complete"
 
 
-def test_an_evaluation_that_keeps_failing_fails_only_who_asked_for_it():
+def test_an_evaluation_that_keeps_failing_fails_only_trials_that_requested_it():
     driver = one_worker(1, retries=0)
     driver.ask(0, 0.1, until=2, every=1)
     driver.ask(1, 0.1, until=2)
@@ -322,7 +322,7 @@ def test_an_evaluation_that_keeps_failing_fails_only_who_asked_for_it():
     assert [driver.ending(trial) for trial in (0, 1)] == ["failed", "complete"]
 
 
-def test_an_evaluation_is_repeated_elsewhere_when_its_worker_is_lost():
+def test_an_evaluation_is_repeated_on_another_worker_when_its_worker_is_lost():
     driver = Driver(1)
     driver.join("a")
     driver.ask(0, 0.1)
@@ -348,7 +348,7 @@ def test_a_state_lost_under_evaluation_is_trained_again_only_if_the_evaluation_f
 # --- stopping ---------------------------------------------------------------------------------------------
 
 
-def test_stopping_cancels_what_nobody_needs():
+def test_stopping_cancels_units_that_no_trial_needs():
     driver = one_worker(2)
     driver.ask(0, 0.1, until=2)
     runs = [run.run for run in driver.queues["w"]]
@@ -371,7 +371,7 @@ def test_stopping_does_not_cancel_what_another_trial_needs():
     assert driver.ending(1) == "complete"
 
 
-def test_a_cancelled_unit_that_finishes_all_the_same_leaves_nothing_behind():
+def test_a_cancelled_unit_that_finishes_anyway_leaves_no_state():
     driver = one_worker(2, ahead=False)
     driver.ask(0, 0.1, until=2)
     driver.stop(0)
@@ -390,7 +390,7 @@ def test_a_cancelled_unit_that_is_needed_again_is_trained_in_the_end():
     assert driver.ending(1) == "complete"
 
 
-def test_stopping_a_complete_trial_lets_its_state_go():
+def test_stopping_a_complete_trial_releases_its_state():
     driver = one_worker(1)
     driver.ask(0, 0.1)
     driver.finish()
@@ -441,7 +441,7 @@ def test_a_failing_shared_unit_fails_all_trials_behind_it():
     assert driver.units() == []
 
 
-def test_a_trial_asked_for_again_after_a_failure_gets_its_retries_again():
+def test_a_trial_requested_again_after_a_failure_gets_its_retries_again():
     driver = one_worker(1, retries=1)
     driver.ask(0, 0.1)
     driver.fail("w")
@@ -474,7 +474,7 @@ def test_lost_workers_cost_no_retry():
     assert driver.ending(0) == "complete"
 
 
-def test_what_was_queued_behind_a_failed_unit_is_taken_back():
+def test_units_queued_behind_a_failed_unit_are_cancelled():
     driver = one_worker(4)
     driver.ask(0, 0.1)
     first, second = driver.queues["w"]
@@ -487,7 +487,7 @@ def test_what_was_queued_behind_a_failed_unit_is_taken_back():
 # --- workers ----------------------------------------------------------------------------------------------
 
 
-def test_a_lost_workers_unit_runs_elsewhere_from_the_same_state():
+def test_a_lost_workers_unit_runs_on_another_worker_from_the_same_state():
     driver = Driver(2, ahead=False)
     driver.join("a")
     driver.ask(0, 0.1)
@@ -502,7 +502,7 @@ def test_a_lost_workers_unit_runs_elsewhere_from_the_same_state():
     assert again.run != lost.run
 
 
-def test_a_worker_that_comes_back_goes_on():
+def test_a_worker_that_comes_back_continues():
     driver = one_worker(2, ahead=False)
     driver.ask(0, 0.1)
     driver.train("w")
@@ -700,7 +700,7 @@ def test_a_barrier_holds_trials_back_until_all_have_reported():
     assert driver.engine.live == 0
 
 
-def test_a_barrier_opens_when_the_last_one_who_owes_is_stopped_or_fails():
+def test_a_barrier_opens_when_the_last_trial_with_a_report_due_stops_or_fails():
     for end in ("stop", "fail"):
         driver = Driver(1, retries=0)
         driver.join("a")
@@ -779,7 +779,7 @@ def test_a_repeated_branch_changes_nothing():
     driver.finish()
 
 
-def test_messages_of_a_worker_that_was_given_up_are_late():
+def test_messages_of_a_replaced_worker_are_ignored():
     driver = one_worker(2, ahead=False)
     driver.ask(0, 0.1)
     lost = driver.busy("w")
@@ -808,7 +808,7 @@ def test_a_unit_that_was_never_started_cannot_finish():
     assert "never assigned" in impossible(driver, UnitFinished(-1, "w"))
 
 
-def test_the_message_about_an_impossible_event_tells_the_story_of_the_unit():
+def test_the_message_about_an_impossible_event_shows_the_log_of_the_unit():
     driver = one_worker()
     driver.now = 2.0
     driver.ask(0, 0.1)
@@ -886,7 +886,7 @@ def test_impossible_budgets_are_refused_and_leave_no_trace(event: Event, message
         ({"policy": "best"}, f"policy: 'best'; expected one of {', '.join(POLICIES)}"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(given_: dict[str, Any], message: str):
+def test_impossible_settings_are_refused(given_: dict[str, Any], message: str):
     with pytest.raises(WorkloadError) as caught:
         Engine(Settings(**{"partitions": 2, **given_}))
     assert str(caught.value).startswith(message)
@@ -964,7 +964,7 @@ def test_in_strict_order_every_lineage_is_the_same_on_any_cluster(cluster: Clust
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(configs(), min_size=1, max_size=5), st.integers(1, 8), st.booleans(), st.integers(0, 99))
-def test_a_lineage_does_not_depend_on_workers_sharing_or_company(
+def test_a_lineage_does_not_depend_on_workers_sharing_or_other_drivers(
     some: list[Config], workers: int, share: bool, seed: int
 ):
     found = lineages(some, Cluster(workers=workers, noise=0.5), share=share, seed=seed)
@@ -986,7 +986,7 @@ def test_an_epoch_visits_every_partition_once(order: str, some: list[Config], wo
         assert [sorted(partitions[epoch : epoch + 4]) for epoch in (0, 4)] == [[0, 1, 2, 3]] * 2
 
 
-def test_in_strict_order_an_epoch_is_a_rotation_and_siblings_begin_apart():
+def test_in_strict_order_an_epoch_is_a_rotation_and_siblings_begin_at_different_partitions():
     found = lineages([{"lr": 0.1 * i} for i in range(1, 33)], Cluster(workers=4), epochs=1)
     begins = set()
     for lineage in found:

@@ -73,7 +73,7 @@ def best(state: StudyState) -> int | None:
     affinity=st.booleans(),
     other_seed=st.integers(0, 9),
 )
-def test_a_journal_means_the_same_whatever_its_reader_would_decide(
+def test_a_journal_folds_to_the_same_state_under_any_policy(
     seed: int, learns: bool, policy: Any, ahead: bool, affinity: bool, other_seed: int
 ) -> None:
     history = History(Random(seed), 40, learns=learns)
@@ -103,7 +103,7 @@ def methods_of(kind: type) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_fold_asks_nobody_for_a_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fold_calls_neither_policy_nor_dispatcher(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     history = History(Random(seed), 60, learns=seed % 2 == 0)
     history.run()
     expected = snapshot_of(history.engine.state, 0.0)
@@ -118,7 +118,7 @@ def test_a_fold_asks_nobody_for_a_decision(seed: int, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_an_engine_that_goes_on_from_a_fold_knows_all_that_the_one_before_knew(seed: int) -> None:
+def test_an_engine_that_continues_from_a_fold_knows_all_that_the_one_before_knew(seed: int) -> None:
     history = History(Random(seed), 40)
     history.run()
     state = folded(history.settings, history.journal)
@@ -171,7 +171,7 @@ NEXT = msgspec.structs.replace(AT, unit=AT.unit + 1)
         StateEvaluatedFact(7, "w", AT, {"loss": 1.0}),
     ],
 )
-def test_what_ends_was_given_before(event: Any) -> None:
+def test_a_finished_run_was_assigned_before(event: Any) -> None:
     refused(Entry(event), match=f"run {event.run} of {event.worker}: it ended, but no entry before assigns it")
 
 
@@ -189,12 +189,12 @@ def test_a_unit_does_not_end_twice() -> None:
         RunCancelledFact(0, "w", NEXT, PARTITION),
     ],
 )
-def test_what_ends_is_what_was_given(event: Any) -> None:
+def test_a_finished_run_is_the_assigned_one(event: Any) -> None:
     refused(Entry(event), match=f"run 0 of w: it was assigned unit 0 of {AT.lineage}, and ended")
 
 
 @pytest.mark.parametrize("kind", [UnitFinishedFact, RunCancelledFact])
-def test_what_ends_has_visited_the_partition_that_was_given(kind: Any) -> None:
+def test_a_finished_run_names_the_assigned_partition(kind: Any) -> None:
     other = 1 - PARTITION
     refused(Entry(kind(0, "w", AT, other)), match=f"it was assigned partition {PARTITION}, and ended {other}")
 
@@ -209,7 +209,7 @@ def test_an_evaluation_trains_nothing() -> None:
 
 
 @pytest.mark.parametrize("given", [UnitGiven(0, "v", NEXT, 0), EvaluationGiven(0, "v", NEXT)])
-def test_a_run_under_way_is_not_given_again(given: Any) -> None:
+def test_a_running_unit_is_not_assigned_again(given: Any) -> None:
     refused(Entry(WorkerJoined("v", (0,)), (given,)), match="run 0 of v: it was assigned to w before")
 
 
@@ -234,13 +234,13 @@ def test_a_unit_branches_from_where_its_lineage_does() -> None:
     refused(Entry(FINISHED, (given,)), match=f"lineage {AT.lineage}: it branches from [0-9a-f]+, not from eeee")
 
 
-def test_a_report_that_nobody_evaluated_is_refused() -> None:
+def test_a_report_without_an_evaluation_is_refused() -> None:
     refused(
         Entry(FINISHED, (TrialReported(0, 1),)),
         match="trial 0: the journal reports epoch 1, but no entry before evaluates it",
     )
 
 
-def test_a_trial_that_nobody_asked_for_is_refused() -> None:
+def test_a_trial_that_was_not_requested_is_refused() -> None:
     refused(Entry(FINISHED, (TrialReported(5, 1),)), match="trial 5: the journal reports metrics to it")
     refused(Entry(FINISHED, (TrialEnded(5, "stopped"),)), match="trial 5 was never requested")

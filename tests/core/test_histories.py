@@ -65,7 +65,7 @@ def test_twenty_thousand_histories(chunk: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [26, 38, 5580, 7867, 10138, 10699, 12038])
-def test_histories_that_once_broke_a_promise(seed: int) -> None:
+def test_histories_that_once_broke_an_invariant(seed: int) -> None:
     History(Random(seed), 20 + seed % 100).run()
 
 

@@ -49,11 +49,11 @@ def run_workload(order: str = "strict", **more: object) -> None:
 
 @pytest.mark.parametrize("order", ["strict", "free"])
 @pytest.mark.parametrize("ahead", [True, False])
-def test_an_engine_that_is_not_broken_keeps_all_promises(order: str, ahead: bool):
+def test_a_correct_engine_keeps_all_invariants(order: str, ahead: bool):
     run_workload(order, ahead=ahead)
 
 
-def test_a_witness_tells_the_story():
+def test_the_invariant_checker_shows_the_last_steps():
     engine = Engine(Settings(1))
     checker = InvariantChecker(engine)
     joined = WorkerJoined("w", (0,))
@@ -93,7 +93,7 @@ def test_1_a_partition_visited_again_by_a_unit_given_ahead(monkeypatch: Patch):
         driver.ask(0, 0.1)
 
 
-def test_1_a_free_cursor_forgets_where_it_has_been(monkeypatch: Patch):
+def test_1_a_lineage_in_free_order_visits_a_partition_again(monkeypatch: Patch):
     push = ReadyQueue.push
 
     def forgetful(ready: ReadyQueue, lineage: ActiveLineage) -> Iterable[int]:
@@ -109,7 +109,7 @@ def own_rotation(plan: Plan, node: Node, unit: int) -> int:
     return node.rotation  # though the epoch may have begun in the node before it
 
 
-def test_1_a_branch_that_forgets_the_rotation_of_the_epoch_that_it_begins_in(monkeypatch: Patch):
+def test_1_a_branch_ignores_the_rotation_of_its_first_epoch(monkeypatch: Patch):
     monkeypatch.setattr(Plan, "rotation", own_rotation)
     driver = Driver(3)
     driver.join("w")
@@ -118,7 +118,7 @@ def test_1_a_branch_that_forgets_the_rotation_of_the_epoch_that_it_begins_in(mon
         driver.finish()
 
 
-def test_1_a_lineage_taken_from_another_driver_that_forgets_its_rotation(monkeypatch: Patch):
+def test_1_a_lineage_taken_from_another_driver_ignores_its_rotation(monkeypatch: Patch):
     """Another driver has trained beyond the branch, and left a state in the middle of the epoch."""
     monkeypatch.setattr(Plan, "rotation", own_rotation)
     driver = Driver(3, ahead=False)
@@ -131,7 +131,7 @@ def test_1_a_lineage_taken_from_another_driver_that_forgets_its_rotation(monkeyp
 
 
 @pytest.mark.parametrize("unit", [1, 2, 4, 5])
-def test_a_lineage_taken_from_another_driver_goes_on_as_it_would_have(unit: int):
+def test_a_lineage_taken_from_another_driver_continues_as_it_would_have(unit: int):
     alone, helped = Driver(3, ahead=False), Driver(3, ahead=False)
     for driver in (alone, helped):
         driver.ask(0, WITHIN, until=2)
@@ -274,7 +274,7 @@ def test_4_a_short_unit_preempted_for_a_longer_path(monkeypatch: Patch):
         driver.ask(1, 0.2, until=9)
 
 
-def test_4_a_cursor_that_is_thought_unneeded_when_one_of_its_trials_stops(monkeypatch: Patch):
+def test_4_a_lineage_is_removed_when_only_one_of_its_trials_stops(monkeypatch: Patch):
     remove_target = OpenWork.remove_target
 
     def careless(open_work: OpenWork, node: object, unit: int) -> None:
@@ -315,7 +315,7 @@ def test_5_affinity_that_does_not_look_at_partitions(monkeypatch: Patch):
         run_workload(ahead=False)
 
 
-def test_5_work_for_a_worker_that_is_gone():
+def test_5_work_for_a_lost_worker():
     driver = Driver(1)
     driver.join("w")
     driver.ask(0, 0.1)
@@ -351,7 +351,7 @@ def test_6_a_unit_trained_again_after_it_finished(monkeypatch: Patch):
         driver.train("w")
 
 
-def test_6_training_goes_on_though_nobody_asks_for_it(monkeypatch: Patch):
+def test_6_training_continues_without_a_request(monkeypatch: Patch):
     monkeypatch.setattr(OpenWork, "next_target", lambda open_work, lineage: lineage.unit + 1)
     driver = Driver(1, ahead=False)
     driver.join("w")
@@ -444,7 +444,7 @@ def test_7_an_evaluation_of_a_state_that_is_not_stored():
 # --- 8: every trial that was asked for ends ---------------------------------------------------------------
 
 
-def test_8_a_trial_whose_cursor_was_dropped(monkeypatch: Patch):
+def test_8_a_trial_whose_active_lineage_was_dropped(monkeypatch: Patch):
     monkeypatch.setattr(ActiveLineages, "offer", lambda lineages, lineage: None)
     driver = Driver(1)
     driver.join("w")
@@ -471,7 +471,7 @@ def test_8_a_barrier_that_never_opens(monkeypatch: Patch):
         driver.evaluate("w")
 
 
-def test_8_a_lost_workers_evaluation_that_is_forgotten(monkeypatch: Patch):
+def test_8_an_evaluation_of_a_lost_worker_is_not_repeated(monkeypatch: Patch):
     monkeypatch.setattr(RunResults, "_evaluate_again", lambda results, state: None)
     driver = Driver(1)
     driver.join("w")
@@ -490,7 +490,7 @@ def test_8_a_trial_that_fails_without_a_reason():
         driver.fail("w", reason="")
 
 
-def test_8_a_report_for_a_trial_that_was_never_asked_for():
+def test_8_a_report_for_a_trial_that_was_never_requested():
     driver = Driver(1)
     with broken(8):
         driver.checker.see(Step(TrialStopped(0), 1.0, True, [Report(3, 1, {})]))
@@ -513,7 +513,7 @@ def test_9_a_state_whose_last_user_goes_and_that_stays(monkeypatch: Patch):
         driver.evaluate("w")
 
 
-def test_9_a_state_that_a_trial_ended_with_and_that_stays_when_the_trial_is_given_up(monkeypatch: Patch):
+def test_9_a_final_state_that_stays_when_its_trial_is_stopped(monkeypatch: Patch):
     driver = Driver(1)
     driver.join("w")
     driver.ask(0, 0.1)
@@ -523,7 +523,7 @@ def test_9_a_state_that_a_trial_ended_with_and_that_stays_when_the_trial_is_give
         driver.stop(0)
 
 
-def test_9_a_state_kept_for_a_trial_that_is_given_up(monkeypatch: Patch):
+def test_9_a_state_kept_for_a_stopped_trial(monkeypatch: Patch):
     monkeypatch.setattr(StateRegistry, "let_go", lambda states, state: None)
     driver = Driver(2, saving=SavePolicy(every=1))
     driver.join("w")
@@ -586,7 +586,7 @@ def test_7_a_state_adopted_without_being_kept(monkeypatch: Patch):
         driver.train("w")
 
 
-def test_6_a_cursor_that_goes_one_unit_beyond_its_last_stop(monkeypatch: Patch):
+def test_6_a_lineage_trains_one_unit_beyond_its_last_target(monkeypatch: Patch):
     def beyond(open_work: OpenWork, lineage: ActiveLineage) -> int | None:
         later = [stop for stop in lineage.node.targets if stop >= lineage.unit]
         return later[0] if later else lineage.unit + 1
@@ -596,7 +596,7 @@ def test_6_a_cursor_that_goes_one_unit_beyond_its_last_stop(monkeypatch: Patch):
         run_workload(ahead=False)
 
 
-def test_7_a_cursor_that_ends_one_unit_before_its_last_stop(monkeypatch: Patch):
+def test_7_a_lineage_ends_one_unit_before_its_last_target(monkeypatch: Patch):
     def before(open_work: OpenWork, lineage: ActiveLineage) -> int | None:
         stop = next_target(open_work, lineage)
         return None if stop == lineage.unit + 1 else stop
@@ -612,7 +612,7 @@ def test_7_a_cursor_that_ends_one_unit_before_its_last_stop(monkeypatch: Patch):
         driver.fail("w")
 
 
-def test_the_next_stop_is_the_first_that_a_cursor_has_not_reached():
+def test_the_next_target_is_the_first_that_a_lineage_has_not_reached():
     driver = Driver(2, ahead=False)
     driver.ask(0, 0.1, until=2, every=1)
     driver.join("w")

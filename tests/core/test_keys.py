@@ -57,7 +57,7 @@ def test_encodings_are_equal_for_equal_values_of_equal_types_and_for_these_only(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(ENCODABLE, max_size=3), st.lists(ENCODABLE, max_size=3))
-def test_no_encoding_begins_another(one: list[Any], two: list[Any]):
+def test_no_encoding_is_a_prefix_of_another(one: list[Any], two: list[Any]):
     """So parts that stand behind each other can be told apart."""
     some = [keys.encode(value) for value in (*one, *two)]
     assert all(a == b or not b.startswith(a) for a in some for b in some)
@@ -75,7 +75,7 @@ def test_no_encoding_begins_another(one: list[Any], two: list[Any]):
         (history({"lr": 0.1})[0], history({"lr": constant(0.1)})[0], [0, {"lr": 0.1}], constant(0.1), 0.1),
     ],
 )
-def test_what_looks_alike_is_told_apart(values: tuple[Any, ...]):
+def test_similar_values_have_different_encodings(values: tuple[Any, ...]):
     assert len({keys.encode(value) for value in values}) == len(values)
 
 
@@ -98,7 +98,7 @@ def test_zeros_are_one_value_and_lists_count_as_tuples():
 
 
 @pytest.mark.parametrize("value", [math.nan, [math.nan], {"a": math.nan}, "\ud800", {"\udfff": 1}])
-def test_what_has_no_encoding_is_refused(value: Any):
+def test_values_without_an_encoding_are_refused(value: Any):
     with pytest.raises(WorkloadError, match="expected"):
         keys.encode(value)
 
@@ -108,16 +108,17 @@ class Colour(enum.IntEnum):
 
 
 @pytest.mark.parametrize("value", [object(), {1: 2}, {1, 2}, 1j, Colour.RED, Settings(2)])
-def test_an_object_that_the_encoding_does_not_know_is_no_key(value: Any):
+def test_an_object_without_an_encoding_cannot_be_a_key(value: Any):
     with pytest.raises(TypeError, match="a key of"):
         keys.encode(value)
 
 
 @given(st.text("0123456789abcdef", max_size=32), st.integers(0, 10**9), TEXT)
-def test_what_is_asked_for_with_every_unit_has_the_encoding_of_all(lineage: str, unit: int, tree: str):
+def test_shortcuts_for_unit_keys_equal_the_general_encoding(lineage: str, unit: int, tree: str):
     assert keys.state_key(lineage, unit, tree) == keys.identity("state", lineage, unit, tree)
     assert keys.unit_seed(lineage, unit) == keys.seed("unit", lineage, unit)
     assert keys.shuffle_seed(unit, unit // 7, unit % 7) == keys.seed("shuffle", unit, unit // 7, unit % 7)
+    assert keys.shard_seed(unit, unit // 7, unit % 7) == keys.seed("shard", unit, unit // 7, unit % 7)
     assert 0 <= keys.unit_seed(lineage, unit) < 2**63
     assert 0.0 <= keys.fraction("example", lineage, unit) < 1.0
 
@@ -138,7 +139,7 @@ def test_values_have_equal_encodings_exactly_if_they_are_equal(one: Config, two:
     assert all((keys.encode(a) == keys.encode(b)) == (a == b) for a in some for b in some)
 
 
-def test_histories_are_told_apart_by_phases_and_not_by_the_order_of_names():
+def test_histories_differ_by_phases_and_not_by_the_order_of_names():
     one = branched(history({"lr": 0.1, "width": 8}), 2, {"lr": 0.2})
     assert keys.history_key(one) == keys.history_key(branched(history({"width": 8, "lr": 0.1}), 2, {"lr": 0.2}))
     others = [history({"lr": 0.1, "width": 8}), branched(one, 3, {"lr": 0.2}), branched(one, 1, {"lr": 0.2})]

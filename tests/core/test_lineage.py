@@ -85,7 +85,7 @@ def test_a_decimal_milestone_on_an_edge_does_not_cut_a_unit(at: float, partition
 
 
 @given(st.integers(1, 300), st.data())
-def test_every_edge_can_be_written_as_a_float(partitions: int, data: st.DataObject):
+def test_a_milestone_at_a_unit_boundary_may_be_any_nearby_float(partitions: int, data: st.DataObject):
     edge = data.draw(st.integers(1, 200 * partitions))
     for at in (edge / partitions, float(f"{edge / partitions:.15g}"), (1 / partitions) * edge):
         assert starts(multistep(0.1, at=[at], gamma=0.1), partitions, edge + 1) == [0, edge]
@@ -153,7 +153,7 @@ def test_two_histories_share_the_units_before_the_first_in_which_a_value_differs
     assert shared == [unit < expected for unit in range(units)]
 
 
-def test_trials_that_part_within_a_unit_share_the_units_before_it():
+def test_trials_that_diverge_within_a_unit_share_the_units_before_it():
     plan = Plan(4)
     ways = [way(plan, history({"lr": multistep(0.1, at=[at], gamma=0.1)}), 12) for at in (1.3, 1.35, 1.6)]
     pairs = [(0, 1), (0, 2), (1, 2)]
@@ -255,7 +255,7 @@ def test_a_name_may_come_and_go():
         ({"lr": 0.1, "layers": [1, 2]}, "config['layers']: value: [1, 2]; expected"),
     ],
 )
-def test_configs_that_cannot_be_are_refused_by_name(config: Config, message: str):
+def test_impossible_configs_are_refused_by_name(config: Config, message: str):
     with pytest.raises(WorkloadError) as caught:
         config_items(config)
     assert str(caught.value).startswith(message)

@@ -20,7 +20,7 @@ def refuse(driver: Driver, worker: str) -> None:
     driver.step(LineageTaken(run.node, run.unit))
 
 
-def test_a_taken_lineage_waits_while_others_go_on() -> None:
+def test_a_taken_lineage_waits_while_others_continue() -> None:
     driver = Driver(ahead=False)
     driver.ask(0, 0.1, until=2)
     driver.join("w")
@@ -36,7 +36,7 @@ def test_a_taken_lineage_waits_while_others_go_on() -> None:
     assert len(driver.trained) == 4 + 2
 
 
-def test_a_found_state_is_gone_on_from() -> None:
+def test_training_continues_from_a_found_state() -> None:
     driver = Driver(ahead=False)
     driver.ask(0, 0.1, until=3)
     driver.ask(1, {"lr": multistep(0.1, at=[2], gamma=0.1)}, until=3)
@@ -89,7 +89,7 @@ def test_a_found_report_answers_and_a_late_evaluation_changes_nothing() -> None:
     assert driver.reports == [(0, 1)]
 
 
-def test_what_a_run_is_about_to_make_is_not_taken_from_elsewhere() -> None:
+def test_a_state_that_a_run_is_training_is_not_taken_from_other_drivers() -> None:
     driver = Driver(ahead=False)
     driver.ask(0, 0.1, until=1)
     driver.join("w")
@@ -99,7 +99,7 @@ def test_what_a_run_is_about_to_make_is_not_taken_from_elsewhere() -> None:
     assert driver.units() == [0, 1]
 
 
-def test_what_runs_is_cancelled_when_something_further_on_is_found() -> None:
+def test_a_run_is_cancelled_when_a_later_state_is_found() -> None:
     driver = Driver(ahead=False)
     driver.ask(0, 0.1, until=4)
     driver.join("v")
@@ -111,7 +111,7 @@ def test_what_runs_is_cancelled_when_something_further_on_is_found() -> None:
     assert driver.units() == [6, 7]
 
 
-def test_in_free_order_nothing_comes_from_elsewhere() -> None:
+def test_in_free_order_no_state_comes_from_other_drivers() -> None:
     driver = Driver(order="free")
     driver.ask(0, 0.1)
     for event in (LineageTaken(1, 0), StateFound(1, 2), ReportFound(1, 2, {})):
@@ -126,7 +126,7 @@ def test_a_state_is_not_found_before_its_lineage_begins() -> None:
         driver.step(StateFound(1, 0))
 
 
-def test_the_witness_sees_that_a_taken_lineage_is_trained() -> None:
+def test_the_invariant_checker_detects_training_of_a_taken_lineage() -> None:
     driver = Driver(ahead=False)
     driver.ask(0, 0.1)
     actions = driver.join("w")

@@ -106,7 +106,7 @@ def test_no_epochs_are_no_places():
     assert plan.places(history({"lr": 0.1}), plan.root(""), []) == []
 
 
-def test_a_trial_that_keeps_to_itself_has_a_tree_of_its_own_with_the_same_keys():
+def test_an_unshared_trial_has_a_private_tree_with_the_same_keys():
     plan = Plan(2)
     shared = plan.path(history({"lr": 0.1}), plan.root("r"), 4)
     alone = plan.path(history({"lr": 0.1}), plan.root("r", "tiny/7"), 4)

@@ -93,7 +93,7 @@ def decisions(asked: list[tuple[Config, int]], named: str, partitions: int = 1):
 
 @settings(max_examples=60, deadline=None)
 @given(asked_, st.sampled_from([1, 2]))
-def test_longest_path_serves_the_longest_way_that_is_left(asked: list[tuple[Config, int]], partitions: int):
+def test_longest_path_serves_the_longest_remaining_path(asked: list[tuple[Config, int]], partitions: int):
     for chosen, left in decisions(asked, "longest-path", partitions):
         assert left[chosen] == pytest.approx(max(left.values()))
 
@@ -171,7 +171,7 @@ def turns(*asked: tuple[Config, int], workers: int = 1) -> list[float]:
     return [run.values.at(run.epoch)["lr"] for run in watch.runs]  # type: ignore[misc]
 
 
-def test_first_come_trains_trials_in_the_order_in_which_they_were_asked_for():
+def test_first_come_trains_trials_in_the_order_in_which_they_were_requested():
     asked = [({"lr": float(number)}, 1 + number % 2) for number in range(8)]
     found = turns(*asked)
     assert found[:6] == [0.0, 1.0, 1.0, 2.0, 3.0, 3.0]  # there is much left: neither the longest nor each in turn
@@ -187,7 +187,7 @@ def test_a_path_that_becomes_critical_goes_first():
     assert found.index(99.0) == 6  # twice 2 units and one more outlast 9
 
 
-def test_what_a_trial_goes_on_with_keeps_its_turn():
+def test_an_extended_trial_keeps_its_rank():
     """A trial that is extended goes before those that were asked for after it."""
 
     class Promoted(Budgets):

@@ -64,7 +64,7 @@ def test_a_complete_trial_stays_as_it_is(run: Run) -> None:
     assert (run.trial().base, run.trees, run.reports[-1]) == (("old", "v1"), [], (0, 1))
 
 
-def test_what_is_extended_is_trained_from_the_beginning(run: Run) -> None:
+def test_an_extension_is_trained_from_the_beginning_with_the_new_code(run: Run) -> None:
     run.step(TrialRebased(0, "new", "v2"))
     run.step(TrialExtended(0, 3))
     assert run.trees == [("v2", 0), ("v2", 1), ("v2", 2)]
@@ -72,7 +72,7 @@ def test_what_is_extended_is_trained_from_the_beginning(run: Run) -> None:
     assert list(run.trial().curve) == [3]
 
 
-def test_what_is_branched_off_is_trained_from_the_beginning(run: Run) -> None:
+def test_a_branch_is_trained_from_the_beginning_with_the_new_code(run: Run) -> None:
     run.step(TrialRebased(0, "new", "v2"))
     run.step(TrialBranched(1, 0, 1, config_items({"lr": 0.2}), 2))
     assert run.trees == [("v2", 0), ("v2", 1)]
@@ -80,7 +80,7 @@ def test_what_is_branched_off_is_trained_from_the_beginning(run: Run) -> None:
     assert run.trial().base == ("old", "v1")
 
 
-def test_a_lost_state_of_another_root_is_not_made_again(run: Run) -> None:
+def test_a_lost_state_of_another_root_is_not_trained_again(run: Run) -> None:
     final = run.trial().final
     assert final is not None
     run.step(TrialRebased(0, "new", "v2"))
@@ -90,7 +90,7 @@ def test_a_lost_state_of_another_root_is_not_made_again(run: Run) -> None:
     assert run.trees == [("v1", 0), ("v1", 1)]
 
 
-def test_a_trial_that_shares_nothing_keeps_to_itself_under_every_variant() -> None:
+def test_an_unshared_trial_has_a_private_tree_under_every_variant() -> None:
     made = Run()
     made.step(TrialAsked(0, config_items({"lr": 0.1}), until=1, study="s", root="r", alone=True, variant="v1"))
     made.step(TrialAsked(1, config_items({"lr": 0.1}), until=1, study="s", root="r", alone=True))

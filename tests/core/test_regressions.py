@@ -40,7 +40,7 @@ def test_planned_takes_exactly_as_long_as_the_solved_schedule(problem, method, s
 
 @settings(max_examples=20, deadline=None)
 @given(shops, st.integers(0, 99))
-def test_a_schedule_that_faults_upset_is_finished_all_the_same(problem, seed):
+def test_a_planned_schedule_is_finished_despite_faults(problem, seed):
     costs, speeds = problem
     starts = solve([[c / s for s in speeds] for c in costs], method="longest-path").starts
     workload, cluster = shop(costs, speeds, epochs=2)
@@ -58,7 +58,7 @@ def test_a_schedule_that_faults_upset_is_finished_all_the_same(problem, seed):
         (linear(0, 1, 10), linear(0.0, 1.0, 10), math.inf),
     ],
 )
-def test_types_tell_schedules_of_one_kind_apart(one, two, until):
+def test_schedules_with_numbers_of_different_types_differ(one, two, until):
     assert one.agrees_until(two) == until
 
 
@@ -132,7 +132,7 @@ def test_numbers_of_the_wrong_kind_are_refused_by_field(make, field):
         make()
 
 
-def test_costs_are_asked_for_where_the_values_hold():
+def test_costs_are_computed_for_the_current_values():
     lr = warmup(0.0, 40, exponential(0.1, 1e-10))  # at(0.0) of its second piece is 1e399
     workload = Workload(configs=[{"lr": lr}], epochs=41, partitions=1, factors={"batch_size": {"32": 2.0}})
     assert simulate(workload, Cluster(workers=1)).makespan == 41.0
@@ -179,7 +179,7 @@ def test_a_trial_that_is_called_complete_without_its_reports(monkeypatch):
         driver.ask(0, 0.1, until=2)
 
 
-def test_reports_that_nobody_asked_for_and_second_endings():
+def test_unrequested_reports_and_second_endings_break_an_invariant():
     driver = Driver(1)
     driver.join("a")
     driver.ask(0, 0.1)

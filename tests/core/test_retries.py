@@ -25,7 +25,7 @@ def failed(epochs: int = 3, after: int = 1, **more: int) -> Driver:
     return driver
 
 
-def test_it_owes_what_it_owed_and_ends_again() -> None:
+def test_a_retried_trial_has_its_reports_due_again_and_ends_again() -> None:
     driver = failed(epochs=3, after=1)
     before = len(driver.endings)
     driver.step(TrialRetried(0))
@@ -36,7 +36,7 @@ def test_it_owes_what_it_owed_and_ends_again() -> None:
     assert driver.engine.live == 0
 
 
-def test_it_may_fail_again_and_be_tried_again() -> None:
+def test_a_retried_trial_may_fail_and_be_retried_again() -> None:
     driver = failed()
     for count in (1, 2):
         driver.step(TrialRetried(0))
@@ -47,7 +47,7 @@ def test_it_may_fail_again_and_be_tried_again() -> None:
     assert driver.ending(0) == "complete"
 
 
-def test_its_attempts_begin_anew() -> None:
+def test_a_retried_trial_gets_all_its_attempts_again() -> None:
     driver = one_worker(retries=1, ahead=False)
     driver.ask(0, 0.1)
     driver.ask(1, 0.1, until=2)  # shares the unit that fails
@@ -65,7 +65,7 @@ def test_its_attempts_begin_anew() -> None:
     assert driver.units() == [0, 1]
 
 
-def test_attempts_of_the_systems_fault_are_not_left_over() -> None:
+def test_attempts_after_system_faults_are_reset() -> None:
     driver = one_worker(retries=0, patience=1, ahead=False)
     driver.ask(0, 0.1)
     driver.fail("w", "preempted", "system")  # one of two
@@ -75,7 +75,7 @@ def test_attempts_of_the_systems_fault_are_not_left_over() -> None:
     assert driver.ending(0) is None
 
 
-def test_what_has_a_report_by_now_is_answered_at_once() -> None:
+def test_requests_with_a_known_report_are_answered_at_once() -> None:
     driver = failed(epochs=2, after=0)
     driver.ask(1, 0.1, until=2, every=1)
     driver.finish()
@@ -95,7 +95,7 @@ def test_what_the_store_holds_is_not_trained() -> None:
     assert driver.ending(0) == "complete"
 
 
-def test_an_evaluation_that_failed_is_owed_though_later_ones_are_not() -> None:
+def test_a_failed_evaluation_is_due_even_if_later_ones_are_not() -> None:
     driver = Driver(1, retries=0, ahead=False)
     driver.join("a")
     driver.join("b")
@@ -116,7 +116,7 @@ def test_an_evaluation_that_failed_is_owed_though_later_ones_are_not() -> None:
     assert run.unit == 1
 
 
-def test_only_what_failed_is_retried() -> None:
+def test_only_failed_trials_are_retried() -> None:
     driver = one_worker()
     driver.ask(0, 0.1)
     driver.finish()

@@ -188,7 +188,7 @@ def test_a_schedule_agrees_with_its_own_beginning(one: Schedule, two: Schedule, 
         (constant(None), multistep(0, at=[3], gamma=2)),
     ],
 )
-def test_types_tell_equal_numbers_apart(one: Schedule, two: Schedule):
+def test_equal_numbers_of_different_types_differ(one: Schedule, two: Schedule):
     assert one.agrees_until(two) == 0
 
 
@@ -241,7 +241,7 @@ def test_a_schedule_can_be_printed_and_kept_in_a_set():
         ("at[0]", lambda x: piecewise([1.0, 2.0], at=[x])),
     ],
 )
-def test_what_is_no_finite_number_is_refused_by_field(field: str, make, wrong: object):
+def test_a_value_that_is_not_a_finite_number_is_refused_by_field(field: str, make, wrong: object):
     with pytest.raises(ScheduleError) as caught:
         make(wrong)
     assert str(caught.value).startswith(f"{field}: {wrong!r}; expected")
@@ -276,7 +276,7 @@ def test_what_is_no_finite_number_is_refused_by_field(field: str, make, wrong: o
         (lambda: constant(0.1)(math.nan), "progress: nan; expected a number of epochs"),
     ],
 )
-def test_what_cannot_be_is_refused_by_field(make, message: str):
+def test_impossible_values_are_refused_by_field(make, message: str):
     with pytest.raises(ScheduleError) as caught:
         make()
     assert str(caught.value).startswith(message)

@@ -45,7 +45,7 @@ def test_stopping_a_trial_is_linear_in_its_open_reports(config: Config):
 
 
 @pytest.mark.parametrize("every", [1, 3])
-def test_what_others_still_need_goes_on_when_a_trial_is_stopped(every: int):
+def test_shared_units_continue_when_a_trial_is_stopped(every: int):
     driver = Driver(2)
     driver.ask(0, {"lr": multistep(0.1, at=[4], gamma=0.1)}, 9, every=every)
     driver.ask(1, {"lr": multistep(0.1, at=[6], gamma=0.1)}, 9, every=2)

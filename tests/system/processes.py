@@ -16,10 +16,23 @@ from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec
 from hoptree.store import Store
 
+_STARTER = b"hoptree.worker.starter"
+
 
 def workers_of(driver: int) -> list[int]:
-    """Return the worker processes of a driver; the process of a test may have other children too."""
-    found = []
+    """Return the worker processes of a driver: the children of its starters."""
+    starters = {*starters_of(driver)}
+    return [pid for pid, (parent, _) in _processes().items() if parent in starters]
+
+
+def starters_of(driver: int) -> list[int]:
+    """Return the processes that start the workers of a driver."""
+    return [pid for pid, (parent, command) in _processes().items() if parent == driver and _STARTER in command]
+
+
+def _processes() -> dict[int, tuple[int, bytes]]:
+    """Return the parent and the command of each process that is no zombie."""
+    found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -27,8 +40,8 @@ def workers_of(driver: int) -> list[int]:
                 command = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if int(fields[1]) == driver and fields[0] != "Z" and b"hoptree.worker" in command:
-                found.append(int(entry.name))
+            if fields[0] != "Z":
+                found[int(entry.name)] = int(fields[1]), command
     return found
 
 

@@ -45,7 +45,7 @@ def test_a_partition_edited_between_two_runs_is_refused_by_the_driver(
         ("valid.arrow", "the validation data"),
     ],
 )
-def test_a_worker_refuses_what_the_times_of_files_do_not_tell(tmp_path: Path, name: str, what: str) -> None:
+def test_a_worker_detects_changes_that_file_times_do_not_show(tmp_path: Path, name: str, what: str) -> None:
     data = dataset(tmp_path)
     edit(data.path / name)
     (data.path / NAME).touch()  # as if the dataset had been built after the edit
@@ -53,7 +53,7 @@ def test_a_worker_refuses_what_the_times_of_files_do_not_tell(tmp_path: Path, na
         study(tmp_path, data=data).run(workers=2, quiet=True)
 
 
-def test_a_run_that_was_refused_goes_on_with_the_right_data(tmp_path: Path) -> None:
+def test_a_run_that_was_refused_continues_with_the_right_data(tmp_path: Path) -> None:
     data = dataset(tmp_path)
     whole = (data.path / "train-00001.arrow").read_bytes()
     edit(data.path / "train-00001.arrow")

@@ -38,7 +38,7 @@ def test_trials_are_added_extended_and_cloned_afterwards(tmp_path: Path) -> None
     assert [trial.state for trial in mine.results().trials] == [trial.state for trial in second.trials]
 
 
-def test_a_running_study_takes_requests_up(tmp_path: Path) -> None:
+def test_a_running_study_picks_up_requests(tmp_path: Path) -> None:
     mine = study(tmp_path, "a", "b", epochs=20, nap=0.1)
     found: list[Any] = []
     running = Thread(target=lambda: found.append(mine.run(workers=2)))

@@ -116,7 +116,7 @@ def _open_when_over(process: subprocess.Popen[str], gate: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_study_can_be_looked_at_while_it_runs(tmp_path: Path) -> None:
+def test_a_study_can_be_read_while_it_runs(tmp_path: Path) -> None:
     with stopped_at_the_gate(tmp_path) as process:
         study = json.loads(hoptree(tmp_path, "show", "tiny", "--json"))
         assert (study["status"], study["driver"]["pid"]) == ("running", process.pid)
@@ -129,7 +129,7 @@ def test_a_study_can_be_looked_at_while_it_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("presses", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_ctrl_c_ends_a_run_that_can_go_on(tmp_path: Path, presses: int) -> None:
+def test_ctrl_c_ends_a_run_that_can_continue(tmp_path: Path, presses: int) -> None:
     with stopped_at_the_gate(tmp_path) as process:
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None

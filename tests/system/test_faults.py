@@ -41,7 +41,7 @@ def test_user_code_that_fails_ends_its_trial_only(tmp_path: Path, act: str, reas
 
 
 @pytest.mark.slow
-def test_where_all_fails_there_is_no_best_one_and_why(tmp_path: Path) -> None:
+def test_if_all_trials_fail_the_error_says_why_there_is_no_best(tmp_path: Path) -> None:
     with pytest.raises(ht.RefusedError, match="No config could be trained. First error:\n") as refused:
         study(tmp_path, "leave").run(workers=1)
     assert str(refused.value).endswith("SystemExit: 4")  # reported once: there is only this config
@@ -71,7 +71,7 @@ def test_a_worker_that_is_killed_costs_a_retry(tmp_path: Path) -> None:
     assert study(tmp_path, "once").verify()[0].holds
 
 
-def test_a_training_that_leaves_the_numbers_fails_its_trial(tmp_path: Path) -> None:
+def test_a_training_loss_that_is_not_finite_fails_its_trial(tmp_path: Path) -> None:
     from torch import nn
 
     trainer = ht.Torch(
@@ -95,7 +95,7 @@ def final_states(folder: Path) -> list[Path]:
         return [store.states.path(place.node.state_key(place.unit)) for place in places if place is not None]
 
 
-def test_a_damaged_state_is_trained_again_when_it_is_asked_for(
+def test_a_damaged_state_is_trained_again_when_it_is_requested(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = study(tmp_path, "a", "b").run(workers=1)
@@ -135,7 +135,7 @@ class Short(Plain):
         raise ValueError("shapes (4,) and (5,) do not fit")
 
 
-def test_what_no_config_survives_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+def test_a_study_without_a_trainable_config_is_refused_before_training(tmp_path: Path) -> None:
     with pytest.raises(
         ht.HoptreeError, match=r"No config could be trained(.|\n)*shapes \(4,\) and \(5,\) do not fit"
     ):
@@ -175,12 +175,12 @@ def test_a_trainer_that_cannot_be_sent_is_refused(tmp_path: Path) -> None:
     assert nothing_was_begun(tmp_path)
 
 
-def test_a_model_that_takes_its_worker_down_in_rehearsal_is_found_out_trial_by_trial(tmp_path: Path) -> None:
+def test_a_model_that_crashes_its_worker_in_rehearsal_fails_trial_by_trial(tmp_path: Path) -> None:
     results = study(tmp_path, "exit").run(workers=1)
     assert [trial.state for trial in results.trials] == ["failed"]
 
 
-def test_code_that_changed_is_refused_unless_the_user_says_to_go_on(tmp_path: Path) -> None:
+def test_changed_code_is_refused_unless_the_user_accepts_it(tmp_path: Path) -> None:
     class Other(Plain):
         fingerprint = "other"
 
@@ -203,7 +203,7 @@ def test_one_driver_at_a_time(tmp_path: Path) -> None:
         study(tmp_path).run(workers=1)
 
 
-def test_a_unit_that_nobody_needs_any_more_is_given_up(tmp_path: Path) -> None:
+def test_a_unit_that_is_no_longer_needed_is_cancelled(tmp_path: Path) -> None:
     """A trial that fails in the middle of another's ahead-of-time work must not stall it."""
     results = study(tmp_path, "fine", "raise", nap=0.05).run(workers=2)
     assert [trial.state for trial in results.trials] == ["complete", "failed"]
@@ -244,7 +244,7 @@ def test_an_unknown_optimizer_is_refused_by_name() -> None:
         ht.Torch(lambda hp: nn.Linear(4, 3), loss=nn.functional.cross_entropy, optimizer="adamant")
 
 
-def test_user_code_that_forks_and_goes_on_in_both_trains_once(tmp_path: Path) -> None:
+def test_user_code_that_forks_and_continues_in_both_processes_trains_once(tmp_path: Path) -> None:
     results = study(tmp_path, "fork", "fine").run(workers=2)
     assert [trial.state for trial in results.trials] == ["complete", "complete"]
     assert results.savings.epochs_trained == 4
@@ -255,7 +255,7 @@ def started(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "flag").read_text().split()]
 
 
-def test_what_user_code_starts_does_not_outlive_the_study(tmp_path: Path) -> None:
+def test_processes_of_user_code_end_with_the_study(tmp_path: Path) -> None:
     results = study(tmp_path, "children").run(workers=1)
     assert [trial.state for trial in results.trials] == ["complete"]
     assert len(started(tmp_path)) == 12  # eight times in rehearsal, and in every unit
@@ -277,7 +277,7 @@ def test_a_limit_on_file_sizes_fails_its_trial_only(tmp_path: Path, act: str) ->
     assert "RLIMIT_FSIZE" in results.trials[0].error
 
 
-def test_slots_that_somebody_removes_are_lost_states(tmp_path: Path) -> None:
+def test_removed_slots_are_lost_states(tmp_path: Path) -> None:
     def remove() -> None:
         for folder in slot_folders_of_study(tmp_path / "hurt" / "store", "plain"):
             shutil.rmtree(folder, ignore_errors=True)

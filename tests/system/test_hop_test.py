@@ -83,6 +83,6 @@ def test_bits_that_differ_between_processes_are_refused(tmp_path: Path) -> None:
         job.run(workers=2, quiet=True)
 
 
-def test_a_config_that_takes_its_worker_down_is_data_all_the_same(tmp_path: Path) -> None:
+def test_a_config_that_crashes_its_worker_is_a_result(tmp_path: Path) -> None:
     job = study(tmp_path, {"lr": 0.1, "act": ht.choice("fine", "segfault")}, Plain())
     assert sorted(trial.state for trial in job.run(workers=1, quiet=True).trials) == ["complete", "failed"]

@@ -68,7 +68,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_what_a_killed_driver_left_in_memory_is_not_expected_to_be_trained_again(tmp_path: Path) -> None:
+def test_states_of_a_killed_driver_in_memory_are_not_part_of_the_forecast(tmp_path: Path) -> None:
     process = start(tmp_path, nap=0.1)
     wait_for(tmp_path, "UnitFinishedFact", 8)
     workers = workers_of(process.pid)
@@ -124,7 +124,7 @@ def test_population_based_training_killed_twice_and_resumed(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_asynchronous_optuna_killed_twice_goes_on_as_its_journal_says(tmp_path: Path) -> None:
+def test_asynchronous_optuna_killed_twice_continues_as_its_journal_says(tmp_path: Path) -> None:
     """What it proposes depends on the order of the reports; a driver that goes on is told them in that order."""
     begun: list[list[str]] = []
     for units in (6, 24):
@@ -314,7 +314,7 @@ def test_a_driver_that_was_stopped_leaves_the_slots_of_its_successor_alone(
     assert leftovers(tmp_path) == []
 
 
-def test_what_user_code_starts_does_not_outlive_a_driver_that_is_killed(tmp_path: Path) -> None:
+def test_processes_of_user_code_end_with_a_killed_driver(tmp_path: Path) -> None:
     process = start(tmp_path, nap=0.1, search="children")
     wait_for(tmp_path, "UnitFinishedFact", 2)
     workers = workers_of(process.pid)
@@ -326,7 +326,7 @@ def test_what_user_code_starts_does_not_outlive_a_driver_that_is_killed(tmp_path
 
 
 @pytest.mark.parametrize("closed", ["afterwards", "from the beginning"])
-def test_output_that_nobody_reads_does_not_end_the_run(tmp_path: Path, closed: str) -> None:
+def test_a_closed_output_does_not_end_the_run(tmp_path: Path, closed: str) -> None:
     if closed == "afterwards":
         process = start(tmp_path, search="print")
         assert process.stdout is not None

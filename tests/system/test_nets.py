@@ -121,7 +121,7 @@ def test_a_killed_worker_changes_no_bit(tmp_path: Path) -> None:
     assert killed == quiet
 
 
-def test_a_schedule_that_nobody_follows_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+def test_a_schedule_without_effect_is_refused_before_training(tmp_path: Path) -> None:
     def wide(hp):
         return nn.Sequential(nn.Linear(16, hp["width"]), nn.Linear(hp["width"], 3))
 

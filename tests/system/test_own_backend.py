@@ -29,7 +29,7 @@ def test_the_bits_are_those_of_local_processes(tmp_path: Path) -> None:
     assert all(found.holds for found in own.verify())
 
 
-def test_a_later_study_goes_on_from_what_it_saved(tmp_path: Path) -> None:
+def test_a_later_study_continues_from_what_it_saved(tmp_path: Path) -> None:
     first = study(tmp_path, epochs=2)
     first.run(backend=InProcess())
     with Store(tmp_path / "store", create=False) as store:
@@ -42,7 +42,7 @@ def test_a_later_study_goes_on_from_what_it_saved(tmp_path: Path) -> None:
     assert again.savings.epochs_trained == 2
 
 
-def test_what_fails_is_a_trial(tmp_path: Path) -> None:
+def test_a_failing_config_is_a_failed_trial(tmp_path: Path) -> None:
     results = study(tmp_path, "fine", "raise", "leave").run(backend=InProcess())
     assert [trial.state for trial in results.trials] == ["complete", "failed", "failed"]
     assert "ValueError" in str(results.trials[1].error)
@@ -75,7 +75,7 @@ class Stops:
 
 
 @pytest.mark.parametrize("units", [1, 4, 7])
-def test_a_study_goes_on_after_its_backend_broke_down(tmp_path: Path, units: int) -> None:
+def test_a_study_continues_after_its_backend_broke_down(tmp_path: Path, units: int) -> None:
     whole = study(tmp_path / "whole", space=RATES, epochs=3).run(backend=InProcess())
     broken = study(tmp_path / "broken", space=RATES, epochs=3)
     with pytest.raises(BrokenError):

@@ -16,7 +16,7 @@ def states(results: ht.Results) -> list[str]:
     return [trial.state for trial in results.trials]
 
 
-def test_a_first_config_that_fails_is_data(tmp_path: Path) -> None:
+def test_a_first_config_that_fails_is_a_result(tmp_path: Path) -> None:
     search = ht.Optuna("tpe", trials=4, epochs=1, batch=1)
     space = {"lr": ht.uniform(0.1, 0.2), "act": ht.choice("fine", "raise")}
     found = states(study(tmp_path, search=search, space=space, seed=3).run(workers=1, quiet=True))
@@ -24,7 +24,7 @@ def test_a_first_config_that_fails_is_data(tmp_path: Path) -> None:
     assert "complete" in found
 
 
-def test_what_is_added_to_a_study_may_fail(tmp_path: Path) -> None:
+def test_an_added_trial_may_fail(tmp_path: Path) -> None:
     job = study(tmp_path)
     job.run(workers=1, quiet=True)
     bad = {"lr": 0.1, "act": "raise", "nap": 0.0, "where": ""}
@@ -34,7 +34,7 @@ def test_what_is_added_to_a_study_may_fail(tmp_path: Path) -> None:
     assert units_done_twice(tmp_path / "store", "plain") == 0  # and the clock went on where it was
 
 
-def test_what_no_config_survives_is_refused(tmp_path: Path) -> None:
+def test_a_study_without_a_trainable_config_is_refused(tmp_path: Path) -> None:
     job = study(
         tmp_path, "raise", space={"lr": ht.uniform(0.1, 0.2), "act": "raise"}, search=ht.Random(3, epochs=1)
     )

@@ -31,9 +31,9 @@ def change(folder: Path, statement: str, **values: Any) -> None:
     engine.dispose()
 
 
-def store_requests(folder: Path, *wishes: str, name: str = "plain") -> None:
+def store_requests(folder: Path, *texts: str, name: str = "plain") -> None:
     """Store requests as another version may have done."""
-    for request in wishes:
+    for request in texts:
         last = "(select coalesce(max(number), 0) + 1 from hoptree_wishes)"
         change(folder, f"insert into hoptree_wishes values ({last}, :study, :request)", study=name, request=request)
 
@@ -83,7 +83,7 @@ REFUSED: list[tuple[Callable[[Any], None], str]] = [
 ]
 
 
-def test_what_cannot_be_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
+def test_impossible_values_are_refused_and_leave_no_trace(tmp_path: Path) -> None:
     mine = study(tmp_path, "a", "b", epochs=2)
     before = epochs(mine.run(workers=1))
     for request, message in REFUSED:
@@ -107,7 +107,7 @@ def test_no_store_is_created_for_an_invalid_request_or_for_a_study_that_has_not_
     assert epochs(mine.run(workers=1)) == [(2, "complete"), (1, "complete")]
 
 
-def test_what_has_ended_is_not_stopped_and_what_failed_goes_no_further(tmp_path: Path) -> None:
+def test_an_ended_trial_is_not_stopped_and_a_failed_trial_is_not_extended(tmp_path: Path) -> None:
     space = {"lr": 0.1, "act": ht.choice("a", ht.piecewise(["a", "exit"], at=[2])), "nap": 0.0, "where": ""}
     mine = study(tmp_path, space=space, epochs=4)
     first = mine.run(workers=1)
@@ -145,7 +145,7 @@ def test_a_clone_is_the_trial_with_changed_values(tmp_path: Path) -> None:
     assert mine.run(workers=1).trials[5].config == config | CHANGE | {"nap": 0.001}
 
 
-def test_the_last_word_counts_and_a_stop_may_come_too_late(tmp_path: Path) -> None:
+def test_the_last_request_counts_and_a_stop_may_be_too_late(tmp_path: Path) -> None:
     mine = study(tmp_path, "a", "b", epochs=2)
     mine.run(workers=1)
     with Store(tmp_path / "store") as store:
@@ -177,7 +177,7 @@ STORED = [
 ]
 
 
-def test_a_stored_wish_that_cannot_be_is_passed_over_with_a_warning(
+def test_an_impossible_stored_request_is_skipped_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     mine = study(tmp_path, "a", epochs=2)
@@ -197,7 +197,7 @@ def test_a_stored_wish_that_cannot_be_is_passed_over_with_a_warning(
     assert mine.run(workers=1).savings.epochs_trained == 0
 
 
-def test_a_clone_of_what_failed_before_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_clone_of_an_earlier_failed_trial_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     mine = study(tmp_path, "a", "exit", epochs=2)
     mine.run(workers=1)
     store_requests(
@@ -211,7 +211,7 @@ def test_a_clone_of_what_failed_before_is_passed_over(tmp_path: Path, caplog: py
 # --- in several journals ----------------------------------------------------------------------------------
 
 
-def test_wishes_hold_alone_and_in_a_group(tmp_path: Path) -> None:
+def test_requests_apply_alone_and_in_a_group(tmp_path: Path) -> None:
     data = dataset(tmp_path)
     a = study(tmp_path, "x", "y", name="a", data=data)
     b = study(tmp_path, "y", "z", name="b", data=data)
@@ -235,7 +235,7 @@ def test_wishes_hold_alone_and_in_a_group(tmp_path: Path) -> None:
     assert a.explain().left.units == 0
 
 
-def test_results_and_wishes_look_at_the_journal_that_tells_most(tmp_path: Path) -> None:
+def test_results_and_requests_use_the_journal_with_the_most_entries(tmp_path: Path) -> None:
     data = dataset(tmp_path)
     a = study(tmp_path, "x", "y", name="a", data=data)
     b = study(tmp_path, "y", "z", name="b", data=data)
@@ -243,14 +243,14 @@ def test_results_and_wishes_look_at_the_journal_that_tells_most(tmp_path: Path) 
     a.extend(1, 4)
     ht.run([a, b], workers=1)
     assert epochs(a.results()) == [(2, "complete"), (4, "complete")]
-    assert [course.epochs for course in a.chronicle().trials] == [2, 4]
+    assert [course.epochs for course in a.study_timeline().trials] == [2, 4]
     a.clone(1, at=4, config=CHANGE, epochs=5)
     assert epochs(a.run(workers=1)) == [(2, "complete"), (4, "complete"), (5, "complete")]
     b.evaluate({"lr": 0.9, "act": "y", "nap": 0.0, "where": ""}, epoch=1, workers=1)
     assert [trial.config["act"] for trial in b.results().trials] == ["y", "z"]  # not the evaluation alone
 
 
-def test_a_wish_is_about_the_same_trial_under_whatever_number(tmp_path: Path) -> None:
+def test_a_request_applies_to_the_same_trial_under_any_number(tmp_path: Path) -> None:
     data = dataset(tmp_path)
     a = study(tmp_path, "x", "y", name="a", data=data)
     b = study(tmp_path, "y", "z", name="b", data=data)
@@ -262,7 +262,7 @@ def test_a_wish_is_about_the_same_trial_under_whatever_number(tmp_path: Path) ->
     assert [(t.config["act"], t.epochs) for t in together.trials] == [("x", 3), ("y", 2), ("fine", 1)]
 
 
-def test_a_wish_does_not_come_between_a_search_and_its_decisions(tmp_path: Path) -> None:
+def test_a_request_does_not_interfere_with_a_search(tmp_path: Path) -> None:
     data = dataset(tmp_path)
     space = {"lr": ht.log(0.01, 1.0), "act": "fine", "nap": 0.0, "where": ""}
     search = ht.SuccessiveHalving(trials=4, max_epochs=4, factor=2)
@@ -281,7 +281,7 @@ def test_a_wish_does_not_come_between_a_search_and_its_decisions(tmp_path: Path)
     assert epochs(together) == alone
 
 
-def test_a_wish_for_a_trial_that_a_run_does_not_have_waits(
+def test_a_request_for_a_trial_that_a_run_does_not_have_waits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = dataset(tmp_path)

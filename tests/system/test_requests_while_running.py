@@ -70,7 +70,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def test_what_is_done_is_not_done_again_by_the_next_driver(store: Store) -> None:
+def test_the_next_driver_does_not_repeat_carried_out_requests(store: Store) -> None:
     first = QueueOfDriver(store)
     first.ask(0)
     first.ask(1, lr=0.2)
@@ -116,7 +116,7 @@ def test_a_request_waits_for_its_trial_and_for_the_epochs_it_had(store: Store) -
     assert other.requests.retry_waiting() == [TrialExtended(1, 6), TrialStopped(1, running=True)]
 
 
-def test_a_stop_that_comes_too_late_holds_if_the_search_lets_the_trial_go_on(store: Store) -> None:
+def test_a_stop_that_comes_too_late_holds_if_the_search_lets_the_trial_continue(store: Store) -> None:
     driver = QueueOfDriver(store)
     driver.ask(0)
     store.requests.make("a", stop_request(driver.record, "a", 0))
@@ -154,7 +154,7 @@ def test_an_extension_is_corrected_until_it_is_carried_out(store: Store) -> None
     assert other.requests.retry_waiting() == [TrialExtended(0, 6)]
 
 
-def test_of_two_equal_trials_the_one_with_the_number_is_meant(store: Store) -> None:
+def test_a_request_names_one_of_two_equal_trials_by_number(store: Store) -> None:
     driver = QueueOfDriver(store)
     driver.ask(0)
     driver.ask(1)

@@ -62,7 +62,7 @@ def test_the_bits_are_those_of_a_trial_that_never_failed(tmp_path: Path) -> None
     assert rough.run(workers=1).best.fingerprint == calm.run(workers=1).best.fingerprint
 
 
-def test_a_running_study_takes_a_retry_up(tmp_path: Path) -> None:
+def test_a_running_study_picks_up_a_retry(tmp_path: Path) -> None:
     space = {
         "lr": 0.1,
         "act": ht.choice("a", "needs"),
@@ -94,7 +94,7 @@ def state_of(folder: Path, mine: ht.Study, trial: int) -> str:
         return ""
 
 
-def test_nothing_to_retry_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_retry_without_failed_trials_raises_an_error(tmp_path: Path) -> None:
     mine = study(tmp_path, "a", "exit", epochs=2)
     with pytest.raises(ht.HoptreeError, match="store: no folder"):
         mine.retry()
@@ -123,7 +123,7 @@ class Mended(Plain):
     fingerprint = "mended"
 
 
-def test_a_run_with_other_code_retries_what_failed_by_itself(tmp_path: Path) -> None:
+def test_a_run_with_other_code_retries_failed_trials_automatically(tmp_path: Path) -> None:
     assert endings(needy(tmp_path).run(workers=1)) == [(4, "complete"), (2, "failed")]
     (tmp_path / "flag").touch()
     assert endings(needy(tmp_path).run(workers=1)) == [(4, "complete"), (2, "failed")]  # nothing has changed

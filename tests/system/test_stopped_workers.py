@@ -16,7 +16,7 @@ from hoptree.core.events import WorkerLost
 from hoptree.core.facts import RunFailedFact
 from hoptree.store import Store
 from tests.system.plain import Plain, dataset, study
-from tests.system.processes import alive, units_done_twice, workers_of
+from tests.system.processes import alive, starters_of, units_done_twice, workers_of
 from tests.system.sabotage import Sabotage
 
 SPACE = {"lr": ht.choice(0.1, 0.2, ht.multistep(0.1, at=[2], gamma=0.5)), "nap": 0.05}
@@ -42,7 +42,7 @@ def happened(folder: Path, *kinds: type) -> list[Any]:
     return [event for event in events if isinstance(event, kinds)]
 
 
-def test_a_worker_that_is_stopped_is_given_up_and_replaced(
+def test_a_stopped_worker_is_replaced(
     tmp_path: Path, expected: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     stopped: list[int] = []
@@ -65,20 +65,44 @@ def test_a_worker_that_is_stopped_is_given_up_and_replaced(
     assert alive(stopped) == []
 
 
-def test_a_unit_that_stops_every_worker_is_the_reason(tmp_path: Path) -> None:
+def test_a_unit_that_stops_every_worker_fails_its_trial(tmp_path: Path) -> None:
     results = study(tmp_path, "fine", "stop").run(workers=2, heartbeat_limit=1.0)
     assert [trial.state for trial in results.trials] == ["complete", "failed"]
     assert "sent no heartbeat for 1 s, as did 2 others before it" in results.trials[1].error
 
 
-def test_code_that_lets_no_other_thread_run_is_not_taken_for_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
+def test_a_starter_that_is_killed_or_stopped_fails_no_trial(
+    tmp_path: Path, expected: list[str], number: signal.Signals
+) -> None:
+    starters: list[int] = []
+
+    def act() -> None:
+        starters.extend(starters_of(os.getpid()))
+        for pid in starters:
+            os.kill(pid, number)
+
+    def kill_a_worker() -> None:  # which only a new starter can replace
+        with suppress(ProcessLookupError, IndexError):
+            os.kill(workers_of(os.getpid())[0], signal.SIGKILL)
+
+    results = job(tmp_path, {2: act, 4: kill_a_worker}).run(workers=2, heartbeat_limit=2.0)
+    assert starters
+    for pid in starters:  # for the tests that come after this one
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    assert prints(results) == expected
+    assert not units_done_twice(tmp_path / "store", "plain")
+
+
+def test_code_that_holds_the_interpreter_lock_does_not_count_as_stopped(tmp_path: Path) -> None:
     results = study(tmp_path, "greedy", epochs=1).run(workers=1, heartbeat_limit=1.0)
     assert [trial.state for trial in results.trials] == ["complete"]
     assert happened(tmp_path, WorkerLost) == []
 
 
 @pytest.mark.parametrize("act", ["kill", "terminate"])
-def test_a_unit_that_kills_its_workers_is_the_reason(tmp_path: Path, act: str) -> None:
+def test_a_unit_that_kills_its_workers_fails_its_trial(tmp_path: Path, act: str) -> None:
     results = study(tmp_path, "fine", act).run(workers=2)
     assert [trial.state for trial in results.trials] == ["complete", "failed"]
     assert "SIG" in results.trials[1].error

@@ -225,7 +225,7 @@ def test_a_value_that_is_read_only_when_the_model_is_built_is_refused_before_tra
         (wide, {"width": constant(8)}),
     ],
 )
-def test_a_value_that_somebody_follows_is_not_refused(kind, model, values):
+def test_a_changing_value_that_takes_effect_is_not_refused(kind, model, values):
     assert change_error(kind(model), changing([{"lr": 0.1, **values}])) == ""
 
 
@@ -246,7 +246,7 @@ def test_configs_that_cannot_be_built_are_left_to_the_rehearsal():
     assert change_error(torch(wide), changing([{"lr": STEP}])) == ""
 
 
-def test_a_loop_of_ones_own_sees_the_values_within_a_unit():
+def test_a_user_defined_loop_sees_the_values_within_a_unit():
     rates = []
 
     def train_fn(data, module, optimizer, hp):
@@ -269,7 +269,7 @@ def test_a_loop_of_ones_own_sees_the_values_within_a_unit():
         model.hp.advance(2)
 
 
-def test_a_hook_that_raises_is_told_with_its_values():
+def test_the_error_of_a_failing_hook_shows_the_values():
     trainer = torch(plain, on_values=lambda module, hp: hp["missing"])
     with pytest.raises(TrainerError, match=r"missing: on_values reads it[\s\S]*on_values: it raised this for"):
         trainer.build({"lr": 0.1}, 1)

@@ -121,7 +121,7 @@ def raising(*arguments):
         ((input_fn, model_fn, lambda d, m, o, c: {"loss": "low"}), "metric 'loss': it returned low"),
     ],
 )
-def test_failures_are_told_by_name(functions, expected):
+def test_failures_are_reported_by_name(functions, expected):
     with pytest.raises(TrainerError, match=expected):
         rehearse(Functions(*functions), CONFIG, partition(0), partition(-1))
 

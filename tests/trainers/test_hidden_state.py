@@ -186,7 +186,7 @@ class Last(nn.Module):
         return x[0]
 
 
-def test_what_a_state_cannot_hold_of_a_module_is_named():
+def test_an_attribute_of_a_module_that_a_state_cannot_hold_is_named():
     class Holder(Base):
         def set_up(self):
             self.inner = nn.Identity()
@@ -322,7 +322,7 @@ class Captured(nn.Module):
         (lambda hp: Captured(), r"model: 'weight' has the same memory in every model; .*deepcopy"),
     ],
 )
-def test_what_two_models_would_train_is_refused_when_the_second_is_built(model, expected):
+def test_a_shared_trainable_parameter_is_refused_when_the_second_model_is_built(model, expected):
     trainer = torch(model)
     first = trainer.build(CONFIG, 1)
     with pytest.raises(TrainerError, match=expected):

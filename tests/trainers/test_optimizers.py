@@ -70,7 +70,7 @@ def test_options_of_an_optimizer_hop(kind, options):
     check_hops(torch(mlp, lambda params, hp: kind(params, **{"lr": 0.01, **options})), config)
 
 
-def test_lbfgs_learns_as_a_loop_of_ones_own_does():
+def test_lbfgs_learns_as_a_user_defined_loop_does():
     data, config = DATA[0], {"lr": 0.5, "max_iter": 3, "batch_size": 16}
     trainer = torch(matrices, "lbfgs")
     model, plain = trainer.build(config, 3), trainer.build(config, 3).module
@@ -128,7 +128,7 @@ def test_what_a_users_optimizer_remembers_is_part_of_the_state():
     assert {"attribute/optimizer:count", "attribute/optimizer:rng", "optimizer/common"} <= set(after.meta["packed"])
 
 
-def test_what_a_state_cannot_hold_of_an_optimizer_is_named():
+def test_an_attribute_of_an_optimizer_that_a_state_cannot_hold_is_named():
     class Holder(Own):
         def step(self, closure=None):
             super().step()
@@ -141,7 +141,7 @@ def test_what_a_state_cannot_hold_of_an_optimizer_is_named():
         trainer.dump(model)
 
 
-def test_an_option_that_an_optimizer_keeps_elsewhere_is_refused_when_it_changes():
+def test_a_changing_option_outside_the_optimizers_groups_is_refused():
     class Doubled(Own):
         def __init__(self, params, lr=0.1, factor=1.0):
             super().__init__(params, lr)

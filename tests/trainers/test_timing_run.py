@@ -69,7 +69,7 @@ def test_all_rows_take_what_some_take_times_how_many_more_they_are(
     assert found.state == 40
 
 
-def test_what_diverges_took_its_time_and_what_cannot_be_built_is_left_out(
+def test_diverging_configs_are_timed_and_configs_that_cannot_be_built_are_left_out(
     trainer: Clockwork, data: ht.Dataset
 ) -> None:
     configs: list[dict[str, Scalar]] = [{"row": "never"}, {"row": 1e-4}, {"row": 1e-3, "diverges": True}]

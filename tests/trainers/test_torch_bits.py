@@ -63,7 +63,7 @@ def test_every_optimizer_hops(optimizer):
     assert states_equal(trainer.dump(straight), trainer.dump(fresh))
 
 
-def test_a_resident_model_forgets_what_it_was():
+def test_a_cached_model_keeps_nothing_of_its_earlier_state():
     trainer = Torch(digits.mlp, loss=cross_entropy)
     model = trainer.build(CONFIG, 1)
     untrained = copied(trainer.dump(model))

@@ -106,7 +106,7 @@ def test_losses_that_cannot_be_followed(loss, expected):
         ({"threads": 1.5}, "threads: 1.5; expected a whole number"),
     ],
 )
-def test_arguments_are_refused_at_once(arguments, expected):
+def test_invalid_arguments_are_refused_at_once(arguments, expected):
     with pytest.raises(TrainerError, match=expected):
         Torch(**{"model": digits.mlp, "loss": cross_entropy, **arguments})
 
@@ -127,7 +127,7 @@ SHARED = nn.Linear(64, 10)
     ],
 )
 @pytest.mark.filterwarnings("ignore:Lazy modules")
-def test_models_and_values_that_cannot_be(model, values, expected):
+def test_impossible_models_and_values_are_refused(model, values, expected):
     text = message(Torch(model, loss=cross_entropy), {"lr": 0.1, **values})
     assert expected in text
 

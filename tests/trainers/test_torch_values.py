@@ -159,7 +159,7 @@ def test_several_inputs_in_the_order_named():
     assert trainer.evaluate(model, data, {})["n"] == len(x)
 
 
-def test_names_that_nothing_asks_for_are_known():
+def test_names_that_nothing_reads_are_known():
     def net(hp):
         return nn.Sequential(nn.Linear(64, hp["width"]), nn.Dropout(), nn.Linear(hp["width"], 10))
 
@@ -184,7 +184,7 @@ def test_names_that_nothing_asks_for_are_known():
     assert still.unread(still.build({"dropout": 0.1}, 1), {"dropout": 0.1}) == ["dropout"]
 
 
-def test_names_that_a_loop_of_ones_own_asks_for_are_known():
+def test_names_that_a_user_defined_loop_reads_are_known():
     def model_fn(hp):
         module = nn.Linear(64, 10)
         return module, torch.optim.SGD(module.parameters(), lr=hp["lr"])

@@ -54,6 +54,7 @@ class LocalPool:
         self._given_up: list[WorkerProcess] = []  # which may not have ended yet
         self._slots = LocalStates(states, slots, token, lambda name: self._processes.get(name))
         self.transport: StateTransport = self._slots
+        self.gang_folder = str(self._slots.own_folders[0])
 
     def recruit(self, workers: Mapping[str, WorkerHandle], lineages: int) -> Sequence[WorkerHandle]:
         """Start a process for each worker that is missing."""
@@ -98,5 +99,5 @@ class LocalPool:
             self._slots.own_folders,
             self._heartbeat,
         )
-        self._processes[name] = process = WorkerProcess(name, setup)
+        self._processes[name] = process = WorkerProcess(name, setup, turn=self._started)
         return process

@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, assert_never, final
 
+import msgspec
+
+from hoptree.backends.gangs import Gangs
 from hoptree.backends.platform_gate import PlatformGate
 from hoptree.backends.pool_options import PoolHooks, PoolOptions
 from hoptree.backends.protocol import Task
@@ -42,6 +45,7 @@ from hoptree.worker.messages import (
     CancelRun,
     EvaluateState,
     FirstUnitStarted,
+    HelpEnded,
     InputsObserved,
     PartitionsHeld,
     RehearsalResult,
@@ -100,6 +104,7 @@ class PoolBackend:
         self._tracker = StateTracker(states, ledger, pool.transport)
         self._supervisor = WorkerSupervisor(pool, self._tracker, self._rehearsal, options, hooks)
         self._workers = self._supervisor.workers
+        self._gangs = Gangs(pool.gang_folder)
         self._leftovers = pool.transport.find_leftovers()
         self.bytes_hopped = 0
         self.bytes_between_nodes = 0
@@ -128,7 +133,7 @@ class PoolBackend:
         """Send an action to its worker."""
         match action:
             case RunUnit():
-                self._supervisor.assign(action, self._train_command(action))
+                self._run_unit(action)
             case Evaluate():
                 location = self._tracker.find((action.node, action.unit))
                 slot = location.slot if location is not None else ""
@@ -136,6 +141,8 @@ class PoolBackend:
                     self._count_hop(location, action.worker)
                 self._supervisor.assign(action, EvaluateState(action, action.origin, StateSource(action.key, slot)))
             case CancelUnit(run, worker):
+                if isinstance(cancelled := self._supervisor.find_run(run), RunUnit):
+                    self._gangs.part(cancelled)
                 if worker in self._workers:
                     self._workers[worker].send(CancelRun(run))
             case SaveState():
@@ -230,6 +237,19 @@ class PoolBackend:
         saved, lost = self._tracker.take_results()
         return [*(StateLost(*place) for place in lost), *(StateSaved(*place) for place in saved)]
 
+    def _run_unit(self, action: RunUnit) -> None:
+        command = self._train_command(action)
+        if not action.crew:
+            self._supervisor.assign(action, command)
+            return
+        (_, leader), *others = self._gangs.form(action)
+        self._supervisor.assign(action, msgspec.structs.replace(command, gang=leader))
+        location = self._tracker.find((action.source, action.unit))
+        for name, member in others:
+            if location is not None:
+                self._count_hop(location, name)
+            self._supervisor.assign_help(name, action.run, msgspec.structs.replace(command, gang=member))
+
     def _train_command(self, action: RunUnit) -> TrainUnit:
         source: StateSource | None = None
         if action.unit:
@@ -261,7 +281,7 @@ class PoolBackend:
             if worker.name in self._workers:
                 if message is None:
                     events += self._supervisor.exited(worker, worker.reap())
-                else:
+                elif worker.state is not WorkerState.DISMISSED:  # what it sent before it was killed
                     events += self._take(worker, message)
         return events
 
@@ -280,7 +300,7 @@ class PoolBackend:
                 return []
             case PartitionsHeld(partitions):
                 worker.partitions = partitions
-                return [WorkerJoined(name, partitions)] if worker.joined else []
+                return [WorkerJoined(name, partitions, machine=worker.node)] if worker.joined else []
             case WorkerLeaving():
                 worker.request_leave()
                 return [WorkerDrained(name)] if worker.joined else []
@@ -291,6 +311,9 @@ class PoolBackend:
                 return []
             case UnitTrained(run, slot, size, seconds):
                 return self._trained(worker, run, StateLocation("", slot, name, size), seconds)
+            case HelpEnded(run):
+                worker.finish(run)
+                return []
             case StateMetrics(run, metrics, seconds):
                 ended = self._supervisor.end_run(worker, run)
                 return [] if ended is None else [StateEvaluated(run, name, metrics, seconds)]
@@ -315,7 +338,7 @@ class PoolBackend:
             worker.apply(WorkerEvent.EXCLUDED)
             return []
         worker.join()
-        return [WorkerJoined(worker.name, worker.partitions)]
+        return [WorkerJoined(worker.name, worker.partitions, machine=worker.node)]
 
     def _trained(self, worker: WorkerHandle, run: int, location: StateLocation, seconds: float) -> list[Event]:
         action = self._supervisor.find_run(run)
@@ -337,6 +360,8 @@ class PoolBackend:
         action = self._supervisor.end_run(worker, message.run)
         if action is None:
             return []
+        if isinstance(action, RunUnit):
+            self._gangs.part(action)
         failed = UnitFailed(message.run, worker.name, message.reason, message.fault)
         place = _source(action)
         if not message.lost or self._tracker.fall_back_to_store(place):  # the latter is retried from the store

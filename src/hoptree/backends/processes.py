@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -19,29 +18,28 @@ import msgspec
 
 from hoptree.backends.heartbeats import LIMIT, beat_interval
 from hoptree.backends.worker_handle import WorkerExit, WorkerHandle
+from hoptree.backends.worker_starter import modules_of, start_process
 from hoptree.worker.__main__ import WorkerSetup
 from hoptree.worker.messages import Quit, WorkerCommand, WorkerMessage, decode_message, encode
 
 
 @final
 class WorkerProcess(WorkerHandle):
-    """One worker process of this machine."""
+    """One worker process of this machine; workers of even and odd ``turn``s have different hash seeds."""
 
-    def __init__(self, name: str, setup: WorkerSetup) -> None:
+    def __init__(self, name: str, setup: WorkerSetup, turn: int = 0) -> None:
         super().__init__(name)
         self._oom_kills_before = _oom_kills()
         self._cpu_seconds = 0.0  # at the last check of its heartbeat
         self._active, self._active_at, self._cpu_then = 0.0, time.monotonic(), 0.0
         ours, theirs = make_channel()
         self._heartbeats, beating = make_channel()
-        passed = [theirs.fileno(), beating.fileno()]
-        self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
-            [sys.executable, "-m", "hoptree.worker", *map(str, passed)],
-            pass_fds=passed,
-            stdin=subprocess.DEVNULL,
-            stdout=_inherited(1),
-            stderr=_inherited(2),
-            start_new_session=True,  # its own process group, which includes all that it starts
+        self._process = start_process(
+            "hoptree.worker.__main__",
+            [theirs, beating],
+            modules=modules_of(setup.trainer),
+            threads=setup.threads,
+            turn=turn,
         )
         theirs.close()
         beating.close()
@@ -85,9 +83,7 @@ class WorkerProcess(WorkerHandle):
 
     def kill(self) -> None:
         """Kill it and all that it started; never wait, even for a process that the system cannot end yet."""
-        if self._process.returncode is None:  # else another process may have its PID
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
 
     def ask_to_end(self, at_once: bool) -> None:
         """Let it quit, or kill it; ``end`` waits for that."""
@@ -97,20 +93,20 @@ class WorkerProcess(WorkerHandle):
 
     def end(self, patience: float = 5.0) -> None:
         """Wait until it has ended; kill it after ``patience`` seconds."""
-        if not self._await_end(patience):
+        if not self._process.has_exited(patience):
             self.kill()
         self._reap()
 
     @property
     def ended(self) -> bool:
         """Whether it has ended, and with it all that it started."""
-        if self._process.returncode is None and self._await_end(0.0):
+        if self._process.returncode is None and self._process.has_exited():
             self._reap()
         return self._process.returncode is not None
 
     def reap(self) -> WorkerExit:
         """Return how a worker ended whose channel was closed."""
-        if not self._await_end(5.0):  # the user's code has closed the channel
+        if not self._process.has_exited(5.0):  # the user's code has closed the channel
             self.kill()
         code = self._reap()
         if code == -signal.SIGKILL and _oom_kills() > self._oom_kills_before:
@@ -119,24 +115,11 @@ class WorkerProcess(WorkerHandle):
         outside = -code in (signal.SIGKILL, signal.SIGTERM)  # sent by the system, or by its own code
         return WorkerExit(f"died with {how}", "system" if outside else "user", known=not outside)
 
-    def _await_end(self, patience: float) -> bool:
-        """Wait until it has ended, without reaping it: until then no other process group gets its number."""
-        deadline = time.monotonic() + patience
-        while self._process.returncode is None:
-            if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
-                return True
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.005)
-        return True
-
     def _reap(self) -> int:
-        self.kill()  # processes that it has started and left behind
-        with suppress(subprocess.TimeoutExpired):  # the system cannot end it yet
-            self._process.wait(5.0)
+        code = self._process.reap()
         self.channel.close()
         self._heartbeats.close()
-        return self._process.returncode if self._process.returncode is not None else -signal.SIGKILL
+        return code
 
 
 def active_time(elapsed: float, state: str, cpu_seconds: float) -> float:
@@ -151,15 +134,6 @@ def make_channel() -> tuple[socket.socket, socket.socket]:
     for end in pair:
         end.close()
     return ends[0], ends[1]
-
-
-def _inherited(descriptor: int) -> int | None:
-    """Return the output of a worker: this process's own, or none if this process has none."""
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return subprocess.DEVNULL
-    return None
 
 
 def _activity(pid: int) -> tuple[str, float]:
@@ -183,7 +157,6 @@ def make_setup(
     """Return the first message to a worker."""
     return WorkerSetup(
         name,
-        os.getpid(),
         sys.path,
         str(Path.cwd()),
         threads,

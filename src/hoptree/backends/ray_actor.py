@@ -90,7 +90,7 @@ class RayWorker:
         request = decode_command(command)
         assert isinstance(request, Rehearse)
         try:
-            return self._answer(self._runner.rehearse(request, self._partitions.partitions[0]))
+            return self._answer(self._runner.rehearse(request, self._partitions.to_rehearse))
         finally:
             exit_if_forked(self._pid)
 

@@ -34,6 +34,7 @@ from hoptree.backends.state_tracker import StateTransport
 from hoptree.backends.trainer_pickle import pickle_trainer
 from hoptree.backends.wakeup import Wakeup
 from hoptree.backends.worker_handle import WorkerHandle, WorkerMessages
+from hoptree.backends.worker_states import WorkerState
 from hoptree.core.errors import RefusedError
 from hoptree.core.keys import identity
 from hoptree.store.errors import StoreError
@@ -56,6 +57,7 @@ class RayPool:
     """Workers on a Ray cluster, and states in its object store, which the driver owns."""
 
     one_machine = False
+    gang_folder = ""
 
     def __init__(
         self,
@@ -114,6 +116,7 @@ class RayPool:
         excess workers leave, whole nodes first.
         """
         self._workers = {name: worker for name, worker in self._workers.items() if name in workers}
+        self._release_left_out()
         nodes = self._nodes()
         self._partitions.keep_nodes({node.id for node in nodes})
         room = self._resources.room(nodes)
@@ -127,7 +130,7 @@ class RayPool:
         expected = self._startup.count(wanted, known, now)
         target = place(self._dataset.partitions, expected, self._settings.replicas, self._partitions.held)
         current = self._count_by_node()
-        if released := self._partitions.hold(target, known):
+        if released := self._partitions.hold(target, [worker for worker in known if not _is_left_out(worker)]):
             self._held_back += released
             self._notify("")
         started = [self._start(node) for node, count in wanted.items() for _ in range(count - current[node])]
@@ -135,6 +138,15 @@ class RayPool:
             self._deadline = time.monotonic() + _FIRST_ANSWERS
             self._unanswered = {worker.name for worker in started}
         return started
+
+    def _release_left_out(self) -> None:
+        """Do without nodes all of whose workers are left out: no unit may run on the partitions that they hold."""
+        left_out = {worker.node for worker in self._workers.values() if _is_left_out(worker)}
+        left_out -= {worker.node for worker in self._workers.values() if not _is_left_out(worker)}
+        for worker in self._workers.values():
+            if worker.node in left_out - self._unusable:
+                worker.dismiss()
+        self._unusable |= left_out
 
     def _count_by_node(self) -> Counter[str]:
         return Counter(worker.node for worker in self._workers.values() if not worker.leaving)
@@ -264,7 +276,7 @@ class RayPool:
         self._unusable.add(worker.node)
         if not any(self._resources.room(self._nodes()).values()):
             raise RefusedError(reason)
-        log.warning("not used: %s", reason)
+        log.warning("node %s is not used: %s", worker.node[:6], reason)
 
     # --- the end ----------------------------------------------------------------------------------------
 
@@ -298,3 +310,7 @@ class RayPool:
 
                 self._requested = 0
                 request_resources(bundles=[])
+
+
+def _is_left_out(worker: WorkerHandle) -> bool:
+    return worker.state is WorkerState.LEFT_OUT

@@ -59,7 +59,7 @@ class RehearsalProgress:
         if self.must_pass:
             self._rehearsals.check(result)
             self.unit_seconds = result.seconds
-        self._rehearsals.compare(worker.node, result)
+        self._rehearsals.compare(worker.node, worker.platform or {}, result)
         others = self._rehearsals.other_kinds(result) if self.must_pass else None
         self.must_pass = False
         if others is not None:

@@ -11,10 +11,11 @@ from typing import TypeAlias, final
 import msgspec
 
 from hoptree.core.errors import RefusedError
+from hoptree.core.keys import identity
 from hoptree.core.schedules import Config, Scalar
 from hoptree.worker.messages import RehearsalResult, Rehearse
 
-Probed: TypeAlias = Callable[[Mapping[str, Scalar], str], None]
+Probed: TypeAlias = Callable[[Mapping[str, Scalar], str, Mapping[str, str]], None]
 
 log = getLogger("hoptree")
 
@@ -35,8 +36,8 @@ class RehearsalConfig(msgspec.Struct, frozen=True):
 class Rehearsals:
     """Configs of which at least one has to pass, and the metrics (``goals``) that it has to report.
 
-    ``probed`` is called once with the values and the probe of each config that has passed. ``changing`` are configs
-    with schedules, whose changes are tried.
+    ``probed`` is called once per platform with the values and the probe of each config that has passed, and the
+    platform. ``changing`` are configs with schedules, whose changes are tried.
 
     The workers that are ready first rehearse at the same time. Anything that differs between processes of one
     machine (the order of a set of strings, for example) shows in their probes.
@@ -46,14 +47,14 @@ class Rehearsals:
         self,
         configs: Sequence[RehearsalConfig],
         goals: Sequence[str],
-        probed: Probed = lambda _v, _p: None,
+        probed: Probed = lambda _values, _probe, _platform: None,
         changing: Sequence[Config] = (),
     ) -> None:
         self._configs = configs
         self._changing = changing
         self._goals = goals
         self._probed = probed
-        self._probes: dict[str, str] = {}
+        self._reported: set[tuple[str, str]] = set()  # platforms and values of probes
         self._parts: dict[tuple[str, str], Mapping[str, str]] = {}  # by node and values
         self._passed: Counter[str] = Counter()  # workers by node
 
@@ -82,15 +83,16 @@ class Rehearsals:
         """Return whether one process of a node has passed, and no second one was compared with it."""
         return self._passed[node] == 1
 
-    def compare(self, node: str, found: RehearsalResult) -> None:
+    def compare(self, node: str, platform: Mapping[str, str], found: RehearsalResult) -> None:
         """Report new probes, and raise an error if another process of the same node got different bits."""
+        kind = identity("platform", dict(platform))
         refuse_not_reproducible(found)
         self._passed[node] += bool(found.parts)
         for values, probe in found.probes:
             config = repr(sorted(values.items()))
-            if config not in self._probes:
-                self._probes[config] = probe
-                self._probed(values, probe)
+            if (kind, config) not in self._reported:
+                self._reported.add((kind, config))
+                self._probed(values, probe, platform)
             if found.parts:
                 before = self._parts.setdefault((node, config), found.parts)
                 differ = [name for name in {**before, **found.parts} if before.get(name) != found.parts.get(name)]

@@ -36,7 +36,7 @@ class WorkerFailures:
                 f"workers: {_FAILED_STARTS} in a row {worker_exit.how} before they were ready; see their output"
             )
 
-    def failure(self, worker: str, action: RunUnit | Evaluate, worker_exit: WorkerExit) -> UnitFailed | None:
+    def failure(self, action: RunUnit | Evaluate, worker_exit: WorkerExit) -> UnitFailed | None:
         """Return the failure of the run that a worker exited at; None if neither user nor system caused it."""
         fault, reason = worker_exit.fault, f"the worker {worker_exit.how}"
         if not worker_exit.known:
@@ -44,4 +44,4 @@ class WorkerFailures:
             if self._exits[action.node, action.unit] >= _EXITS_AT_UNIT:
                 fault = "user"
                 reason += f", as did {_EXITS_AT_UNIT - 1} others before it at this unit"
-        return None if fault is None else UnitFailed(action.run, worker, reason, fault)
+        return None if fault is None else UnitFailed(action.run, action.worker, reason, fault)

@@ -58,15 +58,15 @@ class WorkerHandle(ABC):
         self.state = next_state(self.state, event)
 
     def join(self) -> None:
-        """Become ready for runs; a request to leave that came earlier takes effect now."""
+        """Become ready for runs."""
         self.apply(WorkerEvent.JOINED)
-        if self.leaving:
-            self.apply(WorkerEvent.LEAVE_REQUESTED)
 
     def request_leave(self) -> None:
-        """Let the worker finish its runs and then exit."""
+        """Let the worker finish its runs and then exit; kill it if it has not joined, since it has no runs."""
         self.leaving = True
         self.apply(WorkerEvent.LEAVE_REQUESTED)
+        if self.state is WorkerState.DISMISSED:
+            self.kill()
 
     def assign(self, run: int) -> None:
         """Append a run to the queue."""
@@ -117,6 +117,7 @@ class WorkerPool(Protocol):
 
     one_machine: bool
     transport: StateTransport
+    gang_folder: str  # where workers that train a unit together find each other; "": they cannot
 
     def recruit(self, workers: Mapping[str, WorkerHandle], lineages: int) -> Sequence[WorkerHandle]:
         """Start the workers that are missing and return them; called periodically.

@@ -1,8 +1,7 @@
 """The states of a worker as its driver sees them, and the events that move it from one to the next.
 
 The table is all there is: an event that it does not list for a state is a bug of ours. A worker may be asked to
-leave in any state; before it has joined, that request is only noted (``WorkerHandle.leaving``), and it takes effect
-as the worker joins.
+leave in any state; one that has not joined is dismissed, and the engine never hears of it.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ class WorkerState(Enum):
     BUSY = "busy"  # it has one run or more
     HUNG = "hung"  # a run has exceeded its time limit; it was asked for its stack and is killed next
     LEAVING = "leaving"  # it gets no new runs, and exits when the store has the states that only it holds
+    DISMISSED = "dismissed"  # it was asked to leave before it joined, so it is killed
     LEFT_OUT = "left out"  # its platform would train different bits, so it gets no runs
     GIVEN_UP = "given up"  # it sent no heartbeat for too long; its messages are ignored from now on
     EXITED = "exited"  # its process or actor has ended
@@ -49,13 +49,13 @@ TRANSITIONS: Final = MappingProxyType(
             _E.REHEARSAL_STARTED: _S.REHEARSING,
             _E.JOINED: _S.READY,
             _E.EXCLUDED: _S.LEFT_OUT,
-            _E.LEAVE_REQUESTED: _S.STARTING,
+            _E.LEAVE_REQUESTED: _S.DISMISSED,
             **_END,
         },
         _S.REHEARSING: {
             _E.JOINED: _S.READY,
             _E.EXCLUDED: _S.LEFT_OUT,
-            _E.LEAVE_REQUESTED: _S.REHEARSING,
+            _E.LEAVE_REQUESTED: _S.DISMISSED,
             **_END,
         },
         _S.READY: {
@@ -85,6 +85,7 @@ TRANSITIONS: Final = MappingProxyType(
             _E.TIME_LIMIT_EXCEEDED: _S.HUNG,
             **_END,
         },
+        _S.DISMISSED: {_E.LEAVE_REQUESTED: _S.DISMISSED, **_END},
         _S.LEFT_OUT: {_E.LEAVE_REQUESTED: _S.LEFT_OUT, **_END},
         _S.GIVEN_UP: {},
         _S.EXITED: {},

@@ -57,6 +57,13 @@ class WorkerSupervisor:
             worker.assign(action.run)
             worker.send(command)
 
+    def assign_help(self, name: str, run: int, command: WorkerCommand) -> None:
+        """Send a run to a worker that trains it together with its leader."""
+        worker = self.workers.get(name)
+        if worker is not None:
+            worker.assign(run)
+            worker.send(command)
+
     def find_run(self, run: int) -> RunUnit | Evaluate | None:
         """Return a run that has not ended."""
         return self._runs.get(run)
@@ -90,18 +97,18 @@ class WorkerSupervisor:
         worker.apply(event)
         del self.workers[worker.name]
         events: list[Event] = []
-        runs = [self._runs.pop(run) for run in worker.queue]
+        runs = [self._runs.pop(run) for run in worker.queue if run in self._runs]  # its own, or those that it helps
         if runs and before is WorkerState.HUNG and event is WorkerEvent.EXITED:  # a hung worker sends heartbeats
             limit = f"it ran for more than {self._limits.limit(runs[0]):.0f} s"
             reason = f"{limit} and was taken for hung\n{worker.stack}".rstrip()
-            events.append(UnitFailed(runs[0].run, worker.name, reason, "user"))
-        elif runs and (failed := self._failures.failure(worker.name, runs[0], worker_exit)) is not None:
+            events.append(UnitFailed(runs[0].run, runs[0].worker, reason, "user"))
+        elif runs and (failed := self._failures.failure(runs[0], worker_exit)) is not None:
             events.append(failed)
         if joined:
             events.append(WorkerLost(worker.name))
         elif before is WorkerState.REHEARSING:
             self._rehearsal.must_pass = False  # the config ended its worker: trials find out one by one
-        else:
+        elif before is WorkerState.STARTING:
             self._failures.failed_to_start(worker_exit)
         self.recruit()
         return events

@@ -12,6 +12,8 @@ from hoptree.core.lineage import Values
 from hoptree.core.schedules import Scalar
 
 Ending: TypeAlias = Literal["complete", "stopped", "failed"]
+Layout: TypeAlias = Literal["single", "data"]
+"""How the workers of a run hold the model: one worker, or each worker a copy and a part of every batch."""
 
 
 class _Action(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -32,7 +34,8 @@ class RunUnit(_Action, frozen=True):
     (None: the untrained model, built from ``origin``) and ``target_state`` are the keys of the states, and the seed
     follows from the lineage ``key`` and ``unit``. ``home`` is the worker that made the source. With ``evaluate``
     the worker evaluates the new state right after it. If another run is under way on the same worker, this one
-    waits for it, and the worker fetches its state meanwhile.
+    waits for it, and the worker fetches its state meanwhile. The workers in ``crew`` train the unit together with
+    ``worker``, which leads, reports and evaluates; ``layout`` says how they hold the model.
     """
 
     run: int
@@ -49,6 +52,8 @@ class RunUnit(_Action, frozen=True):
     source_key: str
     tree: str = ""
     evaluate: bool = False
+    crew: tuple[str, ...] = ()
+    layout: Layout = "single"
 
     @property
     def source_state(self) -> str | None:

@@ -12,6 +12,7 @@ from hoptree.core.open_work import OpenWork
 from hoptree.core.plan import Plan
 from hoptree.core.settings import Settings
 from hoptree.core.states import StateRegistry
+from hoptree.core.workers import Worker
 
 
 @final
@@ -75,6 +76,18 @@ class ActiveLineages:
             if run.status == "training":
                 run.change("cancel requested")
                 self._actions.append(CancelUnit(run.number, run.worker))
+
+    def cancel_gang(self, run: Run, lost: Worker) -> None:
+        """Let the workers of a run that has lost one of them cancel it; their answers are ignored."""
+        if not run.crew:
+            return
+        for name in (run.worker, *run.crew):
+            worker = self._dispatcher.workers.by_name.get(name)
+            if worker is not None and worker is not lost:
+                worker.queue.remove(run)
+                self._dispatcher.freed.append(worker)
+                self._actions.append(CancelUnit(run.number, name, silent=True))
+        run.crew = ()
 
     def drop_runs(self, lineage: ActiveLineage, failed: Run) -> None:
         """Remove a run that did not succeed, and those queued behind it: without its state they cannot start."""

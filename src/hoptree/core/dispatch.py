@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 from typing import final
 
 from hoptree.core.actions import Action, Evaluate, RunUnit
+from hoptree.core.allotment import Allotment
 from hoptree.core.barriers import Barriers
 from hoptree.core.nodes import ActiveLineage, Node, Run, State
 from hoptree.core.open_work import OpenWork
@@ -44,6 +45,7 @@ class Dispatcher:
         self._states = states
         self._actions = actions
         self.ready = ReadyQueue(settings.partitions, policy, free=self._free)
+        self.allotment: Allotment | None = None
         self.runs: dict[int, Run] = {}
         self.issued = 0
         self.fresh: list[ActiveLineage] = []
@@ -71,6 +73,10 @@ class Dispatcher:
             self._match()
         elif self.freed:
             freed, self.freed = self.freed, []
+            if self.allotment is not None:  # those that come first may need the others
+                for worker in freed:
+                    if not worker.queue and not worker.draining and not worker.gone:
+                        self.workers.set_idle(worker)
             for worker in freed:
                 self._fill(worker)
         if self.workers.idle_count:
@@ -91,11 +97,22 @@ class Dispatcher:
         )
 
     def end(self, run: Run) -> None:
-        """Remove a run that has ended; its worker has room again."""
+        """Remove a run that has ended; its workers have room again."""
         worker = self.workers.by_name[run.worker]
         del self.runs[run.number]
         worker.queue.remove(run)
         self.freed.append(worker)
+        if run.crew:
+            self.release_crew(run)
+
+    def release_crew(self, run: Run) -> None:
+        """Let the workers that have trained a unit together with its leader take other runs."""
+        for name in run.crew:
+            member = self.workers.by_name.get(name)
+            if member is not None:
+                member.queue.remove(run)
+                self.freed.append(member)
+        run.crew = ()
 
     # --- strict order: every unit has its partition, every worker takes its best --------------------------
 
@@ -175,14 +192,16 @@ class Dispatcher:
             return False
         first = worker.queue[0]
         lineage = first.lineage
-        if lineage is None or first.evaluating:
+        if lineage is None or first.evaluating or first.crew:
             return False
+        plenty = self.ready.count >= len(self.workers.by_name)
+        if self.allotment is not None and not plenty:
+            return False  # another worker may be free for it then
         best = self.ready.best(worker.partitions) if self.ready.count else None
         partition = -1 if first.status == "cancelling" else self._next_here(lineage, worker)
         if partition >= 0 and (best is None or self._may_stay(lineage, best[0].lineage)):
             self._start(worker, lineage, partition)
             return True
-        plenty = self.ready.count >= len(self.workers.by_name)
         if best is not None and plenty and self._can_wait(best[0].lineage, lineage.node.cost):
             self._start(worker, best[0].lineage, best[1])
             return True
@@ -229,6 +248,7 @@ class Dispatcher:
         run = self._assign(worker, Run(self.issued, worker.name, node, unit, lineage))
         run.partition = partition
         run.evaluate = unit + 1 in node.requests and unit + 1 not in node.reports
+        run.crew = self._gather(worker, run) if self.allotment is not None and not chained else ()
         lineage.runs.append(run)
         lineage.change("start")
         if self._policy.selective:
@@ -251,8 +271,22 @@ class Dispatcher:
                 source.key,
                 node.tree,
                 run.evaluate,
+                run.crew,
+                "data" if run.crew else "single",
             )
         )
+
+    def _gather(self, leader: Worker, run: Run) -> tuple[str, ...]:
+        """Return idle workers of the leader's machine that help it, and that no other ready lineage needs."""
+        assert self.allotment is not None
+        idle = self.workers.idle[run.partition].values()
+        others = [worker for worker in idle if worker.machine == leader.machine]
+        free = 1 + max(0, len(others) - self.ready.count)
+        crew = others[: self.allotment.width(run.node, free) - 1]
+        for worker in crew:
+            worker.queue.append(run)
+            self.workers.set_busy(worker)
+        return tuple(worker.name for worker in crew)
 
     def _start_evaluation(self, worker: Worker, state: State) -> None:
         run = self._assign(worker, Run(self.issued, worker.name, state.node, state.unit, None))

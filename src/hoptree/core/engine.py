@@ -3,8 +3,8 @@
     actions = engine.step(event, now)
 
 It has no other input: no clock, no randomness, no I/O. Events and actions are recorded as facts, and folding them
-gives the state from which a new engine can continue (``fold.py``). Of several events at one moment, all but the
-last are passed with ``more=True``: the engine applies all of them before it assigns work.
+gives the state from which a new engine can continue (``fold_journal.py``). Of several events at one moment, all but
+the last are passed with ``more=True``: the engine applies all of them before it assigns work.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import assert_never, final
 
 from hoptree.core.actions import Action
 from hoptree.core.active_lineages import ActiveLineages
+from hoptree.core.allotment import Allotment
 from hoptree.core.barriers import Barriers
 from hoptree.core.dispatch import Dispatcher
 from hoptree.core.errors import ProtocolError, TransitionError, WorkloadError
@@ -69,8 +70,12 @@ class Engine:
         *,
         state: StudyState | None = None,
         saving: SavePolicy | None = None,
+        allotment: Allotment | None = None,
     ) -> None:
-        """Begin a study, or continue one from its ``state``: then the first event must be ``DriverStarted``."""
+        """Begin a study, or continue one from its ``state``: then the first event must be ``DriverStarted``.
+
+        Without ``allotment`` every unit is trained by one worker.
+        """
         self.settings = settings
         self.state = state or StudyState(settings)
         self.plan = self.state.plan
@@ -88,6 +93,7 @@ class Engine:
             settings, self._policy, self.open_work, self.workers, self._barriers, self.states, self._actions
         )
         self._dispatcher.issued = self.state.issued
+        self._dispatcher.allotment = None if settings.order == "free" else allotment
         self._trials = Trials(
             self.plan,
             self.open_work,
@@ -232,7 +238,7 @@ class Engine:
         if not 0 < event.speed < float("inf"):
             raise WorkloadError(f"speed: {event.speed} of {event.worker}; expected a finite number above 0")
         held = tuple(dict.fromkeys(event.partitions))
-        self._dispatcher.freed.append(self.workers.join(event.worker, held, event.speed))
+        self._dispatcher.freed.append(self.workers.join(event.worker, held, event.speed, event.machine))
 
     def _worker_drained(self, event: WorkerDrained) -> None:
         worker = self.workers.by_name.get(event.worker)

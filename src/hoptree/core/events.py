@@ -117,11 +117,15 @@ class DriverStarted(_Event, frozen=True, tag="driver-started"):
 
 
 class WorkerJoined(_Event, frozen=True, tag="worker-joined"):
-    """A worker joined (again), with the partitions it holds and its relative speed if known."""
+    """A worker joined (again), with the partitions it holds and its relative speed if known.
+
+    Workers of one ``machine`` can train a unit together.
+    """
 
     worker: str
     partitions: tuple[int, ...]
     speed: float = 1.0
+    machine: str = ""
 
 
 class WorkerDrained(_Event, frozen=True, tag="worker-drained"):

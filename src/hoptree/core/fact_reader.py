@@ -112,7 +112,7 @@ class FactReader:
     def action(self, fact: Decided) -> Action:
         """Return a recorded decision as an action."""
         match fact:
-            case UnitGiven(run, worker, at, partition, source, home, evaluates):
+            case UnitGiven(run, worker, at, partition, source, home, evaluates, crew, layout):
                 self._check_new(run, worker)
                 node, partitions = self._node(at), self._state.settings.partitions
                 before = self._source(node, source)
@@ -131,6 +131,8 @@ class FactReader:
                     before.key,
                     node.tree,
                     evaluates,
+                    crew,
+                    layout,
                 )
             case EvaluationGiven(run, worker, at):
                 self._check_new(run, worker)

@@ -115,7 +115,15 @@ class FactWriter:
                 at = FactPlace(action.key, action.unit, action.tree)
                 source = "" if action.source_key == action.key else action.source_key
                 return UnitGiven(
-                    action.run, action.worker, at, action.partition, source, action.home, action.evaluate
+                    action.run,
+                    action.worker,
+                    at,
+                    action.partition,
+                    source,
+                    action.home,
+                    action.evaluate,
+                    action.crew,
+                    action.layout,
                 )
             case Evaluate(run, worker, node, unit):
                 return EvaluationGiven(run, worker, self._at(node, unit))

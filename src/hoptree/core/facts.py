@@ -11,9 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from hoptree.core.actions import (
-    Ending,
-)
+from hoptree.core.actions import Ending, Layout
 from hoptree.core.events import (
     CostsLearned,
     DriverStarted,
@@ -166,7 +164,10 @@ EventFact: TypeAlias = (
 
 
 class UnitGiven(_Fact, frozen=True, tag="unit-given"):
-    """The unit ``at`` was assigned to a worker; ``source`` is the lineage it branches from, "" for its own."""
+    """The unit ``at`` was assigned to a worker; ``source`` is the lineage it branches from, "" for its own.
+
+    The workers in ``crew`` train it together with that worker.
+    """
 
     run: int
     worker: str
@@ -175,6 +176,8 @@ class UnitGiven(_Fact, frozen=True, tag="unit-given"):
     source: str = ""
     home: str = ""
     evaluates: bool = False
+    crew: tuple[str, ...] = ()
+    layout: Layout = "single"
 
 
 class EvaluationGiven(_Fact, frozen=True, tag="evaluation-given"):

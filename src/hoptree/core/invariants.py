@@ -96,6 +96,9 @@ class InvariantChecker:
         self._take_event(event)
         for action in actions:
             self._take_action(action)
+        left = [leader for leader in self._observed.broken.values() if leader in self._observed.queues]
+        self._expect(not left, 3, f"{left} go on with runs that have lost one of their workers")
+        self._observed.broken.clear()
         if not more:
             if self._progress:
                 self._check_progress()
@@ -112,11 +115,10 @@ class InvariantChecker:
             case WorkerDrained(worker):
                 self._observed.draining.add(worker)
             case WorkerLost(worker):
-                self._observed.partitions_of.pop(worker, None)
-                self._observed.queues.pop(worker, None)
-                self._observed.draining.discard(worker)
+                self._observed.lose_worker(worker)
             case UnitFinished(number, worker):
                 run = self._head(number, worker)
+                self._observed.release(number)
                 if isinstance(run, RunUnit) and number not in self._observed.evaluating:
                     self._observed.visited[run.node, run.unit + 1] = self._observed.will_visit[number]
                     self._observed.chained -= {
@@ -134,6 +136,7 @@ class InvariantChecker:
                 self._observed.partitions_of.clear()
                 self._observed.queues.clear()
                 self._observed.draining.clear()
+                self._observed.helping.clear()
                 self._observed.taken.clear()
             case StateLost(node, unit):
                 if self._observed.visited.pop((node, unit), None) is not None:
@@ -174,6 +177,7 @@ class InvariantChecker:
         match action:
             case RunUnit():
                 self._check_run(action)
+                self._check_crew(action)
                 self._observed.queues[action.worker].append(action)
             case Evaluate():
                 self._check_room(action)
@@ -247,14 +251,28 @@ class InvariantChecker:
             f"{run}: nobody needs it, or what it gives is stored",
         )
 
+    def _check_crew(self, run: RunUnit) -> None:
+        for worker in run.crew:
+            held = self._observed.partitions_of.get(worker, ())
+            self._expect(run.partition in held, 5, f"{run}: {worker} does not hold its partition")
+            self._expect(worker not in self._observed.draining, 3, f"{run}: {worker} is to leave")
+            busy = self._observed.queues.get(worker) or worker in self._observed.helping or worker == run.worker
+            self._expect(not busy, 3, f"{run}: {worker} has a run already")
+            self._observed.helping[worker] = run
+
     def _check_room(self, run: RunUnit | Evaluate) -> None:
         queue = self._observed.queues.get(run.worker, [])
         self._expect(run.worker not in self._observed.draining, 3, f"{run}: the worker is to leave")
+        self._expect(run.worker not in self._observed.helping, 3, f"{run}: the worker helps another one")
         self._expect(len(queue) < self._room, 3, f"{run}: the worker has {len(queue)} runs already")
 
     def _check_cancel(self, number: int, worker: str) -> None:
         queue = self._observed.queues.get(worker, [])
         run = next((run for run in queue if run.run == number), None)
+        if self._observed.broken.get(number) == worker:
+            del self._observed.broken[number]
+            self._observed.end_run(number, worker)
+            return
         if not isinstance(run, RunUnit) or number in self._observed.evaluating:
             return
         if number in self._observed.chained and self._observed.runs_ahead(run) is None:
@@ -327,7 +345,7 @@ class InvariantChecker:
             left = [trial for trial in waiting if trial not in away and not (trial.barrier and away)]
             self._expect(not left, 8, f"{left} wait, all workers are idle")
 
-    # --- books ------------------------------------------------------------------------------------------
+    # --- queues -----------------------------------------------------------------------------------------
 
     def _head(self, number: int, worker: str) -> RunUnit | Evaluate | None:
         queue = self._observed.queues.get(worker, [])
@@ -373,4 +391,4 @@ class InvariantChecker:
             for now, event, actions in self._story
             for line in (f"at {now:g} {event}", *(f"    -> {action}" for action in actions))
         ]
-        return "\n".join(["The story:", *lines])
+        return "\n".join(["The last steps:", *lines])

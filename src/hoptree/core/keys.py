@@ -95,6 +95,15 @@ def shuffle_seed(study_seed: int, epoch: int, partition: int) -> int:
     return _seed(_SHUFFLE + _whole(study_seed) + _whole(epoch) + _whole(partition))
 
 
+def shard_seed(unit_seed: int, batch: int, shard: int) -> int:
+    """Return the seed of a shard of a batch of a unit, whichever device computes it.
+
+    >>> shard_seed(5, 1, 2) == seed("shard", 5, 1, 2)
+    True
+    """
+    return _seed(_SHARD + _whole(unit_seed) + _whole(batch) + _whole(shard))
+
+
 def rotation(lineage: str, partitions: int) -> int:
     """Return the partition with which the epochs of a lineage begin in strict order."""
     return seed("rotation", lineage) % partitions
@@ -234,5 +243,6 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
 _STATE = _separator("state") + b"(" + _count(3)
 _UNIT = _separator("unit") + b"(" + _count(2)
 _SHUFFLE = _separator("shuffle") + b"(" + _count(3)
+_SHARD = _separator("shard") + b"(" + _count(3)
 _text = lru_cache(maxsize=4096)(_str)
 _whole = lru_cache(maxsize=4096)(_int)

@@ -25,6 +25,8 @@ class Observed:
         self.partitions_of: dict[str, tuple[int, ...]] = {}
         self.draining: set[str] = set()
         self.queues: dict[str, list[RunUnit | Evaluate]] = {}
+        self.helping: dict[str, RunUnit] = {}  # by worker, the run of another one that it trains together with it
+        self.broken: dict[int, str] = {}  # runs that have lost one of their workers, and who leads them
         self.evaluating: set[int] = set()
         self.visited: dict[StateId, tuple[int, ...]] = {}  # stored states, with the partitions of their epoch
         self.will_visit: dict[int, tuple[int, ...]] = {}  # by run
@@ -62,10 +64,26 @@ class Observed:
                 yield trial, state_id
 
     def end_run(self, number: int, worker: str) -> None:
-        """Remove a run from its worker's queue."""
+        """Remove a run from its worker's queue, and release the workers that help it."""
         self.evaluating.discard(number)
+        self.release(number)
         if worker in self.queues:
             self.queues[worker] = [run for run in self.queues[worker] if run.run != number]
+
+    def release(self, number: int) -> None:
+        """Let the workers that help a run be free again."""
+        self.helping = {worker: run for worker, run in self.helping.items() if run.run != number}
+
+    def lose_worker(self, worker: str) -> None:
+        """Remove a worker; a run that it helped is broken, and those that it led are gone."""
+        self.partitions_of.pop(worker, None)
+        for run in self.queues.pop(worker, []):
+            self.release(run.run)
+        self.draining.discard(worker)
+        helped = self.helping.pop(worker, None)
+        if helped is not None:
+            self.broken[helped.run] = helped.worker
+            self.release(helped.run)
 
     def visits(self, run: RunUnit) -> tuple[int, ...]:
         """Return the partitions that the run's epoch will have visited after the run."""

@@ -53,6 +53,9 @@ class RunResults:
         lineage = run.lineage
         assert lineage is not None
         needed = run.status != "cancelling"
+        if self._dispatcher.allotment is not None:
+            self._dispatcher.allotment.observe(run.node, 1 + len(run.crew), event.seconds)
+            self._dispatcher.release_crew(run)
         if run.evaluate:
             run.change("unit finished, evaluation due")
         else:
@@ -164,11 +167,12 @@ class RunResults:
         self._lineages.resume(run.lineage)
 
     def worker_lost(self, worker: Worker) -> None:
-        """Repeat the runs of a worker that died."""
+        """Repeat the runs of a worker that died; other workers that train one of them together cancel it."""
         for run in worker.queue:
             del self._dispatcher.runs[run.number]
         lineages: list[ActiveLineage] = []
         for run in worker.queue:
+            self._lineages.cancel_gang(run, worker)
             evaluating = run.evaluating
             run.change("worker lost")
             if evaluating:

@@ -90,7 +90,7 @@ class RunIndex:
                 self._remove(event.run)
         elif isinstance(event, (WorkerLost, DriverStarted)):
             worker = event.worker if isinstance(event, WorkerLost) else None
-            lost = [each for each in self._runs.values() if worker is None or each.worker == worker]
+            lost = [each for each in self._runs.values() if worker is None or self._needs(each, worker)]
             for each in lost:
                 self._remove(each.run)
         for action in actions:
@@ -102,6 +102,12 @@ class RunIndex:
             elif kind_of is CancelUnit and action.silent and action.run in self._runs:  # type: ignore[union-attr]
                 self._remove(action.run)  # type: ignore[union-attr]
         return Step(event, now, more, actions, run, evaluating, lost)
+
+    def _needs(self, run: AnyRun, worker: str) -> bool:
+        """Return whether a run is lost with a worker: its own, or one that trains its unit together with others."""
+        if run.worker == worker:
+            return True
+        return isinstance(run, RunUnit) and worker in run.crew and run.run not in self._trained
 
     def _finished(self, event: UnitFinished) -> AnyRun | None:
         """Return the run whose unit is trained; None for a repeated message."""

@@ -11,10 +11,11 @@ from hoptree.core.nodes import ActiveLineage, Run
 class Worker:
     """A process that runs one unit at a time; ``queue`` holds the current run and the next one."""
 
-    __slots__ = ("draining", "gone", "held", "idle", "last", "name", "partitions", "queue", "speed")
+    __slots__ = ("draining", "gone", "held", "idle", "last", "machine", "name", "partitions", "queue", "speed")
 
-    def __init__(self, name: str, partitions: tuple[int, ...], speed: float) -> None:
+    def __init__(self, name: str, partitions: tuple[int, ...], speed: float, machine: str = "") -> None:
         self.name = name
+        self.machine = machine
         self.speed = speed
         self.partitions = partitions
         self.held = frozenset(partitions)
@@ -49,11 +50,11 @@ class Workers:
         """Return the worker that has been idle for the longest time."""
         return next(iter(self._idle.values()))
 
-    def join(self, name: str, partitions: tuple[int, ...], speed: float) -> Worker:
+    def join(self, name: str, partitions: tuple[int, ...], speed: float, machine: str = "") -> Worker:
         """Add a worker, or update the partitions and speed of a known one."""
         worker = self.by_name.get(name)
         if worker is None:
-            worker = self.by_name[name] = Worker(name, partitions, speed)
+            worker = self.by_name[name] = Worker(name, partitions, speed, machine)
         else:
             self.set_busy(worker)
             worker.speed = speed

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from hoptree.backends.rehearsals import RehearsalConfig
-from hoptree.core.events import Event, TrialAsked
+from hoptree.core.events import Event, TrialAsked, TrialBranched, TrialExtended, TrialRetried
 from hoptree.core.lineage import beginning, history, segments
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
@@ -20,14 +20,15 @@ def to_rehearse(
 ) -> list[RehearsalConfig]:
     """Return the configs of which at least one must pass rehearsal; none if no trial starts.
 
-    Configs of trials that start come first. A config that fails is a result and not yet a mistake, so configs that
-    were trained trained, and that the searches may still ask for, follow: only if no config at all can be trained
-    is the run refused.
+    Configs of trials that start or go on come first; the latter since a probe shows whether their states may be
+    trained further. A config that fails is a result and not yet a mistake, so configs that were trained, and that
+    the searches may still ask for, follow: only if no config at all can be trained is the run refused.
     """
+    by_number = {trial.number: trial for trial in trials}
     starting: list[_Granted] = [
         (dict(trial.history[0].config), trial.until) for trial in trials if trial.ending is None
     ]
-    starting += [(dict(event.config), event.until) for event in pending if isinstance(event, TrialAsked)]
+    starting += [granted for event in pending for granted in _granted(event, by_number)]
     if not starting:
         return []
     trained: list[_Granted] = [(dict(trial.history[0].config), trial.reached) for trial in trials if trial.reached]
@@ -47,6 +48,19 @@ def to_change(trials: Sequence[Trial], pending: Sequence[Event]) -> list[Config]
 
     starting = [dict(trial.history[0].config) for trial in trials if trial.ending is None and not trial.reached]
     return changing([*starting, *(dict(event.config) for event in pending if isinstance(event, TrialAsked))])
+
+
+def _granted(event: Event, trials: Mapping[int, Trial]) -> list[_Granted]:
+    """Return what an event that was not applied yet trains: new trials, and trials that have ended and go on."""
+    match event:
+        case TrialAsked() | TrialBranched():
+            return [(dict(event.config), event.until)]
+        case TrialExtended(number, until) if number in trials:
+            return [(dict(trials[number].history[0].config), until)]
+        case TrialRetried(number) if number in trials:
+            return [(dict(trials[number].history[0].config), trials[number].until)]
+        case _:
+            return []
 
 
 def _rehearsal_config(config: Config, until: int) -> RehearsalConfig:

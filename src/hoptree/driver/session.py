@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, final
 
 import msgspec
 
-from hoptree.backends.choice import worker_count
+from hoptree.backends.choice import find_backend, worker_count
 from hoptree.backends.event_loop import EventSource, Observer, drive
 from hoptree.backends.local import remove_slots, slot_folders_of_study
 from hoptree.backends.pool_backend import PoolBackend
 from hoptree.backends.pool_options import PoolHooks
 from hoptree.backends.protocol import Backend, FindsStates, ReportsTraffic, Wakeable
+from hoptree.core.allotment import Allotment
 from hoptree.core.engine import Engine
 from hoptree.core.errors import HoptreeError
 from hoptree.core.events import USER, DriverStarted, Event, StateLost
@@ -96,9 +97,17 @@ class Session:
         saving = SavePolicy(every=group.save_every, spares=spec.settings.order == "strict")
         policy = group.policy(options.policy, spec)
         settings = named(spec.settings, options.policy)
-        self._engine = Engine(settings, policy=policy, state=record.state, saving=saving)
+        self._engine = Engine(
+            settings, policy=policy, state=record.state, saving=saving, allotment=self._make_allotment()
+        )
         self._index = StateIndex(store, group.name, max(study.keep for study in group.studies))
         self._draining = Draining(self._engine, stop)
+
+    def _make_allotment(self) -> Allotment | None:
+        """Return what forms gangs, if the trainer's models can be trained by several workers of this backend."""
+        shards = min(study.trainer.shards for study in self._group.studies)
+        together = shards > 1 and find_backend(self._options.backend) == "local"
+        return Allotment(shards) if together else None
 
     def view(self) -> RunView | None:
         """Return a view of the run at this moment; None before it starts and after it ends."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import msgspec
@@ -88,21 +88,23 @@ class VariantChoice:
             return self._group.first.trainer.platform()
         names = [identity("platform", platform) for _, platform in found]
         platforms = {name: platform for name, (_, platform) in zip(names, found, strict=True)}
+        counts = Counter(names)
         if len(platforms) > 1 and self._options.same_platform:
-            most = Counter(names).most_common(1)[0][0]
+            last = identity("platform", self._spec.platform)
+            chosen = last if last in platforms else max(platforms, key=lambda name: (counts[name], name))
             log.warning(
-                "%s; only workers of the most frequent platform train",
-                _describe_platforms(list(platforms.values()), names, most),
+                "%s; only workers of %s train",
+                _describe_platforms(platforms, counts, chosen),
+                "the platform of the last run" if chosen == last else "the most frequent platform",
             )
-            backend.admit([platforms[most]])
-            return platforms[most]
+            backend.admit([platforms[chosen]])
+            return platforms[chosen]
         if len(platforms) > 1:
             log.warning(
                 "%s: trials that are trained on several platforms are not reproducible bit by bit, and their "
                 "states are stored separately; with same_platform=True only workers of one platform train",
-                _describe_platforms(list(platforms.values()), names, names[0]),
+                _describe_platforms(platforms, counts, counts.most_common(1)[0][0]),
             )
-            self.variants.clear_probes()
         backend.admit(list(platforms.values()))
         return mixture(list(platforms.values()))
 
@@ -147,7 +149,8 @@ def environment_changed(name: str, changes: Sequence[str]) -> StudyChangedError:
     )
 
 
-def _describe_platforms(platforms: Sequence[dict[str, str]], names: Sequence[str], most: str) -> str:
-    first, *others = platforms
-    differ = "; ".join(line for other in others for line in differences(first, other))
-    return f"{names.count(most)} of {len(names)} workers have the same platform, the others differ ({differ})"
+def _describe_platforms(platforms: Mapping[str, dict[str, str]], counts: Counter[str], chosen: str) -> str:
+    """Return how the other platforms differ from one, and how many workers have that one."""
+    others = [platform for name, platform in platforms.items() if name != chosen]
+    differ = "; ".join(line for other in others for line in differences(platforms[chosen], other))
+    return f"{counts[chosen]} of {counts.total()} workers have one platform, the others differ ({differ})"

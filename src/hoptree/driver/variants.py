@@ -111,7 +111,8 @@ class Variants:
         self._reuse: Reuse = reuse
         self._used = used
         self._remote = remote
-        self._observed = SessionObservations({}, {})
+        self._observations: dict[str, str] = {}
+        self._probes: dict[str, dict[str, str]] = {}  # by the identity of the platform that they ran on
         self._contents: dict[str, str] = {}  # contents of inputs on the driver's machine, read once per run
         self._origin: VariantOrigin | None = None
         self._is_enabled = True
@@ -123,7 +124,7 @@ class Variants:
         """Record what user code has read in a worker; raise an error if it contradicts what was read before."""
         if not self._is_enabled:
             return
-        known = self._observed.observations if self._origin is None else self._origin.observations
+        known = self._observations if self._origin is None else self._origin.observations
         new = {subject: digest for subject, digest in observations.items() if known.get(subject) != digest}
         if not new:
             return
@@ -138,14 +139,10 @@ class Variants:
         except OriginConflictError as error:
             raise _changed_meanwhile(error.subject) from None
 
-    def probed(self, values: Mapping[str, Scalar], probe: str) -> None:
-        """Record the result of the probe of a config."""
+    def probed(self, values: Mapping[str, Scalar], probe: str, platform: Mapping[str, str]) -> None:
+        """Record the result of the probe of a config on a platform; another platform may train other bits."""
         if probe and self._origin is None:
-            self._observed.probes[probe_key(values)] = probe
-
-    def clear_probes(self) -> None:
-        """Compare no probes: workers differ in platform, and any of them may have run a probe."""
-        self._observed.probes.clear()
+            self._probes.setdefault(identity("platform", dict(platform)), {})[probe_key(values)] = probe
 
     # --- the decision -----------------------------------------------------------------------------------------
 
@@ -160,21 +157,22 @@ class Variants:
             return []
         if platform is not None and origin.platform != platform:
             return differences(origin.platform, platform)
-        return contradictions(origin, self._comparable, self._now(origin))
+        return contradictions(origin, self._comparable(origin.platform), self._now(origin))
 
     def decide(self, platform: Platform) -> str:
         """Return the variant of this run; enter a new origin if none fits."""
+        seen = self._comparable(platform)
         while True:
             candidates = (
                 self._origins.find(self._root, platform) if self._reuse == "always" else self._own(platform)
             )
-            origin, self.refused = choose(candidates, self._comparable, self._now, self._used)
+            origin, self.refused = choose(candidates, seen, self._now, self._used)
             if origin is None:
-                origin = self._new(platform, candidates)
+                origin = self._new(platform, candidates, seen)
                 if not self._origins.add(origin):
                     continue  # another driver was faster: its origin may fit
             try:
-                self._origin = self._origins.extend(origin, *self._comparable)
+                self._origin = self._origins.extend(origin, *seen)
             except OriginConflictError:
                 continue  # another driver has observed something else since
             return origin.variant
@@ -184,24 +182,26 @@ class Variants:
         if self._reuse == "never":
             return self._used
         origin, self.refused = choose(
-            self._origins.find(self._root, platform), self._comparable, self._now, self._used
+            self._origins.find(self._root, platform), self._comparable(platform), self._now, self._used
         )
         return "" if origin is None else origin.variant
 
-    @property
-    def _comparable(self) -> SessionObservations:
-        """What may be compared: with ``reuse="never"``, code need not give the same bits twice."""
-        return self._observed if self._reuse == "always" else SessionObservations(self._observed.observations, {})
+    def _comparable(self, platform: Platform) -> SessionObservations:
+        """Return what may be compared on a platform: no probes of others, and none for a mixture of platforms.
+
+        With ``reuse="never"``, code need not give the same bits twice.
+        """
+        probes = self._probes.get(identity("platform", platform), {}) if self._reuse == "always" else {}
+        return SessionObservations(self._observations, probes)
 
     def _own(self, platform: Platform) -> list[VariantOrigin]:
         used = self._origins.get(self._used) if self._used else None
         return [used] if used is not None and (used.root, used.platform) == (self._root, platform) else []
 
-    def _new(self, platform: Platform, known: Sequence[VariantOrigin]) -> VariantOrigin:
+    def _new(self, platform: Platform, known: Sequence[VariantOrigin], seen: SessionObservations) -> VariantOrigin:
         number = max((origin.number for origin in known), default=-1) + 1
         own = self._study if self._reuse == "never" else ""
         salt = secrets.token_hex(16) if own else ""
-        seen = self._observed if not own else SessionObservations(self._observed.observations, {})
         name = identity("variant", self._root, platform, number, seen.observations, seen.probes, own, salt)[:16]
         return VariantOrigin(
             name, self._root, platform, number, own, 0.0, dict(seen.observations), dict(seen.probes)

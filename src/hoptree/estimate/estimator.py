@@ -52,7 +52,8 @@ class Estimator:
         match step.event:
             case UnitFinished(worker=worker, seconds=seconds):
                 if isinstance(run, RunUnit):
-                    self.units.add(run.values, worker, seconds)
+                    if not run.crew:  # times are those of one worker
+                        self.units.add(run.values, worker, seconds)
                     if not run.evaluate:
                         self._limits.pop(run.run, None)
             case StateEvaluated(worker=worker, seconds=seconds):

@@ -164,7 +164,7 @@ class Forecast(msgspec.Struct, frozen=True):
         """Return the expected Gantt chart as text."""
         return gantt.terminal(self.timeline, width=width, colour=colour)
 
-    def told(self, width: int = 100, *, colour: bool = False) -> str:
+    def text(self, width: int = 100, *, colour: bool = False) -> str:
         """Return the full report as text."""
         parts = [self.table(width), f"Times are estimated from {self.basis}."]
         if not self.exact:
@@ -183,4 +183,4 @@ class Forecast(msgspec.Struct, frozen=True):
         return "\n\n".join(parts)
 
     def __str__(self) -> str:
-        return self.told()
+        return self.text()

@@ -35,6 +35,8 @@ _SETTINGS = (
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
 
+MIXTURE = "mixture"  # the only name in the platform of workers that differ
+
 
 def machine_platform() -> dict[str, str]:
     """Return the kind of processor, and the settings of numerical libraries that are set, by name.
@@ -57,6 +59,11 @@ def differences(one: Mapping[str, str], two: Mapping[str, str]) -> list[str]:
     >>> differences({"torch": "2.12", "a": "b"}, {"torch": "2.13", "a": "b"})
     ['torch was 2.12, is 2.13']
     """
+    kinds = [
+        "workers on different platforms" if MIXTURE in each else "workers on one platform" for each in (one, two)
+    ]
+    if kinds[0] != kinds[1]:
+        return [f"platform was {kinds[0]}, is {kinds[1]}"]
     names = sorted({*one, *two})
     return [
         f"{name} was {one.get(name, 'not set')}, is {two.get(name, 'not set')}"
@@ -68,7 +75,7 @@ def differences(one: Mapping[str, str], two: Mapping[str, str]) -> list[str]:
 def mixture(platforms: list[dict[str, str]]) -> dict[str, str]:
     """Return a platform that represents workers on different platforms, independent of their order."""
     kinds = sorted({identity("platform", kind) for kind in platforms})
-    return platforms[0] if len(kinds) == 1 else {"mixture": " ".join(kinds)}
+    return platforms[0] if len(kinds) == 1 else {MIXTURE: " ".join(kinds)}
 
 
 @cache

@@ -14,6 +14,7 @@ import msgspec
 from hoptree.core.actions import EndTrial, Evaluate, Report, RunUnit
 from hoptree.core.engine import Engine
 from hoptree.core.events import (
+    DriverStarted,
     StateEvaluated,
     TrialAsked,
     TrialBranched,
@@ -134,8 +135,19 @@ class RunStats:
                 self.workers.pop(worker, None)
                 self.queues.pop(worker, None)
                 self.since.pop(worker, None)
+                for lost in step.lost:  # trained together with workers that are still there
+                    if isinstance(lost, RunUnit) and lost.crew:
+                        for other in (lost.worker, *lost.crew):
+                            self._finished(other, lost.run)
+            case DriverStarted():
+                self.workers.clear()
+                self.queues.clear()
+                self.since.clear()
             case _:
                 pass
+        if isinstance(step.run, RunUnit):
+            for worker in step.run.crew:
+                self._finished(worker, step.run.run)
         for action in step.actions:
             match action:
                 case RunUnit() | Evaluate():
@@ -236,10 +248,11 @@ class RunStats:
             self.workers[worker] = short_name(self.workers.values())
 
     def _assigned(self, action: RunUnit | Evaluate) -> None:
-        queue = self.queues.setdefault(action.worker, [])
-        if not queue:
-            self.since[action.worker] = self.clock()
-        queue.append(action)
+        for worker in (action.worker, *(action.crew if isinstance(action, RunUnit) else ())):
+            queue = self.queues.setdefault(worker, [])
+            if not queue:
+                self.since[worker] = self.clock()
+            queue.append(action)
 
     @property
     def overhead(self) -> float:

@@ -7,7 +7,6 @@ process train two trials, as in a run: so they cannot share anything by mistake.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -20,14 +19,13 @@ import msgspec
 
 from hoptree.backends.processes import make_channel
 from hoptree.backends.trainer_pickle import pickle_trainer
+from hoptree.backends.worker_starter import modules_of, start_process
 from hoptree.core.plan import Trial
 from hoptree.trainers.errors import TrainerError
 from hoptree.worker.fresh_process import FreshProcessResult, FreshProcessSetup
 
 if TYPE_CHECKING:
     from hoptree.record.retrain import Retrainer
-
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def train_in_fresh_processes(
@@ -65,7 +63,6 @@ def _setup(retrainer: Retrainer, trial: Trial, trainer: bytes) -> FreshProcessSe
     units = retrainer.units(trial)
     last = units[-1]
     return FreshProcessSetup(
-        parent=os.getpid(),
         paths=sys.path,
         folder=str(Path.cwd()),
         trainer=trainer,
@@ -82,12 +79,13 @@ class _Process:
     def __init__(self, number: int, setup: FreshProcessSetup, threads: int) -> None:
         self.number = number
         ours, theirs = make_channel()
-        self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
-            [sys.executable, "-m", "hoptree.worker.fresh_process", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            env=os.environ | dict.fromkeys(_THREADS, str(threads)),
+        self._process = start_process(
+            "hoptree.worker.fresh_process",
+            [theirs],
+            modules=modules_of(setup.trainer),
+            threads=threads,
+            turn=number,
+            purpose="verify",
         )
         theirs.close()
         self.channel: Connection[Any, Any] = Connection(ours.detach())
@@ -99,7 +97,7 @@ class _Process:
         try:
             answer = msgspec.msgpack.decode(self.channel.recv_bytes(), type=FreshProcessResult)
         except (EOFError, OSError):
-            code = self._process.wait()
+            code = self._process.reap()
             raise TrainerError(
                 f"trial {self.number}: the process that retrained it died with exit code {code}; "
                 "expected it to finish as in the run"
@@ -112,6 +110,5 @@ class _Process:
 
     def kill(self) -> None:
         """Kill the process if it has not ended."""
-        self._process.kill()
-        self._process.wait()
+        self._process.reap()
         self.channel.close()

@@ -29,7 +29,7 @@ def load_timeline(store: Store, name: str, goal: Goal | None = None) -> StudyTim
     builder = TimelineBuilder(record.state)
     for step in record.replay(store.journal.read(known.name)):
         builder.see(step)
-    return builder.chronicle(
+    return builder.study_timeline(
         name,
         goal.metric,
         goal.maximize,

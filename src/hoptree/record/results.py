@@ -280,7 +280,7 @@ class Results:
             f"trials[{first.number}].error has the full error"
         )
 
-    def chronicle(self) -> StudyTimeline:
+    def study_timeline(self) -> StudyTimeline:
         """Return the timeline of the study from its journal, from which plots and exports are made."""
         if self._timeline is None:
             raise NoStateError("results: they were read without the journal; use study.results()")
@@ -297,7 +297,7 @@ class Results:
         if kind in ("safetensors", "pt"):
             target = Path(path)
             return self.best.save(target if target.suffix else target.with_suffix(f".{kind}"))
-        return export(self.chronicle(), kind, path, **options)
+        return export(self.study_timeline(), kind, path, **options)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame, one row per trial; it needs pandas (``hoptree[pandas]``)."""

@@ -51,7 +51,7 @@ __all__ = [
 class Subject(Protocol):
     """What can be plotted: a study, its results, or a simulation."""
 
-    def chronicle(self) -> StudyTimeline:
+    def study_timeline(self) -> StudyTimeline:
         """Return its timeline."""
         ...
 
@@ -123,4 +123,4 @@ KINDS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def _timeline(subject: Subject | StudyTimeline) -> StudyTimeline:
-    return subject if isinstance(subject, StudyTimeline) else subject.chronicle()
+    return subject if isinstance(subject, StudyTimeline) else subject.study_timeline()

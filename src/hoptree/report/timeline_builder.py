@@ -101,6 +101,9 @@ class TimelineBuilder:
 
     def _finished(self, run: RunUnit, now: float) -> None:
         begun = self._span(run, self._assigned.pop(run.run, now), now, "unit")
+        for worker in run.crew:
+            self._spans.append(Span(worker, begun, now, "unit", run.node, "", run.partition, run.epoch))
+            self._free[worker] = now
         self._units += 1
         self._seconds[run.node, run.unit] = now - begun
         self._made[run.node, run.unit + 1] = now
@@ -142,7 +145,7 @@ class TimelineBuilder:
 
     # --- the timeline -----------------------------------------------------------------------------------
 
-    def chronicle(
+    def study_timeline(
         self,
         name: str,
         metric: str,

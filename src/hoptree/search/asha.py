@@ -64,7 +64,7 @@ class ASHA(msgspec.Struct, frozen=True):
         checks.whole("concurrent", self.concurrent, 1)
         checks.reports(self.every)
 
-    def outlook(self) -> BudgetEstimate:
+    def budget_estimate(self) -> BudgetEstimate:
         """Estimate the total epochs: they depend on the order of the losses, so simulate a few random orders."""
         found = [self._simulated_epochs(Random(order)) for order in range(_REPEATS)]
         return BudgetEstimate(min(found), sum(found) / _REPEATS, _SLOW_BEST * max(found))

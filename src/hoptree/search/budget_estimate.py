@@ -25,7 +25,7 @@ AT_ONCE: Final = BudgetEstimate(0.0, 0.0, 0.0)  # everything is requested at the
 class EstimatesBudget(Protocol):
     """A procedure that can estimate its total epochs, for the time left and the percentage of a run."""
 
-    def outlook(self) -> BudgetEstimate:
+    def budget_estimate(self) -> BudgetEstimate:
         """Return the epochs that its trials will have been granted at the end."""
         ...
 
@@ -38,7 +38,7 @@ def total_budget_estimate(procedures: object) -> BudgetEstimate | None:
     BudgetEstimate(least=21.0, expected=21.0, most=21.0)
     """
     several = procedures if isinstance(procedures, list | tuple) else [procedures]
-    found = [each.outlook() for each in several if isinstance(each, EstimatesBudget)]
+    found = [each.budget_estimate() for each in several if isinstance(each, EstimatesBudget)]
     if len(found) < len(several):
         return None
     return BudgetEstimate(*(sum(part) for part in zip(*found, strict=True)))

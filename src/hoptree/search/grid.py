@@ -32,7 +32,7 @@ class Grid(msgspec.Struct, frozen=True):
         checks.whole("epochs", self.epochs, 1)
         checks.reports(self.every)
 
-    def outlook(self) -> BudgetEstimate:
+    def budget_estimate(self) -> BudgetEstimate:
         """Return zero: all epochs are requested at the start."""
         return AT_ONCE
 

@@ -55,7 +55,7 @@ class Hyperband(msgspec.Struct, frozen=True):
             brackets.append(bracket(trials, [self.max_epochs // factor**i for i in range(s, -1, -1)], factor))
         return tuple(brackets)
 
-    def outlook(self) -> BudgetEstimate:
+    def budget_estimate(self) -> BudgetEstimate:
         """Return the total epochs, which are known exactly."""
         return exactly(self.rounds * sum(map(epochs_of, self.brackets)))
 

@@ -55,7 +55,7 @@ class MedianStopping(msgspec.Struct, frozen=True):
         if self.grace > self.epochs:
             raise WorkloadError(f"grace: {self.grace} of {self.epochs} epochs; expected at most {self.epochs}")
 
-    def outlook(self) -> BudgetEstimate:
+    def budget_estimate(self) -> BudgetEstimate:
         """Return the epochs that it grants, though few trials are trained to their last epoch."""
         granted = float(self.trials * self.epochs)
         return BudgetEstimate(float(self.trials * self.grace), granted, granted)

@@ -59,7 +59,7 @@ class Optuna(msgspec.Struct, frozen=True):
         checks.whole("batch", self.batch, 1)
         checks.boolean("asynchronous", self.asynchronous, "whether to propose a config as each trial ends")
 
-    def outlook(self) -> BudgetEstimate:
+    def budget_estimate(self) -> BudgetEstimate:
         """Return the total epochs, which are known exactly."""
         return exactly((self.trials or 0) * (self.epochs or 0))
 

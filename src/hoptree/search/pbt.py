@@ -65,7 +65,7 @@ class PBT(msgspec.Struct, frozen=True):
             raise WorkloadError(f"change: {self.change!r}; expected a list of names, for example ['lr']")
         checks.reports(self.every)
 
-    def outlook(self) -> BudgetEstimate:
+    def budget_estimate(self) -> BudgetEstimate:
         """Return the total epochs, which are known exactly."""
         return exactly(self.population * self.epochs)
 

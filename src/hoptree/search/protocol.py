@@ -94,8 +94,8 @@ class Sampler(Protocol):
 class Procedure(Protocol):
     """A search as the user writes it: its settings, without space, goal and seed.
 
-    Two more methods are optional: ``outlook()`` estimates the total epochs (``budget_estimate.py``), and ``widen``
-    returns the search that extends earlier versions of this procedure (``widening.py``).
+    Two more methods are optional: ``budget_estimate()`` estimates the total epochs (``budget_estimate.py``), and
+    ``widen`` returns the search that extends earlier versions of this procedure (``widening.py``).
     """
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:

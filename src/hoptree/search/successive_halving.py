@@ -47,7 +47,7 @@ class SuccessiveHalving(msgspec.Struct, frozen=True):
         """The number of trials that reach each rung."""
         return bracket(self.trials, rung_epochs(self.min_epochs, self.max_epochs, self.factor), self.factor)
 
-    def outlook(self) -> BudgetEstimate:
+    def budget_estimate(self) -> BudgetEstimate:
         """Return the total epochs, which are known exactly."""
         return exactly(epochs_of(self.rungs))
 

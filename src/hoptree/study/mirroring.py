@@ -22,7 +22,7 @@ def write_mirror(study: Study, record: Record, where: str | WandB) -> None:
     """Bring a mirror up to date with the record of a study."""
     from hoptree.mirror import shown_trials, timed
 
-    trials = timed(shown_trials(record, study.name), study.chronicle())
+    trials = timed(shown_trials(record, study.name), study.study_timeline())
     with closing(open_mirror(study, where)) as mirror:
         mirror.show(trials)
 

@@ -25,7 +25,7 @@ def study_results(study: Study, store: Store, record: Record, savings: Savings) 
     retrainer = Retrainer(record, study.trainer, study.data, study.seed)
     own = [trial for trial in record.trials if trial.study == study.name]
     trials = [TrialResult(number, trial, record, store.states, retrainer) for number, trial in enumerate(own)]
-    return Results(trials, study.goal, savings, _traffic(study.data, record.trials, savings), study.chronicle)
+    return Results(trials, study.goal, savings, _traffic(study.data, record.trials, savings), study.study_timeline)
 
 
 def _traffic(data: Dataset, trials: Sequence[Trial], savings: Savings) -> Traffic | None:

@@ -215,7 +215,7 @@ class Study:
 
         return open_mirror(self, where)
 
-    def chronicle(self) -> StudyTimeline:
+    def study_timeline(self) -> StudyTimeline:
         """Return the timeline of this study from its journal, from which plots are made."""
         from hoptree.record.load_timeline import load_timeline
 

@@ -12,6 +12,7 @@ import numpy as np
 from hoptree.core.lineage import Values
 from hoptree.core.schedules import Scalar
 from hoptree.identity.platform import machine_platform
+from hoptree.trainers.gang import GangMember
 
 Columns: TypeAlias = Mapping[str, np.ndarray[Any, Any]]  # a partition, or validation data: equal lengths
 Arrays: TypeAlias = dict[str, np.ndarray[Any, Any]]
@@ -51,6 +52,7 @@ class Trainer(ABC):
     """Trains models of one kind. A model is whatever ``build`` returns; only the trainer looks inside it."""
 
     threads: int = 1  # part of the fingerprint: another number gives different bits
+    shards: int = 1  # how many workers can train a unit together at most; part of the fingerprint
 
     @property
     @abstractmethod
@@ -76,6 +78,13 @@ class Trainer(ABC):
     @abstractmethod
     def train(self, model: Any, data: Columns, unit: UnitSpec) -> None:
         """Train the model in place for one pass over a partition."""
+
+    def train_together(self, model: Any, data: Columns, unit: UnitSpec, gang: GangMember) -> None:
+        """Train as one of several workers, each with its own copy of the model, to the same bits as ``train``.
+
+        Raise ``GangError`` if another worker of the gang is lost. Required only if ``shards`` is above 1.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has {self.shards} shards, but no train_together")
 
     @abstractmethod
     def evaluate(self, model: Any, data: Columns, values: Mapping[str, Scalar]) -> dict[str, float]:

@@ -38,3 +38,7 @@ def user_error(error: Exception, explanation: str) -> TrainerError:
     own = [frame for frame in frames if not frame.filename.startswith(_OURS)]
     formatted.stack = traceback.StackSummary.from_list(own or frames)
     return TrainerError(f"{''.join(formatted.format())}\n{explanation}")
+
+
+class GangError(HoptreeError):
+    """A worker that trains a unit together with others has lost one of them: the system's fault, not the user's."""

@@ -37,7 +37,7 @@ class Batches:
     ) -> None:
         names = _inputs(data, inputs, target)
         self.length = len(_column(data, target))
-        self._device = device
+        self.device = device
         self._columns = [_Source(name, _column(data, name), dtype) for name in names]
         self._target = _Source(target, _column(data, target), dtype, whole=torch.int64)
         for name in names:
@@ -55,9 +55,9 @@ class Batches:
         """Return the inputs and the target of the examples at these indices."""
         inputs = [source.take(index) for source in self._columns]
         target = self._target.take(index)
-        if self._device.type == "cpu":
+        if self.device.type == "cpu":
             return inputs, target
-        return [tensor.to(self._device) for tensor in inputs], target.to(self._device)
+        return [tensor.to(self.device) for tensor in inputs], target.to(self.device)
 
 
 class _Source:

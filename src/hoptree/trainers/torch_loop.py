@@ -14,11 +14,13 @@ from torch import nn
 from hoptree.core.lineage import Values
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import UnitSpec
-from hoptree.trainers.errors import Diverged, TrainerError, user_error
+from hoptree.trainers.errors import Diverged, GangError, TrainerError, user_error
 from hoptree.trainers.hyper_parameters import HyperParameters, batch_size
 from hoptree.trainers.torch_batches import Batches
+from hoptree.trainers.torch_gang import Gang
 from hoptree.trainers.torch_joined import JoinedOutputs
 from hoptree.trainers.torch_model import TorchModel
+from hoptree.trainers.torch_shard_pass import ShardPass
 from hoptree.trainers.torch_shared import check_leaves, only_own_parts
 
 Loss = Callable[[Any, Any], Any]
@@ -32,6 +34,7 @@ class Recipe(NamedTuple):
     accumulate: int
     autocast: torch.device | None  # where to compute in bfloat16, if at all
     transform: Callable[..., Any] | None = None  # applied to every training batch, with the current values
+    shards: int = 1  # of a batch
 
     def precision(self) -> AbstractContextManager[Any]:
         """Return the context in which a model is called."""
@@ -45,21 +48,23 @@ class TrainingStep(NamedTuple):
 
     values: Mapping[str, Scalar]
     batches: list[tuple[int, int]]
+    size: int  # of a whole batch
+    first: int  # the number of the first batch within the unit
 
 
 def steps(unit: UnitSpec, examples: int, accumulate: int) -> Iterator[TrainingStep]:
     """Yield the steps of a unit; progress is counted in examples, so the batch size may change within it."""
     fixed = constant(unit.values)
     values = unit.at(0, max(examples, 1))
-    start = 0
+    start = first = 0
     while start < examples:
         if start and not fixed:
             values = unit.at(start, examples)
         size = batch_size(values)
         stops = range(start + size, start + accumulate * size + 1, size)
         batches = [(stop - size, min(stop, examples)) for stop in stops if stop - size < examples]
-        yield TrainingStep(values, batches)
-        start = batches[-1][1]
+        yield TrainingStep(values, batches, size, first)
+        start, first = batches[-1][1], first + len(batches)
 
 
 def constant(values: Values) -> bool:
@@ -67,21 +72,21 @@ def constant(values: Values) -> bool:
     return all(len(content) == 1 and getattr(content[0], "kind", "") == "constant" for _, content in values.items)
 
 
-def train(model: TorchModel, batches: Batches, unit: UnitSpec, recipe: Recipe) -> None:
-    """Train for one pass over the batches, in the unit's order."""
+def train(model: TorchModel, batches: Batches, unit: UnitSpec, recipe: Recipe, gang: Gang | None = None) -> None:
+    """Train for one pass over the batches, in the unit's order; a ``gang`` divides the shards of every batch."""
     order = np.random.Generator(np.random.PCG64(unit.shuffle_seed)).permutation(batches.length)
     module = model.module
     module.train()
     clear(model)
-    pass_ = PartitionPass(model, batches, order, recipe)
+    pass_ = PartitionPass(model, batches, order, recipe, unit.seed, gang)
     try:
         for number, step in enumerate(steps(unit, batches.length, recipe.accumulate)):
             model.apply(step.values)
             pass_.take(step, number)
-    except TrainerError:
+    except (TrainerError, GangError):
         raise
     except Exception as error:
-        raise user_error(error, pass_.explain(error)) from None
+        raise pass_.as_user_error(error) from None
     finally:
         clear(model)
 
@@ -96,7 +101,15 @@ def clear(model: TorchModel) -> None:
 class PartitionPass:
     """One pass over the batches; it tracks what it is doing, for the message if the user's code raises."""
 
-    def __init__(self, model: TorchModel, batches: Batches, order: np.ndarray[Any, Any], recipe: Recipe) -> None:
+    def __init__(
+        self,
+        model: TorchModel,
+        batches: Batches,
+        order: np.ndarray[Any, Any],
+        recipe: Recipe,
+        seed: int,
+        gang: Gang | None = None,
+    ) -> None:
         self._model, self._module = model, model.module
         self._batches, self._order, self._recipe = batches, order, recipe
         self._doing = "batches"
@@ -104,6 +117,9 @@ class PartitionPass:
         self._target: Any = None
         optimized = {id(each) for group in model.tuned.optimizer.param_groups for each in group["params"]}
         self._others = [each for each in self._module.parameters() if id(each) not in optimized]
+        self._shards: ShardPass | None = None
+        if recipe.shards > 1:
+            self._shards = ShardPass(model, batches, recipe.shards, seed, gang, self.as_user_error)
 
     def take(self, step: TrainingStep, number: int) -> None:
         """Make one step."""
@@ -129,34 +145,50 @@ class PartitionPass:
 
     def _gradients(self, step: TrainingStep, number: int) -> float:
         """Compute the gradients of a step's batches, and return the loss over all of them."""
-        recipe, module = self._recipe, self._module
         total, whole = step.batches[-1][1] - step.batches[0][0], 0.0
-        for start, stop in step.batches:
-            self._doing = "batches"
-            inputs, self._target = self._batches.take(self._order[start:stop])
-            if recipe.transform is not None:
-                inputs, self._target = self._transformed(inputs, step)
-            with recipe.precision():
-                self._doing, self._output = "model", None
-                if self._model.inspected:
-                    self._output = module(*inputs)
-                else:
-                    with only_own_parts(module):
-                        self._output = module(*inputs)
-                self._doing = "loss"
-                loss = recipe.loss(self._output, self._target)
-            value = _check_loss(loss, number, start, step.values)
-            if not self._model.inspected:
-                check_leaves(loss, module)
-                self._model.inspected = True
-            self._doing = "backward"
+
+        def backward(start: int, stop: int) -> float:
             share = (stop - start) / total
-            (loss if len(step.batches) == 1 else loss * share).backward()
-            whole += value * share
-        if recipe.clip is not None:
+            return self._backward(step, number, (start, stop), share) * share
+
+        if self._shards is None:
+            for start, stop in step.batches:
+                whole += backward(start, stop)
+        else:
+            whole = self._shards.gradients(step.batches, step.size, step.first, backward)
+        clip = self._recipe.clip
+        if clip is not None:
             self._doing = "clip"
-            nn.utils.clip_grad_norm_(module.parameters(), recipe.clip)
+            if self._shards is None:
+                nn.utils.clip_grad_norm_(self._module.parameters(), clip)
+            else:
+                self._shards.clip(clip)
         return whole
+
+    def _backward(self, step: TrainingStep, number: int, examples: tuple[int, int], share: float) -> float:
+        """Add the gradients of some examples, with their share of the step, and return their loss."""
+        recipe, module = self._recipe, self._module
+        start, stop = examples
+        self._doing = "batches"
+        inputs, self._target = self._batches.take(self._order[start:stop])
+        if recipe.transform is not None:
+            inputs, self._target = self._transformed(inputs, step)
+        with recipe.precision():
+            self._doing, self._output = "model", None
+            if self._model.inspected:
+                self._output = module(*inputs)
+            else:
+                with only_own_parts(module):
+                    self._output = module(*inputs)
+            self._doing = "loss"
+            loss = recipe.loss(self._output, self._target)
+        value = _check_loss(loss, number, start, step.values)
+        if not self._model.inspected:
+            check_leaves(loss, module)
+            self._model.inspected = True
+        self._doing = "backward"
+        (loss if share == 1.0 else loss * share).backward()
+        return value
 
     def _transformed(self, inputs: list[torch.Tensor], step: TrainingStep) -> tuple[list[torch.Tensor], Any]:
         self._doing = "transform"
@@ -170,6 +202,10 @@ class PartitionPass:
                 "for example (x, y)"
             )
         return list(changed[:-1]), changed[-1]
+
+    def as_user_error(self, error: Exception) -> TrainerError:
+        """Return an error of the user's code with its traceback and an explanation."""
+        return error if isinstance(error, TrainerError) else user_error(error, self.explain(error))
 
     def explain(self, error: Exception) -> str:
         """Return which of the user's functions raised, and what it was given."""

@@ -92,6 +92,10 @@ class TorchModel:
         except Exception as error:
             raise user_error(error, f"on_values: it raised this for {dict(values)}") from None
 
+    def changed_attributes(self) -> dict[str, Any]:
+        """Return the plain attributes that have changed since the model was built, encoded, by name."""
+        return self._attributes.changed()
+
     def unread(self, values: Mapping[str, Scalar]) -> list[str]:
         """Return the names without an effect."""
         used = self.used | self.hp.reads | self._watched.reads

@@ -25,7 +25,7 @@ def session(
     before = _Settings()
     generators = _generators(device)
     try:
-        _seed(seed, device)
+        seed_generators(seed, device)
         before.change(threads, dtype, fill)
         with torch.enable_grad():
             yield
@@ -39,7 +39,7 @@ def preserved_generators() -> Iterator[None]:
     """Restore the generators afterwards, so that running this code does not change any bits."""
     generators = _generators(torch.device("cpu"))
     try:
-        _seed(0, torch.device("cpu"))
+        seed_generators(0, torch.device("cpu"))
         yield
     finally:
         _restore(generators)
@@ -84,7 +84,8 @@ def _generators(device: torch.device) -> _Generators:
     return random.getstate(), np.random.get_state(), torch.get_rng_state(), accelerator
 
 
-def _seed(seed: int, device: torch.device) -> None:
+def seed_generators(seed: int, device: torch.device) -> None:
+    """Set the global generators of random, numpy and torch."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.default_generator.manual_seed(seed % 2**63)  # torch.manual_seed would also queue CUDA calls

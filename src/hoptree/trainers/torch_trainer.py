@@ -14,14 +14,18 @@ from hoptree.identity.fingerprints import code_alone, fingerprint
 from hoptree.trainers import torch_contents, torch_loop
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import TrainerError, user_error
-from hoptree.trainers.hyper_parameters import HyperParameters
+from hoptree.trainers.gang import GangMember
+from hoptree.trainers.hyper_parameters import HyperParameters, batch_size
+from hoptree.trainers.loss_mean import check_mean
 from hoptree.trainers.loss_shapes import check_pairing
 from hoptree.trainers.plain_numbers import as_number
 from hoptree.trainers.torch_batches import Batches
 from hoptree.trainers.torch_build import torch_platform
+from hoptree.trainers.torch_gang import Gang, disconnect
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module
 from hoptree.trainers.torch_optimizers import OptimizerChoice, check_choice, make
 from hoptree.trainers.torch_session import session
+from hoptree.trainers.torch_shards import check_batch_size, check_shards
 
 _PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 _EXAMINED = 64  # number of examples for the check of shapes
@@ -36,7 +40,7 @@ class Torch(Trainer):
     …), ``optimizer`` itself, ``batch_size`` and ``dropout``; all other names are for your functions.
     ``on_values(module, hp)`` is called when a value changes, ``transform(x, y, hp)`` for every training batch.
     Values that the model function reads cannot change later, unless ``on_values`` reads them too. A step uses
-    ``accumulate`` batches.
+    ``accumulate`` batches, and cuts each into ``shards`` whose gradients are added by a fixed tree.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Torch(Trainer):
         target: str = "y",
         clip: float | None = None,
         accumulate: int = 1,
+        shards: int = 1,
         precision: str = "float32",
         device: str = "cpu",
         threads: int = 1,
@@ -66,6 +71,7 @@ class Torch(Trainer):
         self._transform = transform and _function("transform", transform, "a function (x, y, hp) -> (x, y)")
         self._clip = _positive("clip", clip) if clip is not None else None
         self._accumulate = _whole("accumulate", accumulate)
+        self.shards = check_shards(shards)
         self.threads = _whole("threads", threads)
         if precision not in _PRECISIONS:
             raise TrainerError(f"precision: {precision!r}; expected one of {', '.join(_PRECISIONS)}")
@@ -75,18 +81,24 @@ class Torch(Trainer):
     @property
     def fingerprint(self) -> str:
         """A hash of the user's functions as they are now (runs may differ), the settings, and torch's version."""
-        settings = (self._clip, self._accumulate, self._precision, self._device, self.threads)
+        settings = (self._clip, self._accumulate, self._precision, self._device, self.threads, *self._sharding)
         return fingerprint({**self._code, "settings": settings, "torch": version("torch")})
 
     @property
     def fingerprint_parts(self) -> dict[str, str]:
         """The code alone, the libraries that it uses, and the device."""
-        code, libraries = code_alone({**self._code, "settings": (self._clip, self._accumulate, self._precision)})
+        settings = (self._clip, self._accumulate, self._precision, *self._sharding)
+        code, libraries = code_alone({**self._code, "settings": settings})
         return {"code": code, "libraries": " ".join(libraries), "device": self._device}
 
     def platform(self) -> dict[str, str]:
         """Return the machine's platform, torch's build and kernels, and the kind of device."""
         return {**super().platform(), **torch_platform(self._device)}
+
+    @property
+    def _sharding(self) -> tuple[object, ...]:
+        """What shards add to the settings: nothing by default, so that existing fingerprints stay the same."""
+        return () if self.shards == 1 else ("shards", self.shards)
 
     @property
     def _code(self) -> dict[str, object]:
@@ -102,6 +114,7 @@ class Torch(Trainer):
 
     def build(self, values: Mapping[str, Scalar], seed: int) -> TorchModel:
         """Return a new module and its optimizer."""
+        self._check_batch_size(values)
         with self._session(seed, fill=True):
             hp = HyperParameters(values, "the model function")
             module = check_module(build_module(self._model, hp, "model"), "model").to(torch.device(self._device))
@@ -113,6 +126,15 @@ class Torch(Trainer):
         """Train for one pass over a partition; raise ``Diverged`` if the loss is not finite."""
         with self._session(unit.seed):
             torch_loop.train(model, self._batches(data), unit, self._recipe())
+
+    def train_together(self, model: TorchModel, data: Columns, unit: UnitSpec, gang: GangMember) -> None:
+        """Train as one of several workers, which divide the shards of every batch."""
+        try:
+            with self._session(unit.seed):
+                torch_loop.train(model, self._batches(data), unit, self._recipe(), Gang(gang))
+        except BaseException:
+            disconnect()  # else the others would wait for this worker
+            raise
 
     def evaluate(self, model: TorchModel, data: Columns, values: Mapping[str, Scalar]) -> dict[str, float]:
         """Return the loss and the metrics, computed once over all examples."""
@@ -128,7 +150,10 @@ class Torch(Trainer):
         return result
 
     def examine(self, model: TorchModel, data: Columns) -> None:
-        """Raise an error for a loss that broadcasts outputs against targets; training reports other errors."""
+        """Raise an error for a loss that broadcasts outputs against targets, or that shards would change.
+
+        Training reports other errors.
+        """
         batches = self._batches(data)
         with self._session(0), torch.no_grad(), model.evaluation():
             try:
@@ -137,6 +162,8 @@ class Torch(Trainer):
             except Exception:
                 return
             check_pairing(self._loss, output, target)
+            if self.shards > 1:
+                check_mean(self._loss, model.module, inputs, target, output)
 
     def dump(self, model: TorchModel) -> ModelState:
         """Return the state; its arrays are views of the model's tensors."""
@@ -152,6 +179,7 @@ class Torch(Trainer):
 
     def check_values(self, model: TorchModel, values: Mapping[str, Scalar]) -> None:
         """Apply the values to the model."""
+        self._check_batch_size(values)
         with self._session(0):
             model.apply(values)
 
@@ -182,7 +210,11 @@ class Torch(Trainer):
 
     def _recipe(self) -> torch_loop.Recipe:
         autocast = torch.device(self._device) if self._precision == "bfloat16" else None
-        return torch_loop.Recipe(self._loss, self._clip, self._accumulate, autocast, self._transform)
+        return torch_loop.Recipe(self._loss, self._clip, self._accumulate, autocast, self._transform, self.shards)
+
+    def _check_batch_size(self, values: Mapping[str, Scalar]) -> None:
+        if self.shards > 1:
+            check_batch_size(batch_size(values), self.shards)
 
 
 def _measure(name: str, metric: Callable[[Any, Any], Any], output: Any, target: Any) -> float:

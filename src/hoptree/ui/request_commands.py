@@ -52,7 +52,7 @@ def add_command(
 
     view = _find_single(location, journal, name)
     request = addition(changed(view.record, name, like or 0, _read(changes)), epochs)
-    fields = {"wish": "add", "config": _plain(request), "epochs": epochs}
+    fields = {"request": "add", "config": _plain(request), "epochs": epochs}
     _submit(view, [request], fields, f"another config is trained until epoch {epochs}", location, journal, as_json)
 
 
@@ -70,7 +70,7 @@ def extend_command(name: str, trial: int, epochs: int, location: str, journal: s
 
     view = _find_single(location, journal, name)
     request = extension(view.record, name, trial, epochs)
-    fields = {"wish": "extend", "trial": trial, "epochs": epochs}
+    fields = {"request": "extend", "trial": trial, "epochs": epochs}
     _submit(view, [request], fields, f"trial {trial} continues until epoch {epochs}", location, journal, as_json)
 
 
@@ -104,7 +104,7 @@ def clone_command(
 
     view = _find_single(location, journal, name)
     request = clone(view.record, name, trial, at, _read(changes), epochs)
-    fields = {"wish": "clone", "trial": trial, "at": at, "config": _plain(request), "epochs": epochs}
+    fields = {"request": "clone", "trial": trial, "at": at, "config": _plain(request), "epochs": epochs}
     effect = f"a new trial branches off trial {trial} at epoch {at}, and is trained until epoch {epochs}"
     _submit(view, [request], fields, effect, location, journal, as_json)
 
@@ -124,7 +124,7 @@ def stop_command(name: str, trial: int, location: str, journal: str | None, as_j
 
     view = _find_single(location, journal, name)
     request = stop_request(view.record, name, trial)
-    fields = {"wish": "stop", "trial": trial}
+    fields = {"request": "stop", "trial": trial}
     _submit(view, [request], fields, f"trial {trial} is stopped", location, journal, as_json)
 
 
@@ -146,7 +146,7 @@ def retry_command(name: str, trial: int | None, location: str, journal: str | No
     requests = retry_requests(view.record, name, trial)
     trials = [request.trial for request in requests]
     some = f"trial {trials[0]} is" if len(trials) == 1 else f"{len(trials)} failed trials are"
-    fields = {"wish": "retry", "trials": trials}
+    fields = {"request": "retry", "trials": trials}
     _submit(view, requests, fields, f"{some} trained again", location, journal, as_json)
 
 

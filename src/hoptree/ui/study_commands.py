@@ -136,7 +136,7 @@ def explain_command(target: str, workers: int | None, accept_changes: bool, as_j
         print_json(forecast.to_dict())
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-        click.echo(forecast.told(max(40, width), colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
+        click.echo(forecast.text(max(40, width), colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
 
 
 @click.command(name="studies", short_help="List the studies of a store.")

@@ -1,8 +1,7 @@
-"""A worker process: ``python -m hoptree.worker CHANNEL HEARTBEAT``, two descriptors; first, it reads its setup."""
+"""A worker process, which a starter runs with two descriptors, CHANNEL and HEARTBEAT; first, it reads its setup."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -25,10 +24,9 @@ class WorkerSetup(msgspec.Struct, frozen=True):
     """The first message to a worker; ``trainer`` is a cloudpickle over a private channel."""
 
     name: str
-    driver: int
     paths: list[str]
     folder: str
-    threads: int
+    threads: int  # of math libraries, which read it when they are imported: its starter sets it
     trainer: bytes
     dataset: str
     states: str
@@ -41,14 +39,11 @@ def main(descriptor: int, heartbeat: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
     channel: Connection[Any, Any] = Connection(descriptor)
     setup = msgspec.msgpack.decode(channel.recv_bytes(), type=WorkerSetup)
-    die_with(setup.driver)
     end_children_after_worker()  # before any thread starts
     close_in_children(descriptor, heartbeat)
     start_heartbeat(heartbeat, setup.heartbeat)
     survive_closed_output()
     keep_memory()
-    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[variable] = str(setup.threads)
     os.chdir(setup.folder)
     sys.path[:] = setup.paths
     from hoptree.core.errors import RefusedError
@@ -80,14 +75,6 @@ def _loop(channel: Connection[Any, Any], setup: WorkerSetup) -> WorkerLoop:
     trainer = cloudpickle.loads(setup.trainer)
     slots = [Path(folder) for folder in setup.slots]
     return WorkerLoop(channel, trainer, Dataset.open(setup.dataset), open_states(setup.states), slots, setup.name)
-
-
-def die_with(driver: int) -> None:
-    """Let the kernel kill this process when the driver ends, however it ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
-    if os.getppid() != driver:
-        os._exit(0)
 
 
 if __name__ == "__main__":

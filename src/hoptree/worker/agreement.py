@@ -70,7 +70,8 @@ def _difference(driver: TrainerIdentity, worker: TrainerIdentity) -> str:
         return (
             f"module{'s' if len(own) > 1 else ''} {listed}: {where} has loaded another version than this program; "
             "was it edited after the program imported it, or is the file different there? Restart the program (in "
-            "a notebook: restart the kernel, or reload the module and create the trainer again)"
+            "a notebook: restart the kernel, or reload the module and create the trainer again). Or does it draw "
+            "random values when it is imported, such as the weights of a layer? Create them in the model function"
         )
     if patched := sorted(set(driver.patched) ^ set(worker.patched)):
         return (

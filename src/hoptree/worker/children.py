@@ -1,11 +1,21 @@
-"""Processes that the user's code starts in a worker: they cannot use its channels, and do not outlive it."""
+"""What ends with what: a worker with its starter, and processes of the user's code with their worker."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
+import sys
 from contextlib import suppress
+
+
+def die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends, however it ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
 
 
 def close_in_children(*descriptors: int) -> None:

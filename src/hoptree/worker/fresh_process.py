@@ -1,4 +1,4 @@
-"""Trains one trial in a process of its own: ``python -m hoptree.worker.fresh_process CHANNEL``.
+"""Trains one trial in a process of its own, which a starter starts with one descriptor, CHANNEL.
 
 Nothing that another trial left in memory can affect it: no module that two models share, no global variable that
 training changes. So the result depends only on the trial's config, seed, code and data.
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hoptree.core.schedules import Scalar
-from hoptree.worker.__main__ import die_with
 from hoptree.worker.children import close_in_children, end_children_after_worker
 from hoptree.worker.memory import keep_memory
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 class FreshProcessSetup(msgspec.Struct, frozen=True):
     """The trial to train; ``trainer`` is a cloudpickle and ``units`` are msgpack, over a private channel."""
 
-    parent: int
     paths: list[str]
     folder: str
     trainer: bytes
@@ -50,7 +48,6 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     channel: Connection[Any, Any] = Connection(descriptor)
     setup = msgspec.msgpack.decode(channel.recv_bytes(), type=FreshProcessSetup)
-    die_with(setup.parent)
     end_children_after_worker()
     close_in_children(descriptor)
     keep_memory()

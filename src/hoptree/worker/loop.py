@@ -28,6 +28,7 @@ from hoptree.worker.messages import (
     EvaluateState,
     FirstUnitStarted,
     FreeSlot,
+    HelpEnded,
     HoldPartitions,
     InputsObserved,
     Quit,
@@ -147,7 +148,9 @@ class WorkerLoop:
         try:
             if run in self._cancelled:
                 raise _Cancelled
-            if isinstance(command, TrainUnit):
+            if isinstance(command, TrainUnit) and command.gang is not None and command.gang.rank:
+                self._help(command)
+            elif isinstance(command, TrainUnit):
                 self._train(command)
             else:
                 self._send_result(self._runner.evaluate_state(command))
@@ -182,6 +185,16 @@ class WorkerLoop:
         self._send_result(UnitTrained(command.action.run, slot, made.size, seconds))
         if command.action.evaluate:
             self._send_result(self._runner.evaluate(command, made.cached))
+
+    def _help(self, command: TrainUnit) -> None:
+        """Train a unit together with its leader, which reports the result or what went wrong."""
+        try:
+            made = self._runner.train(command, self._interruptible_run)
+            exit_if_forked(self._pid)
+            self._runner.mark_kept(made, command.target)
+        except (Exception, SystemExit, _Cancelled):
+            exit_if_forked(self._pid)
+        self._send_result(HelpEnded(command.action.run))
 
     @contextmanager
     def _interruptible_run(self, run: int) -> Iterator[None]:

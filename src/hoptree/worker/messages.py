@@ -9,6 +9,7 @@ import msgspec
 from hoptree.core.actions import Evaluate, Origin, RunUnit
 from hoptree.core.events import Fault, Metrics
 from hoptree.core.schedules import Scalar, Value
+from hoptree.trainers.gang import GangMember
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True):
@@ -37,13 +38,17 @@ class Rehearse(_Message, frozen=True):
 
 
 class TrainUnit(_Message, frozen=True):
-    """Train a unit from ``source`` (None: the untrained model); ``target`` is the key of the state after it."""
+    """Train a unit from ``source`` (None: the untrained model); ``target`` is the key of the state after it.
+
+    With ``gang`` it is trained together with other workers; all but the leader answer with ``HelpEnded``.
+    """
 
     action: RunUnit
     origin: Origin
     source: StateSource | None
     target: str
     shuffle_seed: int
+    gang: GangMember | None = None
 
 
 class EvaluateState(_Message, frozen=True):
@@ -151,6 +156,12 @@ class UnitTrained(_Message, frozen=True):
     seconds: float
 
 
+class HelpEnded(_Message, frozen=True):
+    """A worker no longer trains a unit together with its leader, which reports the result."""
+
+    run: int
+
+
 class StateMetrics(_Message, frozen=True):
     """The metrics of a state."""
 
@@ -201,6 +212,7 @@ WorkerMessage: TypeAlias = (
     | RehearsalResult
     | InputsObserved
     | UnitTrained
+    | HelpEnded
     | StateMetrics
     | RunFailed
     | StorageFull

@@ -17,9 +17,9 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, final
 
-from hoptree.data.errors import DataError
+from hoptree.data.errors import DataChangedError, DataError
 from hoptree.data.manifest import DataFile, Manifest, checksum, read_manifest
-from hoptree.data.verified import changed
+from hoptree.data.verified import changed, verify
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
@@ -39,9 +39,8 @@ class PartitionCache:
         self._held: dict[int, int] = {}  # by partition: the descriptor of a shared lock
         self.partitions: tuple[int, ...] = ()
         if copy:
-            root = _root()
-            _remove_abandoned(root)
-            self.folder = root / f"{fingerprint[:16]}-{node[:16]}"
+            _remove_abandoned(_root())
+            self.folder = cache_folder(fingerprint, node)
             self._lock = _lock_shared(self.folder)
         else:
             self.folder = self._source
@@ -50,6 +49,11 @@ class PartitionCache:
     def bytes(self) -> int:
         """The size of its partitions, without validation data."""
         return sum(self._manifest.train[partition].bytes for partition in self.partitions)
+
+    @property
+    def to_rehearse(self) -> int:
+        """The partition to rehearse on: the first of all where it can be read, since its probes are compared."""
+        return self.partitions[0] if self._copies else 0
 
     def dataset(self) -> Dataset:
         """Return the dataset; only the partitions that are held can be read."""
@@ -90,16 +94,22 @@ class PartitionCache:
         os.close(lock)
 
     def _fetch(self, file: DataFile) -> None:
-        """Copy a file, unless another worker of the node has done so, and verify its checksum."""
+        """Copy a file, unless the node has a copy whose checksum is right, and verify its checksum."""
         target = self.folder / file.name
         with _locked(self.folder / f"{file.name}.lock"):
-            if target.exists():
+            with suppress(FileNotFoundError, DataChangedError):
+                verify(target, file, self._manifest.holds(file))
                 return
             partial = target.with_suffix(".partial")
             shutil.copyfile(self._source / file.name, partial)
             if checksum(partial) != file.checksum:
                 raise changed(self._source / file.name, self._manifest.holds(file))
             partial.replace(target)
+
+
+def cache_folder(fingerprint: str, node: str) -> Path:
+    """Return the folder of a node's copies of a dataset."""
+    return _root() / f"{fingerprint[:16]}-{node[:16]}"
 
 
 def _read(source: Path, fingerprint: str) -> Manifest:

@@ -16,6 +16,7 @@ import msgspec
 
 from hoptree.data.errors import DataChangedError
 from hoptree.identity.observation import InputRecorder, Observations
+from hoptree.trainers.errors import GangError
 from hoptree.worker.messages import (
     EvaluateState,
     RehearsalResult,
@@ -93,7 +94,10 @@ class CommandRunner:
             began = time.perf_counter()
             cached.key = ""
             with during(action.run):
-                self._trainer.train(cached.model, data, unit)
+                if command.gang is None:
+                    self._trainer.train(cached.model, data, unit)
+                else:
+                    self._trainer.train_together(cached.model, data, unit, command.gang)
             return TrainedUnit(cached, self._trainer.dump(cached.model), began)
 
     def mark_kept(self, made: TrainedUnit, key: str) -> float:
@@ -211,6 +215,8 @@ def failure(run: int, error: Exception | SystemExit) -> WorkerMessage:
             return SetupRefused(str(error))
         case LostStateError():
             return RunFailed(run, str(error), "system", lost=True)
+        case GangError():
+            return RunFailed(run, str(error), "system")
         case MemoryError():
             return RunFailed(run, f"out of memory\n{user_traceback(error)}", "user")
         case SystemExit():

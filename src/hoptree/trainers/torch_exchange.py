@@ -1,0 +1,113 @@
+"""What the workers of a gang exchange after each has computed its own shards of a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from hoptree.trainers.errors import TrainerError
+from hoptree.trainers.torch_gang import Gang
+from hoptree.trainers.torch_tree import Tensors
+
+
+def exchange_losses(gang: Gang, own: Sequence[float], most: int, failed: Exception | None) -> list[float]:
+    """Return the losses of all shards in order; a rank has at most ``most``.
+
+    If the code of a rank has failed, raise that error on every rank: the others would wait for its gradients.
+    """
+    row = torch.full((1 + most,), math.nan, dtype=torch.float64)
+    row[0] = 0.0 if failed is None else 1.0
+    row[1 : 1 + len(own)] = torch.tensor(own, dtype=torch.float64)
+    counts = torch.tensor([len(own)])
+    rows, lengths = gang.gather(row), gang.gather(counts)
+    if any(each[0] for each in rows):
+        texts = gang.texts("" if failed is None else str(failed))
+        if failed is not None:
+            raise failed
+        raise TrainerError(next(text for text in texts if text))
+    return [loss for each, count in zip(rows, lengths, strict=True) for loss in each[1 : 1 + int(count)].tolist()]
+
+
+def exchange_gradients(gang: Gang, own: Tensors | None, parameters: Sequence[torch.Tensor]) -> Tensors:
+    """Return the sums of all ranks' gradients by the tree; None where no rank has one.
+
+    A rank without a gradient sends -0.0, which leaves the bits of every sum as they are.
+    """
+    here = [None] * len(parameters) if own is None else list(own)
+    present = torch.tensor([gradient is not None for gradient in here], dtype=torch.uint8)
+    anywhere = torch.stack(gang.gather(present)).any(0).tolist()
+    result: list[torch.Tensor | None] = [None] * len(parameters)
+    for kind in _by_type(parameters).values():
+        numbers = [number for number in kind if anywhere[number]]
+        if not numbers:
+            continue
+        parts = [_part(here[number], parameters[number]) for number in numbers]
+        sums = gang.add(torch.cat(parts))
+        for number, part in zip(numbers, torch.split(sums, [each.numel() for each in parts]), strict=True):
+            result[number] = _shaped(part, parameters[number])
+    return result
+
+
+class BufferPart(NamedTuple):
+    """What a rank has of a buffer after its own shards of a batch.
+
+    ``start`` is the content before the batch, ``first`` that after its first shard (None: it has computed none),
+    ``differs`` whether a later shard left another one, and ``weighted`` the weighted sum over its shards.
+    """
+
+    start: torch.Tensor
+    first: torch.Tensor | None
+    differs: bool
+    weighted: Callable[[], torch.Tensor | None]
+
+
+def exchange_buffers(gang: Gang, parts: Sequence[BufferPart]) -> list[torch.Tensor]:
+    """Return buffers after a batch: the content if all shards of all ranks left the same, else the average."""
+    if not parts:
+        return []
+    flags = torch.tensor([[part.first is not None, part.differs] for part in parts], dtype=torch.uint8)
+    of_ranks = gang.gather(flags)
+    differs = torch.stack(of_ranks)[:, :, 1].any(0).tolist()
+    result: list[torch.Tensor] = [part.start for part in parts]
+    average: dict[torch.dtype, list[int]] = {}
+    for numbers in _by_type([part.start for part in parts]).values():
+        own = torch.cat([_vector(parts[n].start if parts[n].first is None else parts[n].first) for n in numbers])
+        of_numbers = [torch.split(each, [parts[n].start.numel() for n in numbers]) for each in gang.gather(own)]
+        for place, n in enumerate(numbers):
+            found = [split[place] for split, flag in zip(of_numbers, of_ranks, strict=True) if flag[n][0]]
+            if differs[n] or not all(torch.equal(each, found[0]) for each in found):
+                average.setdefault(parts[n].start.dtype, []).append(n)
+            else:
+                result[n] = found[0].view(parts[n].start.shape)
+    for numbers in average.values():
+        sums = gang.add(torch.cat([_part(parts[n].weighted(), parts[n].start) for n in numbers]))
+        for n, total in zip(numbers, torch.split(sums, [parts[n].start.numel() for n in numbers]), strict=True):
+            result[n] = total.view(parts[n].start.shape)
+    return result
+
+
+def _by_type(tensors: Sequence[torch.Tensor]) -> dict[torch.dtype, list[int]]:
+    kinds: dict[torch.dtype, list[int]] = {}
+    for number, tensor in enumerate(tensors):
+        kinds.setdefault(tensor.dtype, []).append(number)
+    return kinds
+
+
+def _vector(tensor: torch.Tensor | None) -> torch.Tensor:
+    assert tensor is not None
+    return tensor.detach().reshape(-1)
+
+
+def _part(gradient: torch.Tensor | None, parameter: torch.Tensor) -> torch.Tensor:
+    if gradient is None:
+        return torch.full((parameter.numel(),), -0.0).to(parameter.dtype)
+    return _vector(gradient)
+
+
+def _shaped(part: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """Return a vector in the shape of a parameter, and in the order of its memory, as a gradient has."""
+    shaped = part.view(parameter.shape)
+    return shaped if parameter.is_contiguous() else torch.empty_like(parameter).copy_(shaped)

@@ -1,0 +1,117 @@
+"""Studies of small nets that several workers can train together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import hoptree as ht
+from hoptree.core.facts import UnitFinishedFact, UnitGiven
+from hoptree.store import Store
+
+FLAG = "HOPTREE_TEST_FLAG"  # names a file: whether it happened already
+
+
+class Recurrent(nn.Module):
+    """An LSTM over rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.LSTM(12, 16, batch_first=True)
+        self.out = nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.out(self.rows(x[:, 0])[0][:, -1])
+
+
+class Attention(nn.Module):
+    """A transformer layer with dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(12, 4, 24, dropout=0.2, batch_first=True)
+        self.out = nn.Linear(12, 5)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.out(self.layer(x[:, 0]).mean(1))
+
+
+class Disturbed(nn.Module):
+    """A net that kills its process once, or fails where it helps another, by the name of what happens."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Flatten(), nn.Linear(144, 5))
+        self.what = what
+
+    def forward(self, x: torch.Tensor) -> Any:
+        leads = torch.distributed.is_initialized() and torch.distributed.get_rank() == 0
+        helps = torch.distributed.is_initialized() and torch.distributed.get_rank() == 1
+        if helps and self.what == "raise":
+            raise ValueError("only where it helps")
+        if (helps and self.what == "helper") or (leads and self.what == "leader"):
+            try:
+                os.close(os.open(os.environ[FLAG], os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                pass
+            else:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return self.net(x)
+
+
+def net(hp: Any) -> nn.Module:
+    match hp["net"]:
+        case "mlp":
+            layers = [nn.Flatten(), nn.Linear(144, 32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 5)]
+            return nn.Sequential(*layers)
+        case "cnn":
+            layers = [nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(800, 5)]
+            return nn.Sequential(*layers)
+        case "lstm":
+            return Recurrent()
+        case "transformer":
+            return Attention()
+        case what:
+            return Disturbed(str(what))
+
+
+def slow_loss(output: Any, target: Any) -> Any:
+    """A loss that takes long enough for several workers to be faster than one."""
+    time.sleep(0.02 * len(target) / 8)
+    return nn.functional.cross_entropy(output, target)
+
+
+def study(folder: Path, kind: str, *, epochs: int = 3, shards: int = 4, slow: bool = True) -> ht.Study:
+    rng = np.random.default_rng(0)
+    x, y = rng.random((160, 1, 12, 12), dtype=np.float32), rng.integers(0, 5, 160)
+    loss = slow_loss if slow else nn.functional.cross_entropy
+    return ht.Study(
+        "gangs",
+        trainer=ht.Torch(net, loss=loss, optimizer="adam", clip=1.0, shards=shards),
+        data=ht.Dataset.from_arrays(x=x, y=y, partitions=2, valid=0.2, to=folder / "data"),
+        space={"net": kind, "lr": 0.01, "batch_size": 30},
+        search=ht.Grid(epochs=epochs),
+        minimize="loss",
+        store=folder / "store",
+    )
+
+
+def widths(folder: Path) -> list[int]:
+    """Return how many workers have trained each unit that finished."""
+    found: dict[int, int] = {}
+    ended = []
+    with Store(folder / "store", create=False) as store:
+        for recorded in store.journal.read("gangs"):
+            for decided in recorded.entry.decided:
+                if isinstance(decided, UnitGiven):
+                    found[decided.run] = 1 + len(decided.crew)
+            if isinstance(recorded.entry.event, UnitFinishedFact):
+                ended.append(found[recorded.entry.event.run])
+    return ended
