@@ -164,7 +164,7 @@ def show(folder: Path) -> None:
 
 
 class Opened(NamedTuple):
-    """What the command took, and how many trials it told of."""
+    """The time of the command, and the number of trials that it printed."""
 
     seconds: float
     processor: float

@@ -50,7 +50,7 @@ class Played(NamedTuple):
     steps: list[tuple[float, float]]
     makespan: float
     level: float
-    idle: float  # makespan over the time of the work, if nobody were ever idle
+    idle: float  # makespan over the time of the work without idle workers
 
     def area(self, until: float) -> float:
         """Return the mean regret up to a time."""

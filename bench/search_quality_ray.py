@@ -1,4 +1,4 @@
-"""Ray Tune's schedulers on the landscapes: they decide, and are told by hand what they would hear in a cluster.
+"""Ray Tune's schedulers on the landscapes: they decide, and get the results as in a cluster.
 
 A run of PBT with 20 members in a local Ray had not ended after 280 seconds on the two cores of this machine; what
 is compared here is what the schedulers decide, not how long Ray takes.
@@ -95,7 +95,7 @@ class Member(Hashed):
 
     @property
     def checkpoint(self) -> list[float]:
-        """What another member goes on from."""
+        """The state from which another member continues."""
         return [self.skill]
 
     def is_finished(self) -> bool:

@@ -80,7 +80,7 @@ class Clocked:
         return engine
 
     def tuner(self, tuner: Tuner) -> Tuner:
-        """Add what the search makes of news to the step that told it."""
+        """Add the decisions of the search to the step that reported the update."""
         tell = tuner.tell
 
         def timed(news: Any) -> list[Event]:

@@ -1,4 +1,4 @@
-"""A convolutional net on Fashion-MNIST: twelve schedules and widths, which begin alike and are trained once.
+"""A convolutional net on Fashion-MNIST: twelve trials of schedules and widths; common beginnings are trained once.
 
 It needs Debian's package dataset-fashion-mnist, or its four files in a folder named by FASHION_MNIST.
 """
@@ -14,11 +14,11 @@ from torch import nn
 import hoptree as ht
 
 FOLDER = Path(os.environ.get("FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))
-TRAIN, VALID = 6000, 1000  # of 60,000 and 10,000: enough to see what is good
+TRAIN, VALID = 6000, 1000  # of 60,000 and 10,000: enough to compare configs
 
 
 def read(kind, count):
-    """Return so many images of 14 x 14 as numbers between 0 and 1, and their classes."""
+    """Return the first images, 14 x 14 with values between 0 and 1, and their classes."""
     files = [FOLDER / f"{kind}-{what}-ubyte.gz" for what in ("images-idx3", "labels-idx1")]
     if not all(file.exists() for file in files):
         sys.exit(

@@ -1,4 +1,4 @@
-"""A backend of one's own: it trains in this process, one unit after the other. The guide explains it."""
+"""An example backend that trains in this process, one unit after the other. The guide explains it."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from hoptree.worker.tracebacks import user_traceback
 
 @dataclass(frozen=True)
 class InProcess:
-    """What a user writes down: ``study.run(backend=InProcess())``."""
+    """The settings that a user passes: ``study.run(backend=InProcess())``."""
 
     def open(self, job: TrainingJob) -> Backend:
         return InProcessBackend(job)
 
 
 class InProcessBackend:
-    """One worker that is this process: a unit is trained while the driver waits for events."""
+    """One worker, which is this process: it trains a unit while the driver waits for events."""
 
     def __init__(self, job: TrainingJob) -> None:
         self.job = job
         self.states: dict[str, ModelState] = {}  # by name
-        self.models: dict[Any, Any] = {}  # built once, and reloaded in place
+        self.models: dict[Any, Any] = {}  # built once and reloaded in place
         self.queue: deque[RunUnit | Evaluate] = deque()
         self.events: list[Event] = []
         self.offset = job.begun - time.monotonic()
@@ -65,7 +65,7 @@ class InProcessBackend:
     def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
         if not self.events and self.queue:
             self.events += self.carry_out(self.queue.popleft())
-        if not self.events and seconds:  # only others have something to do
+        if not self.events and seconds:  # only other drivers have work
             time.sleep(seconds)
         events, self.events = self.events, []
         return time.monotonic() + self.offset, events
@@ -76,7 +76,7 @@ class InProcessBackend:
         self.models.clear()
 
     def adopt(self, node: int, unit: int, key: str) -> bool:
-        """Go on from states of an earlier run: those that were saved are there."""
+        """Return whether a state of an earlier run was saved, to continue from it."""
         return key in self.job.states
 
     # --- one run --------------------------------------------------------------------------------------------
@@ -84,9 +84,9 @@ class InProcessBackend:
     def carry_out(self, action: RunUnit | Evaluate) -> list[Event]:
         try:
             return self.train(action) if isinstance(action, RunUnit) else [self.evaluate(action)]
-        except MissingStateError as missing:  # the engine has it trained again
+        except MissingStateError as missing:  # the engine trains the state again
             return [missing.event, UnitFailed(action.run, action.worker, str(missing), "system")]
-        except (Exception, SystemExit) as error:  # the user's code: its trial fails, and the study goes on
+        except (Exception, SystemExit) as error:  # the user's code: its trial fails, and the study continues
             return [UnitFailed(action.run, action.worker, user_traceback(error), "user")]
 
     def train(self, action: RunUnit) -> list[Event]:
@@ -95,13 +95,15 @@ class InProcessBackend:
         data = self.job.dataset.partition(action.partition)
         self.job.trainer.train(model, data, self.job.unit(action))
         state = self.job.trainer.dump(model)
-        arrays = {name: array.copy() for name, array in state.arrays.items()}  # the model trains on in its own
+        arrays = {
+            name: array.copy() for name, array in state.arrays.items()
+        }  # the model continues to change its own
         self.states[action.target_state] = ModelState(arrays, state.meta)
         finished = UnitFinished(action.run, action.worker, time.monotonic() - began)
         if not action.evaluate:
             return [finished]
         values = action.values.at((action.unit + 1) / self.job.dataset.partitions)
-        self.events.append(finished)  # whatever evaluation raises, the state is there
+        self.events.append(finished)  # the state exists, even if evaluation raises
         return [self.metrics(action, model, values)]
 
     def evaluate(self, action: Evaluate) -> Event:
@@ -115,7 +117,7 @@ class InProcessBackend:
         return StateEvaluated(action.run, action.worker, numbers)
 
     def model(self, action: RunUnit | Evaluate, state: str | None, place: tuple[int, int]) -> Any:
-        """Return a model with a state in it; without a state, the untrained model."""
+        """Return a model with a state loaded; without a state, the untrained model."""
         origin = action.origin
         key = origin.seed, *sorted(origin.values.items())
         if state is None or key not in self.models:

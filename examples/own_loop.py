@@ -1,4 +1,4 @@
-"""A train function of one's own: mixup, which trains on mixtures of two examples, with ``ht.Functions``."""
+"""Your own train function with ``ht.Functions``: mixup, which trains on mixtures of two examples."""
 
 import torch
 from sklearn.datasets import load_digits
@@ -10,18 +10,18 @@ digits = load_digits()
 
 
 def input_fn(columns):
-    """Turn the columns of a partition, or of validation data, into what ``train_fn`` gets."""
+    """Convert the columns of a partition, or of validation data, to the input of ``train_fn``."""
     return torch.tensor(columns["pixels"]).float() / 16, torch.tensor(columns["digit"])
 
 
 def model_fn(hp):
-    """Make a new model and its optimizer."""
+    """Return a new model and its optimizer."""
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     return model, torch.optim.SGD(model.parameters(), lr=hp["lr"], momentum=0.9, nesterov=True)
 
 
 def train_fn(data, model, optimizer, hp):
-    """Make one pass; without an optimizer, only measure. Torch is seeded before every call."""
+    """Make one pass over the data; without an optimizer, only evaluate. Torch is seeded before every call."""
     inputs, targets = data
     if optimizer is None:
         scores = model(inputs)
@@ -47,7 +47,7 @@ study = ht.Study(
     data=ht.Dataset.from_arrays(pixels=digits.data, digit=digits.target, partitions=4, valid=0.25),
     space={
         "lr": ht.choice(0.1, ht.multistep(0.1, at=[6], gamma=0.2)),
-        # Mixing may end before training does: two of these begin alike.
+        # Mixup may end before training does: two of these schedules begin the same.
         "mixup": ht.choice(0.0, 0.5, ht.multistep(0.5, at=[6], gamma=0.0)),
     },
     search=ht.Grid(epochs=9),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, RunUnit, SaveState
+from hoptree.core.allotment import Allotment
 from hoptree.core.costs import CostFormula, Feature
 from hoptree.core.engine import Engine
 from hoptree.core.events import (
@@ -70,7 +71,8 @@ class History:
     """One random history; ``journal`` holds every entry with its time.
 
     With ``learns`` costs are learned during the history, with ``retries`` failed trials are retried, and with
-    ``rebases`` code or environment change. They are off by default so that old seeds give the same histories.
+    ``rebases`` code or environment change; up to ``gangs`` workers train a unit together. They are off by default
+    so that old seeds give the same histories.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class History:
         learns: bool = False,
         retries: bool = False,
         rebases: bool = False,
+        gangs: int = 1,
     ) -> None:
+        self.gangs = gangs
         self.rebases = rebases
         self.retries = retries
         self.learns = learns
@@ -122,7 +126,8 @@ class History:
 
     def fresh_engine(self, state: StudyState | None = None) -> Engine:
         cost = lambda values: 0.5 + len(repr(values)) % 3  # noqa: E731
-        return Engine(self.settings, cost, state=state, saving=self.policy)
+        allotment = Allotment(self.gangs) if self.gangs > 1 else None
+        return Engine(self.settings, cost, state=state, saving=self.policy, allotment=allotment)
 
     def restart(self) -> None:
         """The driver is killed, and another one resumes from the journal."""
@@ -267,6 +272,7 @@ class History:
             return []
         if run.run not in self.engine.runs:  # taken back: its worker drops it silently
             queue.remove(run)
+            self.lost_runs += [run] if self.gangs > 1 else []
         elif self.random.random() < 0.6:
             queue.remove(run)
             return [UnitCancelled(run.run, run.worker)]
@@ -391,7 +397,8 @@ class History:
                 self.evaluating.add(run.run)
             else:
                 self.here[worker].pop(0)
-            self.step(UnitFinished(run.run, worker), more=more)
+            seconds = 1.0 / (1 + len(run.crew)) ** self.extra.choice([0.0, 0.9]) if self.gangs > 1 else 0.0
+            self.step(UnitFinished(run.run, worker, seconds), more=more)
         else:
             self.here[worker].pop(0)
             self.evaluating.discard(run.run)

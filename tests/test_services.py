@@ -28,7 +28,9 @@ def test_in_ci_nothing_is_skipped(setting: str, monkeypatch: pytest.MonkeyPatch)
         require(MISSING)
 
 
-def test_what_is_there_is_found_and_not_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_installed_packages_are_found_and_not_installed_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     there = Service("Something", "something", "this test", lambda: tmp_path)
     assert require(there) == tmp_path
     assert install([there]) == 0

@@ -57,9 +57,9 @@ class Store(NamedTuple):
     """What a node's object store says of itself, in bytes."""
 
     used: int
-    referred: int  # by somebody: the rest is thrown out when room is needed
-    created: int  # since it began: made there, or brought from elsewhere
-    spilled: int  # since it began: written to a disk for want of room
+    referred: int  # in use; the rest is evicted when memory is needed
+    created: int  # since it began: created there, or fetched from other nodes
+    spilled: int  # since it began: written to disk because memory was full
 
 
 class Worker(NamedTuple):

@@ -16,7 +16,7 @@ _PROGRAMS = (b"raylet", b"gcs_server")
 _SCRIPTS = (b"/ray/_private/", b"/ray/dashboard/", b"/ray/autoscaler/")
 _TITLES = (b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")
 _CALM = 0.05  # of a core: what daemons take that have nothing to do
-_PATIENCE = 30.0  # seconds until they are to be calm
+_PATIENCE = 30.0  # seconds until they should be idle
 
 
 class Spent(NamedTuple):

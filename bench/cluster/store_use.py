@@ -1,9 +1,10 @@
-"""What lies in the object stores over a run of many hops, and after it.
+"""The content of the object stores during a run of many hops, and after it.
 
-Ray lets go at once of what nobody refers to any more, but removes it later: once a second, a hundred objects at a
-time, or when room is needed. So two figures are seen: what is referred to, which is our doing, and all that lies
-there, which is up to a second of states more. They are seen on a cluster as it comes, with units that take no time
-and with units that take some, with stores that are too small for that second, and on a cluster that frees at once.
+Ray releases unreferenced objects at once, but removes them later: once a second, a hundred objects at a time, or
+when memory is needed. So there are two figures: the referenced objects, which Hoptree controls, and all objects,
+which include up to a second of further states. They are measured on a cluster with default settings, with units
+that take no time and with units that take some, with stores that are too small for that second, and on a cluster
+that frees at once.
 """
 
 from __future__ import annotations

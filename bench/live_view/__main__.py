@@ -115,7 +115,7 @@ def others(lines: list[str]) -> tuple[int, Counter[int]]:
 
 
 def look_at(lines: list[str], expected: list[str]) -> tuple[bool, list[str]]:
-    """Return whether the window ends in what was drawn, and what stands above that."""
+    """Return whether the window ends with the drawn lines, and the lines above them."""
     shown = [line.rstrip() for line in lines]
     while shown and not shown[-1]:
         shown.pop()

@@ -50,8 +50,7 @@ class LiveDisplay:
 class LiveDisplayWithPipe:
     """Uses `Live` for the cursor alone.
 
-    The streams of all processes lead through our pipe, and each picture is one write between the marks of a
-    synchronized update.
+    The streams of all processes go through our pipe, and each picture is one write within a synchronized update.
     """
 
     def __init__(self) -> None:

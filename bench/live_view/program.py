@@ -1,4 +1,4 @@
-"""A simulated run on a terminal that goes on when told to: `program.py DISPLAY TRIALS COMMANDS ANSWERS`.
+"""A simulated run on a terminal that continues on command: `program.py DISPLAY TRIALS COMMANDS ANSWERS`.
 
 Commands are lines of JSON in one named pipe, answers are lines of JSON in another. An answer comes when the
 terminal has processed everything that was written to it before.
@@ -37,7 +37,7 @@ WORKERS = 8
 
 
 class EndedByCommand(Exception):  # noqa: N818 (no error)
-    """The run is told to end."""
+    """A command ends the run."""
 
 
 @final
@@ -53,7 +53,7 @@ class Remote:
         tty.setcbreak(self._tty, termios.TCSANOW)
 
     def obey(self) -> None:
-        """Carry out commands until the run may go on."""
+        """Carry out commands until the run may continue."""
         while True:
             name, *arguments = json.loads(self._commands.readline())
             answer: Any = None
@@ -86,7 +86,7 @@ class Remote:
         return [line.plain for line in (draw_end(scene, width) if over else draw(scene, width, height))]
 
     def answer(self, answer: Any) -> None:
-        """Answer when the terminal has said where the cursor is: it does so when it has seen everything before."""
+        """Answer when the terminal has reported the cursor position: it has processed everything before that."""
         os.write(self._tty, b"\x1b[6n")
         reply = b""
         while not reply.endswith(b"R"):

@@ -77,7 +77,7 @@ class Window(ABC):
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """Return what stands in the window."""
+        """Return the lines of the window."""
 
     @abstractmethod
     def history(self) -> list[str]:
@@ -164,7 +164,7 @@ class UnknownCuttingWindow(Window):
         os.write(self._master, b"\x03")
 
     def lines(self) -> list[str]:
-        """Return what stands in the window."""
+        """Return the lines of the window."""
         return list(self.screen.display)
 
     def history(self) -> list[str]:
@@ -185,7 +185,7 @@ class UnknownCuttingWindow(Window):
 
 @final
 class CuttingWindow(UnknownCuttingWindow):
-    """One that can be told from the variable that xterm sets."""
+    """One that can be recognised by the variable that xterm sets."""
 
     _variables: ClassVar[Mapping[str, str]] = {"XTERM_VERSION": "pyte"}
 
@@ -214,7 +214,7 @@ class WrappingWindow(Window):
         self._ask("send-keys", "C-c")
 
     def lines(self) -> list[str]:
-        """Return what stands in the window."""
+        """Return the lines of the window."""
         return self._ask("capture-pane", "-p").splitlines()
 
     def history(self) -> list[str]:

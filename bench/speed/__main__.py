@@ -1,7 +1,7 @@
 """Run all parts, or those named: ``python -m bench.speed [--repeats 3] [--only NAME]…``.
 
 NAME is a part (w1, hop, units, start-up) or a contestant of W1 (bare, hoptree, loader, ray, optuna). Figures go to
-bench/RESULTS.md, except those of fewer than three repeats or of some contestants only.
+bench/RESULTS.md, except those of fewer than three repeats or of some contestants only (but bare and hoptree alone).
 """
 
 from __future__ import annotations
@@ -38,16 +38,23 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what runs is ended and removed
     contestants = [name for name in CONTESTANTS if name in arguments.only] or list(CONTESTANTS)
     parts = [name for name in PARTS if name in arguments.only] or (["w1"] if arguments.only else list(PARTS))
-    worth_it = arguments.repeats >= ENOUGH and len(contestants) == len(CONTESTANTS)
     with TemporaryDirectory(prefix="hoptree-speed-") as folder:
         for part in parts:
             print(f"{part} …", file=sys.stderr, flush=True)
             text = PARTS[part](Request(Path(folder), arguments.repeats, contestants))
-            if worth_it:
-                record(f"speed-{part}", f"python -m bench.speed --repeats {arguments.repeats}", text)
+            section = _section(part, contestants)
+            if arguments.repeats >= ENOUGH and section:
+                record(section, " ".join(["python -m bench.speed", *sys.argv[1:]]), text)
             else:
                 print(text)
             print(flush=True)
+
+
+def _section(part: str, contestants: list[str]) -> str:
+    """Return where in the results a part belongs; empty if it lacks contestants that others are compared with."""
+    if part != "w1" or len(contestants) == len(CONTESTANTS):
+        return f"speed-{part}"
+    return "speed-w1-bound" if contestants == ["bare", "hoptree"] else ""
 
 
 def _arguments() -> argparse.Namespace:

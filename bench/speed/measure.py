@@ -40,7 +40,7 @@ class ProgramError(Exception):
 
 
 def measure(module: str, *arguments: object, log: Path, env: Mapping[str, str] | None = None) -> Measured:
-    """Run ``python -m module`` in a fresh process, and return when all that it started is gone."""
+    """Run ``python -m module`` in a fresh process, and return when all processes that it started have ended."""
     watch = _Watch()
     written, spent = processes.written(), time.process_time()
     command = [sys.executable, "-m", module, *map(str, arguments)]
@@ -92,7 +92,7 @@ class _Watch:
         return max(self._reaped, sum(self._seen.values()))
 
     def look(self, but: int = 0) -> list[processes.WorkerProcess]:
-        """Look at every process, reap those that ended and have nobody else, and return the others."""
+        """Check every process, reap those that ended and have no other parent, and return the others."""
         found = self._tree.look()
         self._seen |= {process.pid: process.cpu for process in found}
         now = time.monotonic()

@@ -53,7 +53,7 @@ class Tree:
 
 
 def stat(pid: int) -> Process | None:
-    """Look at a process; None if it is gone."""
+    """Return the status of a process; None if it has ended."""
     try:
         text = _read(f"/proc/{pid}/stat")
     except OSError:

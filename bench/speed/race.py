@@ -15,7 +15,7 @@ from bench.speed.settings import ARRAYS, CONFIGS, DATASET
 from bench.speed.workspace import workspace
 
 # Ray's daemons listen for commands: with a token, and on 127.0.0.1 only. Ray takes the address of a network card
-# even when it is told otherwise, unless it believes that it cannot be part of a cluster.
+# even with other settings, unless it believes that it cannot be part of a cluster.
 RAY = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
@@ -80,7 +80,7 @@ def race(names: Sequence[str], repeats: int, folder: Path) -> Race:
 
 
 def prepare(form: str, data: Path, log: Path) -> float:
-    """Write a form of the data anew, and return the seconds it took as a program of its own."""
+    """Write the data in a format again, in a separate program, and return the seconds it took."""
     data.mkdir(exist_ok=True)
     rmtree(data / form, ignore_errors=True)
     return measure("bench.speed.data", form, data, log=log).wall

@@ -16,7 +16,7 @@ from hoptree.trainers.base import Columns, ModelState, UnitSpec
 
 
 def stamp(path: Path) -> None:
-    """Write the time into a file, unless somebody was first."""
+    """Write the time into a file, unless it exists."""
     now = time.time()
     with suppress(FileExistsError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)

@@ -32,7 +32,7 @@ def trial(act: str = "fine", **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_runs_that_are_disturbed_come_to_what_the_undisturbed_one_does() -> None:
+def test_runs_with_faults_end_with_the_results_of_the_run_without() -> None:
     kinds = [part for kind in TRIED for part in ("--kind", kind)]
     command = [sys.executable, "-m", "bench.faults", *kinds, "--runs", str(len(TRIED)), "--seed", "3"]
     search = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
@@ -57,14 +57,14 @@ def test_other_bits_and_other_metrics_are_silent_differences() -> None:
     assert compare([trial(), trial()], reference, {}).silent
 
 
-def test_a_study_with_open_trials_goes_on() -> None:
+def test_a_study_with_open_trials_continues() -> None:
     reference = Reference([trial(), trial()], 6)
     assert compare([trial(), trial(ending="running")], reference, {}).open
     assert compare([trial()], reference, {}).open
     assert not compare([trial(), trial()], reference, {}).open
 
 
-def test_a_trial_may_fail_only_by_its_own_act_and_with_a_reason() -> None:
+def test_a_trial_may_fail_only_through_its_own_fault_and_with_a_reason() -> None:
     reference, free = Reference([trial("raises")], 6), {"raises": {"failed"}}
     failed = trial("raises", ending="failed", error="ValueError: no", error_length=14)
     assert compare([failed], reference, free) == ([], [], False)
@@ -74,7 +74,7 @@ def test_a_trial_may_fail_only_by_its_own_act_and_with_a_reason() -> None:
     assert compare([trial("raises")], reference, free).failed  # it should have failed
 
 
-def test_a_trial_that_may_fail_and_completes_has_the_bits_of_one_that_behaves() -> None:
+def test_a_trial_with_fault_prone_code_that_completes_has_the_reference_bits() -> None:
     reference, free = Reference([trial("forks")], 6), {"forks": {"failed", "complete"}}
     assert compare([trial("forks")], reference, free) == ([], [], False)
     assert compare([trial("forks", fingerprint="abd")], reference, free).silent

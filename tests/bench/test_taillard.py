@@ -76,6 +76,6 @@ def test_unknown_instances_are_refused(size: int, number: int, given: str) -> No
 
 
 @pytest.mark.parametrize("seed", [0, 2**31 - 1])
-def test_seeds_at_which_the_generator_stands_still_are_refused(seed: int) -> None:
+def test_seeds_that_make_the_generator_constant_are_refused(seed: int) -> None:
     with pytest.raises(WorkloadError, match=f"seed: {seed}; expected"):
         generate(2, 2, seed, 1)

@@ -52,7 +52,7 @@ def test_shuffle_is_the_order_of_the_raw_words_of_pcg64(tmp_path: Path) -> None:
     assert everything(dataset)["y"].tolist() == np.argsort(np.random.PCG64(5).random_raw(100)).tolist()
 
 
-def test_order_is_pinned_for_ever(tmp_path: Path) -> None:
+def test_the_order_of_examples_is_pinned(tmp_path: Path) -> None:
     dataset = Dataset.from_arrays(partitions=2, valid=0.2, seed=0, to=tmp_path / "d", y=np.arange(10))
     assert everything(dataset)["y"].tolist() == [3, 2, 1, 8, 6, 0, 7, 4, 5, 9]
 
@@ -129,7 +129,7 @@ def test_a_crash_leaves_nothing_that_looks_like_a_dataset(tmp_path: Path, monkey
     assert list((tmp_path / ".hoptree/data").iterdir()) == []
 
 
-def test_half_built_folders_are_ignored_and_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_folders_are_ignored_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     dataset = Dataset.from_arrays(partitions=2, **arrays())
     killed = dataset.path.parent / ".building-killed" / "dataset"

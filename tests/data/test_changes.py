@@ -104,7 +104,7 @@ def test_a_check_notices_content_that_changed_under_the_same_size_and_time(
 
 @pytest.mark.parametrize("change", [*EDITS, edit_and_touch_the_manifest])
 @pytest.mark.parametrize("visited", [True, False])
-def test_mapping_notices_it_also_where_the_times_say_nothing(
+def test_mapping_detects_a_change_with_unchanged_times(
     folder: Path, change: Callable[[Path], None], visited: bool
 ) -> None:
     if visited:
@@ -127,7 +127,7 @@ def test_a_mapped_file_that_changes_is_refused_at_the_next_visit(
         dataset.partition(0)
 
 
-def test_what_leaves_the_content_alone_is_no_change(folder: Path, tmp_path: Path) -> None:
+def test_edits_that_keep_the_content_do_not_count(folder: Path, tmp_path: Path) -> None:
     dataset = Dataset.open(folder)
     before = dataset.partition(0)["x"].copy()
     path = folder / "train-00000.arrow"
@@ -195,14 +195,14 @@ def test_records_that_others_could_have_written_are_not_trusted(folder: Path, re
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"path": "x"}'])
-def test_a_torn_record_is_none(folder: Path, records: Path, content: bytes) -> None:
+def test_an_incomplete_record_is_ignored(folder: Path, records: Path, content: bytes) -> None:
     assert reads(folder) == 1
     for path in records.iterdir():
         path.write_bytes(content)
     assert [reads(folder), reads(folder)] == [1, 0]
 
 
-def test_a_file_that_has_just_been_written_is_not_remembered(folder: Path) -> None:
+def test_the_hash_of_a_recently_written_file_is_not_cached(folder: Path) -> None:
     """An edit within the same tick of the file system's clock has the same change time."""
     program = (
         "import sys; from hoptree.data import Dataset, verified\n"

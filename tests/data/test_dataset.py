@@ -232,7 +232,7 @@ def test_a_manifest_that_was_changed(dataset: Dataset, old: str, new: str, messa
         Dataset.open(dataset.path)
 
 
-def test_what_is_not_a_dataset(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_dataset(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a folder without manifest\.json"):
         Dataset.open(tmp_path)
     with pytest.raises(DataError, match="not a folder; expected a dataset"):

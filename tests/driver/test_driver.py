@@ -71,14 +71,14 @@ def test_a_study_is_interrupted_from_another_process(tmp_path: Path) -> None:
     assert resumed["fingerprints"] == reference["fingerprints"]
 
 
-def test_a_study_that_nobody_runs_cannot_be_interrupted(tmp_path: Path) -> None:
+def test_a_study_that_does_not_run_cannot_be_interrupted(tmp_path: Path) -> None:
     mine = study(tmp_path, space={"lr": 0.1}, epochs=1)
     mine.run(workers=1, quiet=True)
     with pytest.raises(StudyIdleError, match="no process runs this study now"):
         mine.interrupt()
 
 
-def test_a_driver_in_a_thread_is_looked_at_and_stopped(tmp_path: Path) -> None:
+def test_a_driver_in_a_thread_can_be_viewed_and_stopped(tmp_path: Path) -> None:
     mine, display = study(tmp_path, space=SPACE, epochs=40), CountingDisplay()
     driver = Driver(StudyGroup([mine]), RunOptions(workers=1, display=display))
     driver.start()

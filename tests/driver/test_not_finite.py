@@ -50,14 +50,14 @@ def test_a_goal_that_is_not_finite_never_wins(tmp_path: Path, maximize: bool) ->
     results = scored(tmp_path, *BAD, "fine", maximize=maximize).run(workers=1, quiet=True)
     assert [trial.state for trial in results.trials] == ["complete"] * 4
     assert results.best.config["score"] == "fine"
-    assert results.chronicle().best.number == results.best.number  # plots and exports use this one
+    assert results.study_timeline().best.number == results.best.number  # plots and exports use this one
 
 
 def test_without_a_finite_goal_there_is_no_best_trial(tmp_path: Path) -> None:
     job = scored(tmp_path, *BAD)
     results = job.run(workers=1, quiet=True)
     assert results.find_best() is None
-    assert results.chronicle().best is None
+    assert results.study_timeline().best is None
     with pytest.raises(NoStateError, match=r"finite 'score'.*3 trials are nan, inf, -inf"):
         results.best  # noqa: B018
     assert "nan" in results._repr_html_()
@@ -98,7 +98,7 @@ def test_columns_that_are_not_finite_cause_warnings_with_their_counts(
     ]
 
 
-def test_counts_have_no_part_in_the_fingerprint_and_old_manifests_have_none(tmp_path: Path) -> None:
+def test_counts_do_not_affect_the_fingerprint_and_old_manifests_have_none(tmp_path: Path) -> None:
     data = ht.Dataset.from_arrays(x=np.array([1.0, math.nan]), partitions=1, valid=0, to=tmp_path / "d")
     path = data.path / "manifest.json"
     content = msgspec.json.decode(path.read_bytes())

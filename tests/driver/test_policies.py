@@ -90,7 +90,7 @@ def test_an_invalid_rank_during_a_run_ends_it_and_the_study_can_be_resumed(tmp_p
 
 
 @pytest.mark.parametrize("given", ["fastest", 3, None, Deepest, [[0.0, 1.0]] * 3, [1.0]])
-def test_what_is_no_policy_is_refused(tmp_path: Path, given: Any) -> None:
+def test_a_value_that_is_not_a_policy_is_refused(tmp_path: Path, given: Any) -> None:
     with pytest.raises(ht.WorkloadError, match=r"^policy: "):
         study(tmp_path, space=RATES).run(workers=1, quiet=True, policy=given)
 

@@ -38,7 +38,7 @@ class SlowTrainer(Plain):
         super().train(model, data, unit)
 
 
-def test_a_study_that_parts_in_the_middle_of_another_trains_only_what_is_new(tmp_path: Path) -> None:
+def test_a_study_that_branches_from_the_middle_of_another_trains_only_what_is_new(tmp_path: Path) -> None:
     """The first study does not need its state after epoch 2, but saves it to disk."""
     settings: dict[str, Any] = {"trainer": SlowTrainer(), "epochs": 4}
     study(tmp_path, space={"lr": 0.1}, **settings).run(workers=1)

@@ -87,7 +87,7 @@ def test_accepted_changes_are_trained_under_another_name(tmp_path: Path) -> None
     assert {t.fingerprint for t in new.trials}.isdisjoint(t.fingerprint for t in innocent.trials)
 
 
-def test_a_trial_that_was_under_way_begins_again_with_the_new_code(tmp_path: Path) -> None:
+def test_a_running_trial_begins_again_with_the_new_code(tmp_path: Path) -> None:
     kind = {"act": "needs", "where": str(tmp_path / "there"), "lr": 0.5}
     one = {"space": kind, "epochs": 2}
     failed = study(tmp_path, **one, trainer=Lenient()).run(workers=1)
@@ -144,6 +144,30 @@ def test_states_of_another_platform_are_not_reused(
     assert (accepted.trials[0].epochs, accepted.savings.epochs_trained) == (3, 1)
 
 
+class BySize(Plain):
+    """Its results depend on the size of a file, which it does not open: neither code nor observation shows it."""
+
+    fingerprint = "by size"
+
+    def train(self, model: Any, data: Any, unit: Any) -> None:
+        super().train(model, data, unit)
+        model["w"] += float(os.path.getsize(str(unit.at(0, 1)["where"])))
+
+
+@pytest.mark.parametrize("how", ["longer search", "user"])
+def test_a_complete_trial_is_not_extended_by_code_that_trains_other_bits(tmp_path: Path, how: str) -> None:
+    (tmp_path / "flag").write_bytes(b"1")
+    study(tmp_path, trainer=BySize()).run(workers=1, quiet=True)
+    (tmp_path / "flag").write_bytes(b"123")
+    longer = study(tmp_path, trainer=BySize(), epochs=2 if how == "user" else 3)
+    if how == "user":
+        longer.extend(0, 3)
+    with pytest.raises(StudyChangedError, match="the same code trained other bits"):
+        longer.run(workers=1, quiet=True)
+    (tmp_path / "flag").write_bytes(b"1")
+    assert longer.run(workers=1, quiet=True).savings.epochs_trained == 1
+
+
 def test_workers_that_come_later_on_another_platform_are_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -174,7 +198,7 @@ def test_a_study_that_reuses_nothing(tmp_path: Path) -> None:
         study(tmp_path, "a", reuse="sometimes")
 
 
-def test_unlike_workers_make_a_variant_of_their_own_or_one_kind_trains(
+def test_workers_on_different_platforms_form_a_new_variant_or_one_kind_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Processes of one machine stand for those of several: all report their platform before training starts."""

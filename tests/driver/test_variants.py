@@ -131,20 +131,33 @@ def test_platforms_are_apart_and_the_same_in_any_store(store: Store, tmp_path: P
     assert session(store, used=here).changes(THERE) == ["torch was 2.13, is 2.14"]
 
 
-def test_a_study_that_reuses_nothing_has_a_variant_of_its_own(store: Store) -> None:
+def test_a_probe_of_another_platform_says_nothing(store: Store) -> None:
+    first = session(store)
+    first.probed({"lr": 0.1}, "here", HERE)
+    first.probed({"lr": 0.1}, "there", THERE)
+    variant = first.decide(HERE)
+    again = session(store)
+    again.probed({"lr": 0.1}, "there", THERE)
+    assert again.decide(HERE) == variant
+    changed = session(store)
+    changed.probed({"lr": 0.1}, "other", HERE)
+    assert changed.decide(HERE) != variant
+
+
+def test_a_study_that_reuses_nothing_has_its_own_variant(store: Store) -> None:
     shared = session(store).decide(HERE)
     own = session(store, reuse="never").decide(HERE)
     assert session(store).decide(HERE) == shared
     assert len({shared, own, session(store, reuse="never").decide(HERE)}) == 3
     again = session(store, reuse="never", used=own)
-    again.probed({"lr": 0.1}, "any")
+    again.probed({"lr": 0.1}, "any", HERE)
     assert again.decide(HERE) == own
     third = session(store, reuse="never", used=own)
-    third.probed({"lr": 0.1}, "other")  # code that gives other bits every time
+    third.probed({"lr": 0.1}, "other", HERE)  # code that gives other bits every time
     assert third.decide(HERE) == own
 
 
-def test_a_file_that_the_driver_does_not_have_says_nothing_where_workers_are_elsewhere(store: Store) -> None:
+def test_a_file_missing_on_the_driver_is_ignored_when_workers_are_on_other_machines(store: Store) -> None:
     first = session(store)
     first.observed({"file:/on/another/node": "1"})
     variant = first.decide(HERE)

@@ -67,7 +67,7 @@ def hoptree(folder: Path, *arguments: str, code: int = 0) -> str:
 
 
 @pytest.mark.slow
-def test_plot_writes_what_is_asked_for(folder: Path, tmp_path: Path) -> None:
+def test_plot_writes_what_is_requested(folder: Path, tmp_path: Path) -> None:
     assert done(folder, "plot", "tiny", "curves", "--save", str(tmp_path / "c.png"), "--metric", "loss")
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     told = hoptree(folder, "plot", "tiny", "all", "--save", str(tmp_path / "plots"), "--dark")
@@ -106,19 +106,19 @@ def test_a_study_and_its_results_can_be_plotted(tmp_path: Path) -> None:
     for subject in (study, results, study.results()):
         figure = ht.plot.curves(subject)
         assert "loss of 1 trial over its epochs" in str(figure.get_suptitle())
-    told = study.chronicle()
+    told = study.study_timeline()
     assert [trial_timeline.state for trial_timeline in told.trials] == ["complete", "failed"]
     assert told.progress[-1].trained == 3 == results.savings.epochs_trained
     assert {span.kind for span in told.timeline.spans} >= {"unit", "failed"}
     assert told.environments[0]["threads"] == "1"
 
 
-def test_results_of_a_group_tell_of_their_own_trials(tmp_path: Path) -> None:
+def test_results_in_a_group_contain_only_their_own_trials(tmp_path: Path) -> None:
     first = plain_study(tmp_path, "fine", name="one")
     second = plain_study(tmp_path, "fine", "other", name="two", data=first.data)
     ht.run([first, second], workers=1)
-    assert [len(study.chronicle().trials) for study in (first, second)] == [1, 2]
-    assert second.chronicle().name == "two"
+    assert [len(study.study_timeline().trials) for study in (first, second)] == [1, 2]
+    assert second.study_timeline().name == "two"
 
 
 # --- exports ----------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_tables(folder: Path, tmp_path: Path) -> None:
     }
 
 
-def test_columns_stand_beside_their_like(tmp_path: Path) -> None:
+def test_related_columns_are_next_to_each_other(tmp_path: Path) -> None:
     told = history(ht.Grid(epochs=1), {"lr": ht.choice(0.1, 0.01)})
     lost = msgspec.structs.replace(told.trials[0], state="failed", reports=())  # the first has no metrics
     export(msgspec.structs.replace(told, trials=(lost, *told.trials[1:])), "csv", tmp_path / "t.csv")
@@ -347,7 +347,7 @@ def test_a_bundle_has_all_that_bits_depend_on(folder: Path, bundle: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_bundle_is_verified_elsewhere(bundle: Path, tmp_path: Path) -> None:
+def test_a_bundle_is_verified_on_another_machine(bundle: Path, tmp_path: Path) -> None:
     told = hoptree(elsewhere(bundle, tmp_path), "verify", "tiny.zip", "--program", "tiny.py")
     assert told.startswith("Code, data, seed and environment are the same")
     assert told.count("same bits\n") == 4
@@ -388,7 +388,7 @@ def test_another_build_is_named_though_bits_agree(bundle: Path, tmp_path: Path) 
     assert "Reproduced, whatever differs." in told
 
 
-def test_what_explains_other_bits(bundle: Path, folder: Path) -> None:
+def test_the_reasons_for_different_bits(bundle: Path, folder: Path) -> None:
     from hoptree.bundle.check import Difference, TrialComparison
 
     same = TrialComparison(0, "aa", "aa", {}, {})

@@ -60,7 +60,7 @@ def test_before_during_and_after(tmp_path: Path) -> None:
     assert "measured units and a timing run of 1 config" in third.basis
 
 
-def test_what_is_left_is_counted_from_where_a_study_stands(tmp_path: Path) -> None:
+def test_the_remaining_work_is_counted_from_the_current_state(tmp_path: Path) -> None:
     study = tiny_study(tmp_path, model, share=False)
     study.run(workers=1)
     assert study.explain(workers=1).epochs_trained == 0.0
@@ -103,7 +103,7 @@ def test_pending_requests_are_part_of_the_forecast(tmp_path: Path) -> None:
     ids=["asha", "asha-stop", "halving", "pbt", "median"],
 )
 @pytest.mark.slow
-def test_what_was_asked_for_is_what_was_to_be_expected(tmp_path: Path, search: Any, slack: int) -> None:
+def test_the_requested_work_equals_the_forecast(tmp_path: Path, search: Any, slack: int) -> None:
     space = {"lr": ht.log(1e-3, 1.0)}
     first = study(tmp_path, space=space, search=ht.Random(2, epochs=2))
     first.run(workers=1)  # so that the store is not empty
@@ -139,7 +139,9 @@ def test_a_long_journal_of_its_own_is_read(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("units", [explanation._SIMULATED, 1])  # 1: too large to simulate several examples
-def test_where_results_decide_it_is_an_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int) -> None:
+def test_the_forecast_of_a_search_that_decides_by_results_is_an_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, units: int
+) -> None:
     monkeypatch.setattr(explanation, "_SIMULATED", units)
     study = tiny_study(
         tmp_path,
@@ -175,7 +177,7 @@ def test_no_workers_are_refused(tmp_path: Path, workers: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_tells_people_and_programs(tmp_path: Path) -> None:
+def test_the_command_prints_text_and_json(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(PROGRAM.read_text())
     forecast = json.loads(hoptree(tmp_path, "explain", "tiny.py", "--workers", "3", "--json"))
     facts = {"basis", "exact", "cores", "sessions", "platform"}
@@ -187,7 +189,7 @@ def test_the_command_tells_people_and_programs(tmp_path: Path) -> None:
     assert "├─ epochs 0 to 2, 2 trials share 0 to 1: width=8" in text
 
 
-def test_a_study_that_is_another_one_now_is_not_explained(tmp_path: Path) -> None:
+def test_a_changed_study_is_not_explained(tmp_path: Path) -> None:
     study(tmp_path, "a", epochs=1).run(workers=1)
     with pytest.raises(ht.StudyChangedError, match="study 'plain' differs"):
         study(tmp_path, "b", epochs=2).explain(workers=1)
@@ -202,7 +204,7 @@ class Other(Plain):
         return "other"
 
 
-def test_what_a_run_refuses_is_not_explained(tmp_path: Path) -> None:
+def test_a_study_that_run_refuses_is_not_explained(tmp_path: Path) -> None:
     wrong = ht.Study(
         "wrong", trainer=Plain(), data=dataset(tmp_path), space={"lr": 0.1}, search=ht.Grid(epochs=1),
         maximize="los", store=tmp_path / "store",

@@ -99,6 +99,7 @@ def pinned() -> dict[str, Any]:
             "unit seeds": [keys.unit_seed(LINEAGE, unit) for unit in (0, 1, 255, 10**6)],
             "build seed": keys.build_seed(LINEAGE),
             "shuffle seeds": [keys.shuffle_seed(7, epoch, partition) for epoch in (0, 1) for partition in (0, 3)],
+            "shard seeds": [keys.shard_seed(2**62 + 1, batch, shard) for batch in (0, 300) for shard in (0, 3)],
             "rotations": [keys.rotation(LINEAGE, partitions) for partitions in (1, 2, 3, 8, 1000)],
             "identity": keys.identity("example", 1, "a"),
             "search stream": [share(7, "lr", config, 0) for config in range(3)],

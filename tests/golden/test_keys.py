@@ -58,7 +58,7 @@ def test_a_study_trains_to_the_same_bits() -> None:
         )
 
 
-def test_a_changed_key_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_changed_key_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(keys._ENCODERS, float, lambda value: b"f" + repr(value).encode())
     changed = {name: keys.encode(value).hex() for name, value in ENCODED.items()}
     with pytest.raises(AssertionError, match="stored state would be lost.*add a new key version"):

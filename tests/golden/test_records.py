@@ -1,9 +1,9 @@
-"""Entries of a journal as they are stored, byte by byte: who asked for a trial, and the variant of its states."""
+"""Entries of a journal as they are stored, byte by byte: who asked for a trial, variants of states, and gangs."""
 
 from __future__ import annotations
 
-from hoptree.core.events import USER, TrialAsked, TrialBranched
-from hoptree.core.facts import Entry
+from hoptree.core.events import USER, TrialAsked, TrialBranched, WorkerJoined
+from hoptree.core.facts import Entry, FactPlace, UnitGiven
 from hoptree.core.lineage import config_items
 from hoptree.store.records import decode, encode
 from tests.golden.journals import GOLDEN
@@ -12,6 +12,10 @@ CONFIG = config_items({"lr": 0.1})
 ENTRIES = [
     Entry(TrialAsked(3, CONFIG, until=2, every=1, study="s", root="r", asked_by=(1, 2), variant="v")),
     Entry(TrialBranched(4, 3, 1, CONFIG, until=2, asked_by=(USER, 7))),
+    Entry(
+        WorkerJoined("w1", (0, 1), machine="n"),
+        (UnitGiven(5, "w0", FactPlace("k", 3, "v"), 1, crew=("w1", "w2", "w3"), layout="data"),),
+    ),
 ]
 
 

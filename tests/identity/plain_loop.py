@@ -206,7 +206,7 @@ def train_unit(
     order = np.random.Generator(np.random.PCG64(shuffle)).permutation(len(x))
     set_generators(job["seeds"][unit])
     module.train()
-    at = 0
+    at = number = 0
     while at < len(x):
         values = now(contents, (unit + at / len(x)) / partitions)
         for group in optimizer.param_groups:
@@ -216,13 +216,65 @@ def train_unit(
         batches = [order[i : i + size] for i in range(at, min(at + size * job["accumulate"], len(x)), size)]
         total = sum(map(len, batches))
         for batch in batches:
-            output = module(tensor(x[batch], torch.float32))
-            loss = nn.functional.cross_entropy(output, tensor(y[batch], torch.int64))
-            (loss if len(batches) == 1 else loss * (len(batch) / total)).backward()
-        nn.utils.clip_grad_norm_(module.parameters(), job["clip"])
+            if job["shards"] > 1:
+                add_shards(module, x, y, batch, (job["seeds"][unit], number, size, total, job["shards"]))
+            else:
+                output = module(tensor(x[batch], torch.float32))
+                loss = nn.functional.cross_entropy(output, tensor(y[batch], torch.int64))
+                (loss if len(batches) == 1 else loss * (len(batch) / total)).backward()
+            number += 1
+        if job["shards"] > 1:
+            clip(module, job["clip"])
+        else:
+            nn.utils.clip_grad_norm_(module.parameters(), job["clip"])
         optimizer.step()
         optimizer.zero_grad()
         at += total
+
+
+def add_shards(
+    module: nn.Module, x: np.ndarray, y: np.ndarray, batch: np.ndarray, where: tuple[int, int, int, int, int]
+) -> None:
+    """Add the gradients of a batch that is cut into shards, and average the buffers."""
+    unit_seed, number, size, total, shards = where
+    count = min(shards, max(1, len(batch) // min(2, size // shards)))
+    parameters, buffers = list(module.parameters()), list(module.buffers())
+    begun = [buffer.clone() for buffer in buffers]
+    gradients, after, parts = [], [], np.array_split(batch, count)
+    for shard, part in enumerate(parts):
+        for buffer, before in zip(buffers, begun, strict=True):
+            buffer.copy_(before)
+        set_generators(seed("shard", unit_seed, number, shard))
+        output = module(tensor(x[part], torch.float32))
+        loss = nn.functional.cross_entropy(output, tensor(y[part], torch.int64))
+        gradients.append(torch.autograd.grad(loss * (len(part) / total), parameters))
+        after.append([buffer.clone() for buffer in buffers])
+    set_generators(seed("shard", unit_seed, number, shards))
+    for index, parameter in enumerate(parameters):
+        added = tree([gradient[index] for gradient in gradients])
+        parameter.grad = added if parameter.grad is None else parameter.grad + added
+    for index, buffer in enumerate(buffers):
+        found = [each[index] for each in after]
+        weighted = [each * (len(part) / len(batch)) for each, part in zip(found, parts, strict=True)]
+        buffer.copy_(found[0] if all(torch.equal(each, found[0]) for each in found) else tree(weighted))
+
+
+def tree(leaves: list[torch.Tensor]) -> torch.Tensor:
+    if len(leaves) == 1:
+        return leaves[0]
+    half = 1 << ((len(leaves) - 1).bit_length() - 1)
+    return tree(leaves[:half]) + tree(leaves[half:])
+
+
+def clip(module: nn.Module, most: float) -> None:
+    squared = 0.0
+    for parameter in module.parameters():
+        norm = torch.linalg.vector_norm(parameter.grad).item()
+        squared += norm * norm
+    factor = most / (math.sqrt(squared) + 1e-6)
+    if factor < 1:
+        for parameter in module.parameters():
+            parameter.grad.mul_(factor)
 
 
 def evaluate(module: nn.Module, folder: Path) -> dict[str, float]:

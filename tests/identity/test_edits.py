@@ -54,7 +54,7 @@ def test_training_for_real_agrees_about_what_an_edit_changes(topic: str) -> None
     assert wrong == []
 
 
-def test_the_tables_are_large_and_their_exceptions_few_and_told() -> None:
+def test_the_tables_are_large_and_their_exceptions_few_and_listed() -> None:
     table = [each for topic in TOPICS for each in edits(topic)]
     assert len({each.name for each in table}) == len(table)
     changing = sum(each.changes for each in table)

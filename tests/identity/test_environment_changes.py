@@ -93,7 +93,9 @@ def test_a_setting_of_a_math_library_is_another_variant(
 
 
 @pytest.mark.parametrize(("name", "value"), CHANGES_NOTHING, ids=lambda each: str(each))
-def test_what_changes_no_bits_changes_no_names(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_do_not_affect_bits_do_not_affect_names(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = trainer().platform()
     monkeypatch.setenv(name, value)
     assert trainer().platform() == before
@@ -143,7 +145,7 @@ def test_a_variant_names_states_and_gives_no_other_seeds() -> None:
     assert old.state_key(2) == state_key(old.key, 2)
 
 
-def test_a_mixture_of_platforms_is_none_of_them_and_knows_no_order() -> None:
+def test_a_mixture_of_platforms_is_a_separate_platform_in_any_order() -> None:
     one, two = {"kernels": "avx2"}, {"kernels": "default"}
     assert mixture([one, one]) == one
     assert mixture([one, two]) == mixture([two, one, one]) != one

@@ -127,7 +127,7 @@ def test_layout_comments_docstrings_and_order_do_not_count():
 
 
 @pytest.mark.parametrize(("old", "new"), CHANGES)
-def test_what_changes_the_result_counts(old, new):
+def test_edits_that_change_the_result_change_the_fingerprint(old, new):
     assert old in SOURCE
     assert fingerprint(loaded(SOURCE)) != fingerprint(loaded(SOURCE.replace(old, new)))
 
@@ -158,7 +158,7 @@ def test_another_process_agrees_whatever_its_hash_seed(tmp_path):
     assert runs[0] == runs[1] == fingerprint(loaded(program.read_text(), "chosen")) + "\n"
 
 
-def test_a_trip_to_a_worker_changes_nothing():
+def test_sending_to_a_worker_changes_nothing():
     net = loaded(SOURCE)
     assert fingerprint(cloudpickle.loads(cloudpickle.dumps(net))) == fingerprint(net)
     trainer = Torch(net, loss=nn.CrossEntropyLoss(), metrics={"accuracy": accuracy}, optimizer=torch.optim.Adam)
@@ -227,7 +227,7 @@ def test_captured_values_count_and_copies_are_equal():
     st.recursive(st.integers() | st.text() | st.floats(allow_nan=False), lambda x: st.lists(x) | st.tuples(x, x))
 )
 @settings(max_examples=100, deadline=None)
-def test_equal_values_have_equal_prints(value):
+def test_equal_values_have_equal_fingerprints(value):
     copy = cloudpickle.loads(cloudpickle.dumps(value))
     assert fingerprint(value) == fingerprint(copy)
     assert fingerprint(value) != fingerprint([value])
@@ -262,7 +262,7 @@ def test_a_users_own_module_counts_by_what_is_used_of_it(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("value", [threading.Lock(), (x for x in ()), sys.stdout])
-def test_what_has_no_value_is_refused_by_name(value):
+def test_an_object_without_a_fingerprint_is_refused_by_name(value):
     def net(hp):
         return value
 
@@ -274,7 +274,7 @@ def test_what_has_no_value_is_refused_by_name(value):
         fingerprint(loaded("import threading\nLOCK = threading.Lock()\ndef net(hp):\n    return LOCK\n"))
 
 
-def test_the_door_is_light():
+def test_importing_the_package_is_fast():
     code = "import sys, hoptree.trainers as t; known = 'torch' in sys.modules; t.Torch; assert not known"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
@@ -330,7 +330,7 @@ def circle(numbers):
     return "".join(f"def f{each}(n):\n    return {each} + sum(f(n - 1) for f in ({names}))\n" for each in numbers)
 
 
-def test_many_functions_that_call_each_other_are_each_taken_once():
+def test_functions_that_call_each_other_are_described_once():
     source = circle(range(40))  # following every path through all of them would never end
     assert fingerprint(loaded(source, "f3")) == fingerprint(loaded(circle(range(39, -1, -1)), "f3"))
     assert fingerprint(loaded(source, "f3")) != fingerprint(loaded(source, "f4"))

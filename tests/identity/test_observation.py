@@ -120,7 +120,7 @@ def test_nothing_is_recorded_outside(folder: Path) -> None:
     assert type(os.environ).__name__ == "_Environ"
 
 
-def test_what_the_code_raises_goes_on_and_is_recorded(folder: Path) -> None:
+def test_an_exception_of_user_code_propagates_and_is_recorded(folder: Path) -> None:
     recorder = InputRecorder()
     with pytest.raises(KeyError, match="OBSERVED_MODE"), recorder:
         function(folder, "import os\nreturn os.environ['OBSERVED_MODE']")()
@@ -172,7 +172,7 @@ def test_a_named_file_counts_by_content_wherever_it_lies(folder: Path) -> None:
     assert fingerprint(lambda: weights) != before
 
 
-def test_a_named_file_is_recorded_when_its_path_is_asked_for(folder: Path) -> None:
+def test_a_named_file_is_recorded_when_its_path_is_requested(folder: Path) -> None:
     (folder / "a.bin").write_text("1")
     weights = ht.file("a.bin")
     for read in (lambda: os.fspath(weights), lambda: str(weights), lambda: weights.path):
@@ -190,7 +190,7 @@ def test_a_missing_file_is_refused_by_name_and_node(folder: Path, path: Any) -> 
 
 
 @pytest.mark.parametrize("path", [3, None, b"weights.pt"])
-def test_what_is_no_path_is_refused(path: Any) -> None:
+def test_a_value_that_is_not_a_path_is_refused(path: Any) -> None:
     with pytest.raises(ht.RefusedError, match="expected the path of a file"):
         ht.file(path)
 

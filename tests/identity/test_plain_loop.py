@@ -21,13 +21,14 @@ PROGRAM = Path(__file__).with_name("plain_loop.py")
 EPOCHS = 3
 SAME = {"width": 4, "momentum": 0.9, "dropout": 0.25, "batch_size": 48}
 
-# By name: the config for Hoptree and for the loop, the partitions, the batches per step.
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any], int, int]] = {
-    "constants": ({"lr": 0.05}, {"lr": 0.05}, 2, 1),
+# By name: the config for Hoptree and for the loop, the partitions, the batches per step, the shards of a batch.
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], int, int, int]] = {
+    "constants": ({"lr": 0.05}, {"lr": 0.05}, 2, 1, 1),
     "warm-up and milestones within units": (
         {"lr": ht.warmup(0.01, 0.5, ht.multistep(0.1, at=[0.9, 1.25], gamma=0.5))},
         {"lr": ["warmup", 0.01, 0.5, ["multistep", 0.1, [0.9, 1.25], 0.5]]},
         2,
+        1,
         1,
     ),
     "everything moves": (
@@ -45,20 +46,31 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], int, int]] = {
         },
         3,
         3,
+        1,
+    ),
+    "four shards": (
+        {"lr": ht.linear(0.1, 0.01, over=2), "batch_size": ht.multistep(23, at=[1], gamma=2)},
+        {"lr": ["linear", 0.1, 0.01, 2], "batch_size": ["multistep", 23, [1], 2]},
+        2,
+        2,
+        4,
     ),
 }
+FAST = ("everything moves", "four shards")
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case != "everything moves")) for case in CASES]
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case not in FAST)) for case in CASES]
 )
 def test_a_plain_loop_gives_the_same_bits(case: str, tmp_path: Path) -> None:
-    config, written, partitions, accumulate = CASES[case]
+    config, written, partitions, accumulate, shards = CASES[case]
     x, y = load_digits(return_X_y=True)
     images = (x[:700] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
     data = ht.Dataset.from_arrays(x=images, y=y[:700], partitions=partitions, valid=0.4, to=tmp_path / "data")
     loss, metrics = nn.functional.cross_entropy, {"accuracy": ht.accuracy}
-    trainer = ht.Torch(net, loss=loss, optimizer="sgd", metrics=metrics, clip=0.5, accumulate=accumulate)
+    trainer = ht.Torch(
+        net, loss=loss, optimizer="sgd", metrics=metrics, clip=0.5, accumulate=accumulate, shards=shards
+    )
     found = []
     for workers in (1, 2):
         study = ht.Study(
@@ -82,6 +94,7 @@ def test_a_plain_loop_gives_the_same_bits(case: str, tmp_path: Path) -> None:
         "config": {**SAME, **written},
         "clip": 0.5,
         "accumulate": accumulate,
+        "shards": shards,
     }
     (tmp_path / "job.json").write_text(json.dumps(job))
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -102,7 +102,7 @@ def test_distributions_are_those_of_the_space() -> None:
     assert found.constants == {"batch_size": "64"}
 
 
-def test_what_is_not_in_the_space_is_left_out_and_told_as_text(tmp_path: Path) -> None:
+def test_values_outside_the_space_are_attributes_as_text(tmp_path: Path) -> None:
     added = TrialSnapshot(0, {"lr": 7.0, "width": 16, "batch_size": 32}, "running", {})
     (trial,) = mirrored(url_of(tmp_path), added)
     assert trial.params == {"width": 16}
@@ -141,7 +141,7 @@ def test_states_values_and_curves(tmp_path: Path) -> None:
     study._storage._backend.engine.dispose()
 
 
-def test_what_is_there_already_is_left_alone(tmp_path: Path) -> None:
+def test_mirroring_again_changes_nothing(tmp_path: Path) -> None:
     trials = [shown(0, "complete", 0.5), shown(1, "complete", math.nan), shown(2, "running", 0.5)]
     first, second = (mirrored(url_of(tmp_path), *trials) for _ in range(2))
     assert repr(first) == repr(second)  # with their times
@@ -212,7 +212,7 @@ def test_two_mirrors_at_once_do_not_double_trials(tmp_path: Path) -> None:
 # --- refusals ---------------------------------------------------------------------------------------------
 
 
-def test_tables_that_are_not_known_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_tables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trials are reopened in Optuna's own tables: an Optuna that has changed them must not be written to."""
     url = f"sqlite:///{tmp_path}/optuna.db"
     storage = optuna.storages.RDBStorage(url)
@@ -224,7 +224,7 @@ def test_tables_that_are_not_known_are_refused(tmp_path: Path, monkeypatch: pyte
         OptunaMirror(url, "study", "1", {"a": 1}, Goal("loss", maximize=False))
 
 
-def test_somebody_elses_study_is_refused(tmp_path: Path) -> None:
+def test_another_study_of_the_same_name_is_refused(tmp_path: Path) -> None:
     url = url_of(tmp_path)
     mirrored(url, shown(0, "running"))
     with pytest.raises(WorkloadError, match=r"'mine' in sqlite:.* is the mirror of another study of this name"):
@@ -250,7 +250,7 @@ def test_somebody_elses_study_is_refused(tmp_path: Path) -> None:
         ("nothing://user:secret@host/x", WorkloadError, r"mirror: nothing://user:\*\*\*@host/x"),
     ],
 )
-def test_storages_that_cannot_be_are_refused(url: Any, kind: type[Exception], message: str) -> None:
+def test_impossible_storages_are_refused(url: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message) as caught:
         OptunaMirror(url, "mine", "one", SPACE, GOAL)
     assert "secret" not in str(caught.value)

@@ -86,7 +86,7 @@ def test_every_trial_is_a_run(tmp_path: Path) -> None:
     assert files(tmp_path) == before
 
 
-def test_a_study_that_goes_on_goes_on_with_the_same_runs(tmp_path: Path) -> None:
+def test_a_resumed_study_continues_the_same_runs(tmp_path: Path) -> None:
     where = ht.WandB(project="plains", folder=tmp_path)
     study = plain_study(tmp_path, "fine", epochs=2)
     study.run(workers=1, mirror=where)
@@ -110,7 +110,7 @@ def test_schedules_are_text_and_studies_have_runs_of_their_own(tmp_path: Path) -
     assert runs[0]["config"]["lr"] == "multistep(0.1, [1], 0.1)"
 
 
-def test_what_wandb_cannot_do_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_wandb_does_not_stop_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     where = ht.WandB(project="plains", folder=tmp_path)
     study = plain_study(tmp_path, "fine", "other", epochs=2)
     study.run(workers=1, mirror=where)

@@ -87,7 +87,7 @@ def test_it_is_never_erased_before_it_is_drawn(window: Window) -> None:
     assert sent.index(b"uno") < sent.index(b"\x1b[K") < sent.index(b"dos") < sent.index(b"\x1b[J")
 
 
-def test_what_a_narrower_window_has_wrapped_is_drawn_over(window: Window) -> None:
+def test_lines_wrapped_by_a_narrower_window_are_overwritten(window: Window) -> None:
     window.draw([], "nineteen letters wide", "short", "last")
     window.resize(8, 6)
     sent = window.draw([], "one", "two", "three")

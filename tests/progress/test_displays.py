@@ -69,7 +69,7 @@ def test_a_log_gets_few_lines_and_fewer_with_time() -> None:
     assert all(line.isprintable() for line in lines)
 
 
-def test_failures_are_told_at_once_and_name_a_file_but_not_all_of_them() -> None:
+def test_first_failures_are_shown_at_once_with_their_file() -> None:
     out = io.StringIO()
     flaky = Cluster(workers=2, faults=[FlakyUnits(0.999999)])
     run = Run(Workload(configs=30, epochs=1, partitions=1), flaky, retries=0)

@@ -111,12 +111,12 @@ def test_the_bar_keeps_its_width_and_is_full_at_the_end() -> None:
     assert lines(draw_end(digits(fraction=1.0), 80), 80)[0].startswith(f"digits  {'━' * 13} 100 %  in ")
 
 
-def test_without_an_outlook_only_the_least_is_told() -> None:
+def test_without_a_budget_estimate_only_the_minimum_is_shown() -> None:
     head = lines(draw(digits(fraction=None, open_ended=True), 80, 24), 80)[0]
     assert head.rstrip() == "digits  1 min 3 s elapsed, at least 40 s left"
 
 
-def test_while_workers_start_it_says_so() -> None:
+def test_the_display_says_that_workers_start() -> None:
     starting = digits(
         counts={"complete": 0},
         best_trials=(),

@@ -147,7 +147,7 @@ def test_a_small_window_is_not_torn(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_trial_that_runs_is_seen_with_its_worker(tmp_path: Path) -> None:
+def test_a_running_trial_is_shown_with_its_worker(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     holder = os.open(gate, os.O_RDWR)  # so that neither end waits to be opened; a reader waits for the end of it

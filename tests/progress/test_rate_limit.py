@@ -24,14 +24,14 @@ class Made:
         return not before and self.pace.is_due
 
 
-def test_a_machine_that_is_busy_for_a_moment_silences_nothing() -> None:
+def test_a_short_load_peak_does_not_slow_the_display_down() -> None:
     made = Made(share=0.02, shortest=0.25)
     assert made.pace.is_due
     made.do(processor=0.001, clock=0.5)  # somebody else had the processor
     assert made.waits(0.25)
 
 
-def test_what_takes_long_is_done_less_often_but_at_least_every_second() -> None:
+def test_slow_updates_are_made_less_often_but_at_least_every_second() -> None:
     made = Made(share=0.02)
     made.do(processor=0.01, clock=0.01)
     assert made.waits(0.5)

@@ -129,7 +129,7 @@ def test_it_is_right_for_units_that_differ_and_says_how_sure_it_is(workers: int,
     assert first.most / first.least > 3 > last.most / max(last.least, 1e-9) or not last.most
 
 
-def test_what_comes_on_top_of_training_counts() -> None:
+def test_overhead_besides_training_counts() -> None:
     """Of tiny units half of the time goes into moving states and deciding what comes next."""
     run = Followed(asks(("", widths(*[8, 64, 16, 128, 32] * 4), 6)), Cluster(workers=2, replicas=2), says=0.5)
     assert run.off(0.3) < 0.05
@@ -177,7 +177,7 @@ def test_time_passes_while_a_unit_trains() -> None:
     assert 0.0 < late.expected < later.expected
 
 
-def test_nothing_is_told_before_anything_is_known() -> None:
+def test_nothing_is_shown_before_anything_is_known() -> None:
     run = Stopped()
     assert run.remaining.remaining() is None  # nobody is there
     run.step(WorkerJoined("w", tuple(range(PARTITIONS))))
@@ -217,7 +217,7 @@ SEARCHES = [
 
 
 @pytest.mark.parametrize("procedure", SEARCHES, ids=repr)
-def test_what_a_search_will_ask_for_is_in_it(procedure: Any) -> None:
+def test_the_remaining_time_includes_future_requests_of_the_search(procedure: Any) -> None:
     """The share that is done never falls, and the range of the time left holds before all has been asked for."""
     space = {"lr": ht.log(1e-4, 1e-1), "width": ht.choice(16, 32)}
     tuner = Tuner(procedure.search(space, GOALS[""], 1), root="r")

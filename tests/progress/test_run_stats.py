@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hoptree.core.actions import EndTrial, Report
@@ -34,8 +34,8 @@ def expected_best(engine: Engine, curves: dict[int, dict[int, Metrics]]) -> set[
 class Tallied(History):
     """A history that is counted as it happens; a driver that takes it up counts anew from what is known."""
 
-    def __init__(self, random: Random) -> None:
-        super().__init__(random, steps=40)
+    def __init__(self, random: Random, gangs: int = 1) -> None:
+        super().__init__(random, steps=40, gangs=gangs)
         self.curves: dict[int, dict[int, Metrics]] = {}
         self.take_up()
 
@@ -72,9 +72,10 @@ class Tallied(History):
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10_000))
-def test_the_tally_agrees_with_the_engine_at_every_step(seed: int) -> None:
-    Tallied(Random(seed)).run()
+@given(seed=st.integers(0, 10_000), gangs=st.sampled_from([1, 4]))
+@example(seed=29, gangs=1)  # a driver that starts twice
+def test_run_stats_agree_with_the_engine_at_every_step(seed: int, gangs: int) -> None:
+    Tallied(Random(seed), gangs).run()
 
 
 class TalliedLate(History):
@@ -100,7 +101,7 @@ class TalliedLate(History):
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), cut=st.integers(1, 60))
-def test_a_tally_that_begins_in_the_middle_knows_what_was_before(seed: int, cut: int) -> None:
+def test_run_stats_of_a_resumed_study_include_what_was_before(seed: int, cut: int) -> None:
     history = TalliedLate(Random(seed), cut)
     history.run()
     whole, late = history.whole, history.late
@@ -113,7 +114,7 @@ def test_a_tally_that_begins_in_the_middle_knows_what_was_before(seed: int, cut:
         assert list(late.searched) == list(whole.searched)
 
 
-def test_what_tells_trials_apart_comes_first_and_numbers_are_short() -> None:
+def test_differing_values_come_first_and_numbers_are_short() -> None:
     """Configs are cut at the edge of a terminal: what is the same in many trials would be all that is seen."""
     engine = Engine(Settings(partitions=1))
     stats = RunStats(engine, {"": GOAL})

@@ -101,7 +101,7 @@ def test_it_asks_for_confirmation_unless_confirmed_by_option(tmp_path: Path) -> 
     assert rows(tmp_path, STUDIES) == rows(tmp_path, ENTRIES) == []
 
 
-def test_a_study_that_is_driven_or_unknown_is_refused(tmp_path: Path) -> None:
+def test_a_running_or_unknown_study_is_refused(tmp_path: Path) -> None:
     make(tmp_path, "mine", "a").run(workers=1)
     make(tmp_path, "other", "b").run(workers=1)
     with Store(tmp_path / "store") as store, store.lease("other"):
@@ -121,14 +121,14 @@ def test_a_study_that_is_driven_or_unknown_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_name_of_another_study_may_begin_alike(tmp_path: Path) -> None:
+def test_the_name_of_another_study_may_have_the_same_prefix(tmp_path: Path) -> None:
     make(tmp_path, "mine", "exit").run(workers=1)
     make(tmp_path, "mine-trial-1", "exit").run(workers=1)
     clean(tmp_path, "--forget", "mine", "--yes")
     assert [file.name for file in (tmp_path / "store" / "logs").iterdir()] == ["mine-trial-1-trial-0.txt"]
 
 
-def test_a_group_is_forgotten_with_what_was_asked_of_its_members(tmp_path: Path) -> None:
+def test_forgetting_a_group_removes_the_requests_of_its_studies(tmp_path: Path) -> None:
     a, b = make(tmp_path, "a", "x"), make(tmp_path, "b", "y", "exit")
     ht.run([a, b], workers=1)
     a.extend(0, 5)

@@ -29,7 +29,7 @@ def test_a_prefix_that_is_trained_again_is_not_counted_as_reused(tmp_path: Path)
     assert (savings.epochs_trained, savings.epochs_reused) == (4, 1)  # two of them again
 
 
-def test_stopped_trials_leave_no_epochs_in_vain(tmp_path: Path) -> None:
+def test_stopped_trials_train_no_unneeded_epochs(tmp_path: Path) -> None:
     search = ht.SuccessiveHalving(9, 9)
     results = study(tmp_path, space={"lr": ht.log(1e-3, 1.0)}, search=search).run(workers=2, quiet=True)
     assert adds_up(results)
@@ -53,7 +53,7 @@ def test_a_trial_that_diverged_is_not_the_best(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [{}, {"batch_size": 32}, {"batch_size": ht.linear(32.0, 64.0, over=2)}])
-def test_others_are_counted_with_the_batches_that_there_were(tmp_path: Path, size: dict[str, object]) -> None:
+def test_the_traffic_of_other_methods_uses_the_actual_batches(tmp_path: Path, size: dict[str, object]) -> None:
     results = study(tmp_path, space={"lr": 0.1, **size}).run(workers=1, quiet=True)
     assert results.traffic is not None
     assert results.traffic.all_reduce == 2 * 2 * results.savings.state_bytes  # 24 rows are one batch
@@ -70,7 +70,7 @@ class Grown(Plain):
         return super().build(values, seed)
 
 
-def test_others_are_counted_with_the_models_that_there_were(tmp_path: Path) -> None:
+def test_the_traffic_of_other_methods_uses_the_actual_models(tmp_path: Path) -> None:
     data = dataset(tmp_path)
     a, b = (
         study(

@@ -80,4 +80,4 @@ def run(
 def history(procedure: Any, space: Any, *, maximize: bool = True, **options: Any) -> StudyTimeline:
     """Return what happened in a study."""
     told = run(procedure, space, maximize=maximize, **options)
-    return told.chronicle("made-up", "accuracy" if maximize else "loss", maximize)
+    return told.study_timeline("made-up", "accuracy" if maximize else "loss", maximize)

@@ -60,7 +60,7 @@ def test_names_of_users_are_text_not_markup(tmp_path):
 
 
 @pytest.mark.parametrize(("lanes", "named"), [(16, True), (17, False)])
-def test_lanes_are_named_when_they_are_few(lanes, named):
+def test_lineages_are_named_when_they_are_few(lanes, named):
     spans = [Span("w", i, i + 1, "unit", i, f"trial {i}", 0, 0) for i in range(lanes)]
     assert bool(gantt.figure(Timeline.of(spans)).legends) is named
 

@@ -62,13 +62,13 @@ def test_a_chart_is_read_without_colour():
     assert "5 trial 5" in chart
 
 
-def test_the_lane_that_fills_most_of_a_cell_wins_it():
+def test_a_cell_shows_the_lineage_that_fills_most_of_it():
     spans = [Span("w", i, i + 0.2, "unit", 1, "b", 0, 0) for i in range(80)]
     spans += [Span("w", i + 0.2, i + 1, "unit", 2, "c", 0, 0) for i in range(80)]
     assert rows(gantt.terminal(Timeline.of(spans), width=28, colour=False)) == ["w " + "2" * 20 + " 100 %"]
 
 
-def test_more_lanes_than_fit_are_counted_in_the_legend():
+def test_lineages_that_do_not_fit_are_counted_in_the_legend():
     timeline = Timeline.of([Span("w", i, i + 1, "unit", i, f"trial {i}", 0, 0) for i in range(256)])
     legend = gantt.terminal(timeline, colour=False).splitlines()[-4:]
     named = sum(line.count("trial") for line in legend)

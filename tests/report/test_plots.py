@@ -141,7 +141,7 @@ def test_a_grid_with_trials_that_users_added_has_no_rungs(studies: Callable[[str
         ht.plot.rungs(msgspec.structs.replace(told, trials=(*told.trials, added)))
 
 
-def test_curves_say_what_is_off_the_page_and_what_a_mark_means(studies: Callable[[str], StudyTimeline]) -> None:
+def test_curves_note_what_is_out_of_range_and_what_a_mark_means(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("halving")
     trial = told.trials[0]
     far = [msgspec.structs.replace(report, metrics={"accuracy": -1e9}) for report in trial.reports]
@@ -167,7 +167,7 @@ def test_nodes_of_the_same_trials_have_one_name_and_one_colour(studies: Callable
     assert any(label.startswith("trials ") for label in labels)
 
 
-def test_hops_are_lines_while_they_can_be_told_apart(studies: Callable[[str], StudyTimeline]) -> None:
+def test_hops_are_lines_while_they_can_be_distinguished(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("few")
     assert 0 < len(told.hops) <= 400
     axes = ht.plot.gantt(told).axes[0]
@@ -190,7 +190,7 @@ def test_importance_of_what_only_some_trials_have(studies: Callable[[str], Study
     assert importance(told, "fanova").left_out == {conditional: "not set in all trials"}
 
 
-def test_a_choice_of_numbers_and_schedules_is_told_by_start_and_form(
+def test_a_choice_of_numbers_and_schedules_is_shown_by_start_and_form(
     studies: Callable[[str], StudyTimeline],
 ) -> None:
     told = studies("mixed")
@@ -215,7 +215,7 @@ def test_options_stand_in_their_order() -> None:
     assert columns("act", trials)[0].labels == ("True", "0.01", "0.1", "2", "gelu", "tanh")
 
 
-def test_a_warm_up_is_told_by_what_it_leads_to() -> None:
+def test_a_warm_up_is_shown_by_the_schedule_that_follows() -> None:
     rates = [ht.warmup(0.0, 2, ht.constant(0.01)), ht.warmup(0.0, 2, ht.cosine(0.02, period=4)), 0.03]
     trials = [TrialTimeline(i, {"lr": rate}, "complete", "", 0.0, 1.0, (), (), ()) for i, rate in enumerate(rates)]
     start, form = columns("lr", trials, longest=40)
@@ -223,7 +223,7 @@ def test_a_warm_up_is_told_by_what_it_leads_to() -> None:
     assert form.labels == ("constant", "warmup(2), constant", "warmup(2), cosine(0.0, 4, 1.0)")
 
 
-def test_what_cannot_be_compared_is_said_with_its_reason() -> None:
+def test_importance_says_why_a_parameter_cannot_be_compared() -> None:
     words = [f"word {i}" for i in range(60)]
     space = {"lr": ht.log(1e-4, 0.1), "word": ht.choice(*words), "depth": ht.choice(1, 2)}
     told = history(ht.Random(40, epochs=1), space)
@@ -258,7 +258,7 @@ def test_names_choose_hyper_parameters(studies: Callable[[str], StudyTimeline]) 
         ht.plot.slices(studies("halving"), names=["speed"])
 
 
-def test_nothing_reported_is_said() -> None:
+def test_plots_of_a_study_without_reports_raise_an_error() -> None:
     empty = StudyTimeline("quiet", "loss", False, 2, (), Timeline((), 0.0, ()))
     for kind, draw in ht.plot.KINDS.items():
         with pytest.raises(ReportError, match="run the study first|expected"):
@@ -272,7 +272,7 @@ def test_the_axis_of_a_single_epoch_has_that_epoch_alone() -> None:
     assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1.0]
 
 
-def test_that_all_failed_is_said(studies: Callable[[str], StudyTimeline]) -> None:
+def test_the_error_says_that_all_trials_failed(studies: Callable[[str], StudyTimeline]) -> None:
     told = studies("few")
     failed = tuple(msgspec.structs.replace(trial, state="failed", reports=()) for trial in told.trials)
     with pytest.raises(ReportError, match="all trials failed; `hoptree trials` shows the errors"):
@@ -344,7 +344,7 @@ def test_columns_choose_their_scale(studies: Callable[[str], StudyTimeline]) -> 
     assert all(float(label).is_integer() for label in columns("depth", trials)[0].labels)
 
 
-def test_limits_leave_odd_ones_out_but_never_what_must_be_seen() -> None:
+def test_axis_limits_exclude_outliers_but_never_required_values() -> None:
     values = [*(0.01 * i for i in range(100)), 1e9]
     assert value_limits(values)[1] < 5
     assert value_limits(values, keep=[1e9])[1] > 1e9
@@ -352,7 +352,7 @@ def test_limits_leave_odd_ones_out_but_never_what_must_be_seen() -> None:
     assert apart([3.0, 3.0, 3.0], 1.0, 0.0, 4.0) == [2.0, 3.0, 4.0]
 
 
-def test_what_is_written_on_a_page_fits(studies: Callable[[str], StudyTimeline]) -> None:
+def test_text_in_plots_fits(studies: Callable[[str], StudyTimeline]) -> None:
     """Long names and notes are wrapped, and cut at no edge."""
     told = msgspec.structs.replace(studies("halving"), name="a study whose name goes on and on " * 4)
     for kind, draw in ht.plot.KINDS.items():

@@ -26,7 +26,7 @@ def drawn(engine: Engine, lines: int = 30) -> str:
     return stage_tree(engine.plan, list(engine.trials.values()), lines)
 
 
-def test_what_is_shared_and_where_trials_part() -> None:
+def test_shared_epochs_and_where_trials_diverge() -> None:
     cut = [multistep(0.1, at=[at], gamma=0.1) for at in (2, 4)]
     engine = engine_for(
         [{"lr": 0.1, "width": 8}, *({"lr": lr, "width": 8} for lr in cut), {"lr": 0.1, "width": 16}]
@@ -55,7 +55,7 @@ def test_nothing_is_drawn_of_nothing() -> None:
     assert drawn(Engine(Settings(partitions=2))) == ""
 
 
-def test_a_large_tree_is_folded_and_its_epochs_are_told() -> None:
+def test_a_large_tree_is_folded_and_its_epochs_are_shown() -> None:
     configs = [{"lr": multistep(0.1, at=[at], gamma=0.1), "width": w} for w in range(1, 41) for at in (1, 2, 3)]
     text = drawn(engine_for(configs), lines=10)
     assert len(text.splitlines()) <= 20
@@ -78,7 +78,7 @@ def test_all_units_are_in_the_tree_and_the_text_keeps_within_bounds(
     assert all(len(line) <= 100 for line in text)
 
 
-def test_what_does_not_fit_is_cut_where_the_values_are() -> None:
+def test_long_lines_are_truncated_in_the_values() -> None:
     long = {f"name_{number}": 0.5 for number in range(20)}
     engine = engine_for([{**long, "lr": 0.1}, {**long, "lr": multistep(0.1, at=[3], gamma=0.1)}])
     first = stage_tree(engine.plan, list(engine.trials.values()), width=60).splitlines()[0]

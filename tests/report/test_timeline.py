@@ -39,12 +39,12 @@ def test_a_bundle_counts_once_and_hops_and_absence_do_not_count():
     assert timeline.utilisation() == {"a": 0.5}
 
 
-def test_what_lies_beyond_the_makespan_is_not_counted():
+def test_spans_beyond_the_makespan_are_not_counted():
     assert Timeline((unit("a", 0, 4), unit("a", 6, 7)), 2.0, ("a",)).utilisation() == {"a": 1.0}
 
 
 @pytest.mark.parametrize(("start", "end"), [(2, 1), (-1, 1), (0, math.inf), (math.nan, 1), (0, math.nan)])
-def test_a_span_that_cannot_be_is_refused(start, end):
+def test_an_impossible_span_is_refused(start, end):
     with pytest.raises(ReportError, match=r"span of a: .*expected 0 <= start <= end"):
         unit("a", start, end)
 

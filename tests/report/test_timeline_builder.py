@@ -41,7 +41,9 @@ def test_sums_are_those_of_the_plan() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(workers=st.integers(1, 5), partitions=st.integers(1, 4), trials=st.integers(1, 12))
-def test_workers_do_one_thing_at_a_time_and_every_unit_is_told(workers: int, partitions: int, trials: int) -> None:
+def test_workers_do_one_thing_at_a_time_and_every_unit_is_recorded(
+    workers: int, partitions: int, trials: int
+) -> None:
     units = []
 
     def count(step: Step) -> None:
@@ -74,13 +76,13 @@ class Late:
         return [self.later.pop(0)] if isinstance(news, EndTrial) and self.later else []
 
 
-def test_what_is_told_late_or_twice_is_told_once_and_in_its_place() -> None:
+def test_late_and_repeated_reports_are_written_once_and_in_order() -> None:
     record = Record(Settings(partitions=2))
     engine, builder = Engine(record.settings, state=record.state), TimelineBuilder(record.state)
     landscape = Landscape(lambda _: 1.0, lambda _, epoch, __: {"loss": 1 / epoch})
     backend = SimulatedBackend(Cluster(workers=1), 2, landscape)
     drive(engine, backend, Late(), [record.note, builder.see])
-    (trial_timeline,) = builder.chronicle("late", "loss", maximize=False).trials
+    (trial_timeline,) = builder.study_timeline("late", "loss", maximize=False).trials
     assert [told.epoch for told in trial_timeline.reports] == [1, 2, 4]
     assert trial_timeline.epochs == 4
     assert list(record.by_number[0].curve.items()) == [(1, {"loss": 1.0}), (2, {"loss": 0.5}), (4, {"loss": 0.25})]
@@ -106,7 +108,7 @@ def test_workers_are_called_as_in_the_live_view() -> None:
         step = engine.state.note(event, 0.0, False, engine.step(event, 0.0))
         builder.see(step)
         tally.see(step)
-    assert builder.chronicle("s", "loss", False).timeline.workers == ("w0", "w1")
+    assert builder.study_timeline("s", "loss", False).timeline.workers == ("w0", "w1")
     assert tally.workers == {"f15475bc-1": "w1", "f15475bc-2": "w0"}
 
 
@@ -133,5 +135,5 @@ def test_best_prefers_complete_trials() -> None:
     told = history(ht.SuccessiveHalving(9, max_epochs=9), WIDE)
     assert told.best is not None
     assert told.best.state == "complete"
-    silent = run(ht.Grid(epochs=1), STEPPED).chronicle("x", "nonsense", False)
+    silent = run(ht.Grid(epochs=1), STEPPED).study_timeline("x", "nonsense", False)
     assert silent.best is None  # a metric that nobody reports has no best, and is no reason to fall over

@@ -89,7 +89,7 @@ def jobs(decisions: Any) -> list[Decision]:
 
 @settings(max_examples=200, deadline=None)
 @given(procedures("promote"), tables, orders)
-def test_promotions_are_the_papers(procedure, losses: Table, order):
+def test_promotions_are_those_of_the_paper(procedure, losses: Table, order):
     ours, textbook = search(procedure), Textbook(procedure)
     running: dict[int, int] = {}
     decided = jobs(ours.start())
@@ -153,7 +153,7 @@ def test_the_stopping_variant_keeps_who_is_in_the_top_of_those_before(procedure,
     assert played.most_running <= procedure.concurrent
 
 
-def test_the_first_of_the_stopping_variant_goes_on():
+def test_the_first_of_the_stopping_variant_continues():
     played = PlayedSearch(search(ASHA(1, 9, mode="stop")), lambda *_: 1.0, Generator(0)).play()
     assert played.grants == [[1, 3, 9]]
 

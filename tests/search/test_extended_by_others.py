@@ -55,7 +55,7 @@ def decided(procedure: Procedure, trial: int, until: int, when: type[Report] | t
 @pytest.mark.parametrize(
     "procedure", [SuccessiveHalving(9, 9), Hyperband(9), PBT(4, 6, 2, every=1)], ids=lambda p: type(p).__name__
 )
-def test_a_search_decides_as_if_nobody_had(
+def test_user_requests_do_not_change_the_decisions_of_a_search(
     procedure: Procedure, until: int, when: type[Report] | type[EndTrial]
 ) -> None:
     alone = decided(procedure, 0, 0, when)

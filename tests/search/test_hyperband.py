@@ -63,7 +63,7 @@ def test_it_trains_the_epochs_of_the_formula(procedure, losses, order):
 
 @settings(max_examples=60, deadline=None)
 @given(PROCEDURES, tables, orders)
-def test_in_every_bracket_the_best_go_on(procedure, losses: Table, order):
+def test_in_every_bracket_the_best_continue(procedure, losses: Table, order):
     played = PlayedSearch(search(procedure), losses, order).play()
     first = 0
     for rungs in procedure.brackets:
@@ -103,7 +103,7 @@ class Learner:
 
 @settings(max_examples=30, deadline=None)
 @given(tables)
-def test_in_turn_a_sampler_is_told_a_whole_bracket_before_it_is_asked_for_the_next(losses):
+def test_a_sampler_receives_a_whole_bracket_before_it_proposes_the_next(losses):
     stories = []
     plays = []
     for seed in range(3):

@@ -38,7 +38,7 @@ def search(procedure: MedianStopping) -> Any:
 
 @settings(max_examples=200, deadline=None)
 @given(PROCEDURES, tables, orders)
-def test_who_is_worse_than_the_median_is_stopped_and_nobody_else(procedure, losses: Table, order):
+def test_only_trials_worse_than_the_median_are_stopped(procedure, losses: Table, order):
     played = PlayedSearch(search(procedure), losses, order).play()
     curves: dict[int, dict[int, float]] = {}
     stopped: set[int] = set()
@@ -81,7 +81,7 @@ def test_those_that_were_stopped_still_count():
     assert {played.endings[trial] for trial in range(20, 25)} == {"complete"}
 
 
-def test_ties_go_on():
+def test_ties_continue():
     played = PlayedSearch(search(MedianStopping(20, 4)), lambda *_: 1.0, Generator(0)).play()
     assert set(played.endings.values()) == {"complete"}
 

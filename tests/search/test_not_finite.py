@@ -28,7 +28,9 @@ SEARCHES: dict[str, Any] = {
 @pytest.mark.parametrize("maximize", [True, False])
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("name", SEARCHES)
-def test_what_is_not_finite_never_goes_on_and_is_never_followed(name: str, bad: float, maximize: bool) -> None:
+def test_a_trial_that_is_not_finite_never_continues_and_is_never_a_source(
+    name: str, bad: float, maximize: bool
+) -> None:
     search = SEARCHES[name].search({"lr": uniform(0.0, 1.0)}, Goal("loss", maximize), 0)
     played = PlayedSearch(search, lambda trial, _epoch: bad if trial % 2 else 0.5 + trial / 100, Random(0)).play()
     extended = {trial for trial, grants in enumerate(played.grants) if len(grants) > 1}
@@ -38,7 +40,7 @@ def test_what_is_not_finite_never_goes_on_and_is_never_followed(name: str, bad: 
         assert extended
 
 
-def test_median_stopping_gives_up_on_what_is_not_finite() -> None:
+def test_median_stopping_stops_trials_that_are_not_finite() -> None:
     search = MedianStopping(12, epochs=9, startup=3, concurrent=4).search({"lr": uniform(0.0, 1.0)}, LOSS, 0)
     played = PlayedSearch(
         search, lambda trial, _epoch: math.nan if trial > 7 else 0.5 + trial / 100, Random(0)

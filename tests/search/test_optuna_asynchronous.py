@@ -66,7 +66,7 @@ def idle(result: Simulation) -> float:
     return result.makespan / (result.busy_seconds / 4)
 
 
-def test_nobody_is_idle_until_the_last_trials():
+def test_no_worker_is_idle_until_the_last_trials():
     in_batches, without = ([play(procedure, seed)[0] for seed in range(4)] for procedure in (BATCHES, FREE))
     assert {result.units for result in (*in_batches, *without)} == {24 * 4}
     assert mean(map(idle, without)) < 1.2 < 1.25 < mean(map(idle, in_batches))
@@ -102,6 +102,6 @@ def test_what_is_proposed_depends_on_the_order_without_batches_only():
     assert first != second
 
 
-def test_what_is_neither_true_nor_false_is_refused():
+def test_a_value_that_is_not_a_boolean_is_refused():
     with pytest.raises(WorkloadError, match=r"^asynchronous: 'yes'; expected True or False"):
         Optuna("tpe", trials=4, epochs=1, asynchronous="yes")  # type: ignore[arg-type]

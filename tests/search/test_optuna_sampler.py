@@ -204,7 +204,7 @@ def test_the_same_asks_and_tells_give_the_same_configs(
             assert again.ask() == event
 
 
-def test_the_order_in_which_losses_are_told_does_not_matter():
+def test_the_order_of_reported_losses_does_not_matter():
     given = []
     for order in (range(12), reversed(range(12))):
         sampler = OptunaSampler(BOWL, 1, "tpe")

@@ -69,7 +69,7 @@ def test_a_gaussian_process_proposes_what_a_new_study_would() -> None:
     st.integers(0, 6),
     st.lists(st.none() | st.tuples(st.integers(0, 8), st.sampled_from([1, 2, 4, 9]), LOSS), max_size=40),
 )
-def test_losses_stay_comparable_while_they_are_told(enough: int, steps: list[Any]) -> None:
+def test_losses_stay_comparable_as_reports_arrive(enough: int, steps: list[Any]) -> None:
     """Configs that have not changed since the last refresh are not returned."""
     comparison = Comparison(enough)
     reported: dict[int, dict[int, float]] = {}
@@ -90,7 +90,7 @@ def test_losses_stay_comparable_while_they_are_told(enough: int, steps: list[Any
         seen = now
 
 
-def test_the_past_is_an_optuna_storage() -> None:
+def test_editable_storage_implements_optunas_storage() -> None:
     """The methods of a storage that Optuna uses and our sampler does not."""
     storage = EditableStorage()
     storage.put(frozen(0, TrialState.COMPLETE, 3.0, params={"n": 4}, distributions={"n": IntDistribution(1, 9)}))

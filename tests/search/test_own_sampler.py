@@ -97,7 +97,7 @@ def test_a_sound_sampler_passes_and_is_taken_by_every_procedure(own: Any) -> Non
         ("no failures", "cannot convert float infinity"),
     ],
 )
-def test_planted_faults_are_found(fault: str, message: str) -> None:
+def test_seeded_faults_are_found(fault: str, message: str) -> None:
     with pytest.raises((AssertionError, OverflowError), match=message):
         check(SamplerContract, lambda: Stepping(fault))
 
@@ -131,7 +131,7 @@ def gives(config: Any) -> Any:
         (gives({"lr": [1]}), r"returned \{'lr': \[1\]\}: config\['lr'\]"),
     ],
 )
-def test_what_is_no_sampler_is_refused(own: Any, message: str) -> None:
+def test_a_value_that_is_not_a_sampler_is_refused(own: Any, message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         make_sampler(own, SPACE, 0).ask()
 
@@ -165,7 +165,7 @@ def test_texts_last() -> None:
     assert stable_text(ht.Optuna("tpe", options={"gamma": stepping})).count("options={'gamma': stepping}") == 1
 
 
-def test_a_study_with_its_own_sampler_goes_on(tmp_path: Path) -> None:
+def test_a_study_with_its_own_sampler_continues(tmp_path: Path) -> None:
     def mine(own: Any) -> ht.Study:
         space = {"lr": ht.log(1e-4, 1.0), "width": ht.choice(8, 16), "act": "fine", "nap": 0.0, "where": ""}
         return study(tmp_path, space=space, search=ht.Random(trials=3, epochs=1, sampler=own))
@@ -189,7 +189,7 @@ def test_a_study_with_its_own_sampler_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_on_samplers_is_true(tmp_path: Path) -> None:
+def test_the_code_on_samplers_works(tmp_path: Path) -> None:
     """The sampler in the docs passes the contract, in a separate process."""
     sampler, tests = BLOCKS.findall(PAGE.read_text())[4:]
     (tmp_path / "test_page.py").write_text(f"{sampler}\n\n{tests}")

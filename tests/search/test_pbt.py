@@ -45,7 +45,7 @@ def test_the_population_and_the_epochs_are_as_asked(procedure, losses, order):
 
 @settings(max_examples=150, deadline=None)
 @given(PROCEDURES, tables, orders)
-def test_the_worst_go_on_from_the_best(procedure, losses: Table, order):
+def test_the_worst_trials_continue_from_the_best(procedure, losses: Table, order):
     played = PlayedSearch(search(procedure), losses, order).play()
     members = set(range(procedure.population))
     count = max(1, int(procedure.population * procedure.quantile))
@@ -97,7 +97,7 @@ def test_branches_come_before_extensions_and_stops():
     assert kinds == [Branch, Extend, Extend, Extend, Stop]
 
 
-def test_on_the_engine_a_branch_goes_on_from_the_state():
+def test_on_the_engine_a_branch_continues_from_the_state():
     landscape = Landscape(lambda _: 1.0, lambda values, epoch, key: {"loss": share(key, epoch)})
     result = simulate(
         Workload(partitions=3), Cluster(workers=2), search=search(PBT(6, 8, 2)), landscape=landscape, check=True

@@ -88,7 +88,7 @@ def test_the_arguments_of_a_schedule_move_too():
     assert str(changed) == "multistep(0.1, [4], 0.1)"
 
 
-def test_only_what_may_change_changes():
+def test_only_allowed_values_change():
     explorer = Explorer(SPACES[0], 0, 0.5, (0.8, 1.2), ["lr"])
     config = sampled(SPACES[0], 3)
     changed = [explorer.changed(config, n) for n in range(20)]
@@ -116,13 +116,13 @@ def test_one_more_parameter_changes_no_other(space, seed, first):
     assert {name: value for name, value in among.items() if name != "extra"} == changed
 
 
-def test_what_the_space_refuses_is_not_given():
+def test_exploring_gives_only_configs_that_the_space_accepts():
     space = where({"a": integer(1, 9), "b": integer(1, 9)}, lambda config: config["a"] + config["b"] == 10)
     explorer = Explorer(space, 0, 1.0, (0.8, 1.2), None)
     changed = [explorer.changed({"a": 4, "b": 6}, n) for n in range(20)]
     assert all(config["a"] + config["b"] == 10 for config in changed)
 
 
-def test_a_config_from_elsewhere_is_refused():
+def test_a_config_outside_the_space_is_refused():
     with pytest.raises(WorkloadError, match="sampler: it returned {'lr': 7.0}, which is not in the space"):
         Explorer({"lr": log(0.1, 1.0)}, 0, 0.0, (0.8,), None).changed({"lr": 7.0}, 0)

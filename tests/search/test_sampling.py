@@ -142,7 +142,7 @@ def test_a_sobol_sequence_fills_cells_of_every_shape():
         assert len(cells) == 256
 
 
-def test_sobol_sequences_do_not_end_and_pass_over_what_is_refused():
+def test_sobol_sequences_do_not_end_and_skip_rejected_configs():
     space = ht.where({"a": ht.uniform(0, 1)}, lambda c: c["a"] < 0.5)
     every = make_sampler("sobol", {"a": ht.uniform(0, 1)}, 3)
     low = [c for c in (every.ask() for _ in range(600)) if c is not None and c["a"] < 0.5]
@@ -192,7 +192,7 @@ def test_a_count_is_an_upper_limit(sampler: str):
         (("latin-hypercube", {"a": 1}, 0), "sampler: 'latin-hypercube' without a count; expected the number"),
     ],
 )
-def test_what_is_no_sampler_is_refused(arguments: Any, message: str):
+def test_a_value_that_is_not_a_sampler_is_refused(arguments: Any, message: str):
     with pytest.raises(WorkloadError) as caught:
         make_sampler(*arguments)
     assert str(caught.value).startswith(message)

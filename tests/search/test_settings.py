@@ -30,7 +30,7 @@ SPACE = {"lr": choice(0.1, 0.2, 0.3)}
 
 
 @pytest.mark.parametrize(("procedure", "name"), NUMBERS, ids=lambda value: getattr(value, "__name__", value))
-def test_what_is_no_such_number_is_refused_by_name(procedure: Any, name: str):
+def test_an_invalid_number_is_refused_by_name(procedure: Any, name: str):
     for wrong in WRONG:
         if procedure is Optuna and name in ("trials", "epochs") and wrong is None:
             continue  # it is a sampler then
@@ -61,13 +61,13 @@ def test_numbers_of_numpy_are_numbers(procedure: Any):
         (lambda: Optuna("tpe", options=None), "options: None; expected names and values"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_such_list_or_truth_is_refused(make: Any, message: str):
+def test_an_invalid_list_or_boolean_is_refused(make: Any, message: str):
     with pytest.raises(WorkloadError, match=message):
         make()
 
 
 @pytest.mark.parametrize("method", [["tpe"], {}, 3, None, "cmaes"])
-def test_what_is_no_method_is_refused(method: Any):
+def test_a_value_that_is_not_a_method_is_refused(method: Any):
     with pytest.raises(WorkloadError, match=r"method: .*; expected one of tpe, cma-es, gp, random"):
         Optuna(method, trials=2, epochs=1).search(SPACE, Goal("loss", maximize=False), 0)
 
@@ -88,6 +88,6 @@ class Makes:
         (Makes(), r"returned 3, which has no start\(\); expected an object with start\(\) and tell\(update\)"),
     ],
 )
-def test_what_is_no_procedure_is_refused(procedure: Any, message: str):
+def test_a_value_that_is_not_a_procedure_is_refused(procedure: Any, message: str):
     with pytest.raises(WorkloadError, match=message):
         begin(procedure, SPACE, Goal("loss", maximize=False), 0)

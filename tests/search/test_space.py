@@ -147,7 +147,7 @@ def test_the_rates_of_the_stage_tree_paper():
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_milestones_that_would_not_increase_are_drawn_again(sampler: str):
+def test_milestones_that_would_not_increase_are_sampled_again(sampler: str):
     space = {
         "lr": ht.multistep(0.1, at=[ht.uniform(1, 10), ht.uniform(1, 10)], gamma=0.1),
         "seed": ht.uniform(0, 1),
@@ -208,7 +208,7 @@ def test_a_searched_schedule_takes_the_same_arguments_only():
         ({3: 1}, "the name 3; expected a non-empty string"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_by_name(value: Any, message: str):
+def test_values_that_cannot_be_searched_are_refused_by_name(value: Any, message: str):
     for space, path in [
         ({"width": 8, "lr": value}, "lr"),
         ({"opt": {"lr": value}}, "opt.lr"),
@@ -255,7 +255,7 @@ def test_a_list_of_options_gets_a_hint(given: Any, better: str):
     assert str(caught.value).endswith(f"; use choice(...) with its options one by one: choice({better})")
 
 
-def test_a_schedule_that_can_never_be_made_says_why():
+def test_the_error_for_an_impossible_schedule_gives_the_reason():
     with pytest.raises(SpaceError, match=r"the last because lr: at\[1\]: 4 comes after 5; expected increasing"):
         asked("random", {"lr": ht.multistep(ht.log(1, 2), at=[5, 4], gamma=0.5)}, 1)
 

@@ -50,7 +50,7 @@ def test_conditions_add_up_and_parts_have_their_own():
     ]
 
 
-def test_a_verdict_of_numpy_is_a_verdict():
+def test_a_condition_may_return_a_numpy_boolean():
     assert len(list(grid(ht.where(SIZES, lambda c: np.prod([c["width"], c["depth"]]) == 1)))) == 1
 
 
@@ -84,7 +84,7 @@ def test_a_grid_that_rejects_everything_raises():
         ("width < 3", "space: the condition 'width < 3'; expected a function of a config"),
     ],
 )
-def test_conditions_that_cannot_tell_are_refused(condition: Any, message: str):
+def test_conditions_that_do_not_return_a_boolean_are_refused(condition: Any, message: str):
     with pytest.raises(SpaceError) as caught:
         asked("random", ht.where(SIZES, condition), 1)
     assert message in str(caught.value)

@@ -38,7 +38,7 @@ def search(procedure: SuccessiveHalving) -> Any:
 
 @settings(max_examples=150, deadline=None)
 @given(procedures(), tables, orders)
-def test_the_best_of_every_rung_go_on_and_nobody_else(procedure, losses: Table, order):
+def test_the_best_of_every_rung_continue_and_no_others(procedure, losses: Table, order):
     played = PlayedSearch(search(procedure), losses, order).play()
     members = set(range(procedure.trials))
     for below, above in pairwise(procedure.rungs):
@@ -95,7 +95,7 @@ def test_all_ties_go_to_the_lower_numbers():
     assert [played.reached(epoch) for epoch in (1, 3, 9)] == [set(range(9)), {0, 1, 2}, {0}]
 
 
-def test_losers_let_their_states_go_when_the_rung_closes():
+def test_stopped_trials_release_their_states_when_the_rung_closes():
     played = PlayedSearch(search(SuccessiveHalving(3, 3)), lambda trial, _: float(trial), Generator(0)).play()
     assert played.batches[1][1:] == [Stop(1), Stop(2)]
 
@@ -123,7 +123,7 @@ def test_rungs_resume_and_never_retrain(procedure, partitions, seed):
     assert result.units == epochs_of(procedure.rungs) * partitions
 
 
-def test_trials_that_begin_alike_share_their_first_rungs():
+def test_trials_with_a_common_prefix_share_their_first_rungs():
     from hoptree.core.schedules import multistep
 
     rates = [multistep(0.1, at=[milestone], gamma=0.1) for milestone in range(1, 10)]

@@ -47,7 +47,7 @@ def test_a_request_after_a_restart_gets_the_same_number(asked: list[Asker], chan
     assert after.number("a", (9, 0)) == len(known)  # new trials come after
 
 
-def test_a_trial_of_nobody_keeps_its_number() -> None:
+def test_a_trial_without_a_search_keeps_its_number() -> None:
     numbers = TrialNumbers(("a",))
     numbers.recall([trial(0, "a", None), trial(3, "other", (0, 0))])
     assert numbers.asker(0) is None

@@ -48,7 +48,7 @@ class Says:
         ([Train(CONFIG, 1), Branch(0, 0, CONFIG, 2)], "at: 0; expected a whole number, at least 1"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_runs(decided: Any, message: str):
+def test_invalid_arguments_are_refused_before_anything_runs(decided: Any, message: str):
     with pytest.raises(WorkloadError, match=f"^search: Says decided .*{message}"):
         Tuner(Says(decided)).start()
 

@@ -152,7 +152,7 @@ def test_widened_in_the_middle(case: tuple[list[Any], list[Any]], killed: int) -
     assert len(numbers) == len(set(numbers)) == len(record.trials)  # each is requested once
 
 
-def test_widened_twice_before_anything_came_of_the_first(case: tuple[list[Any], list[Any]]) -> None:
+def test_widened_twice_before_the_first_had_results(case: tuple[list[Any], list[Any]]) -> None:
     begun = Begun()
     run(begun, case[0][0], case[1][0])
     begun.versions.append(stored(SearchVersion.of([case[0][1]], case[1][1])))  # killed right then
@@ -169,7 +169,7 @@ def test_a_widened_grid_keeps_its_numbers() -> None:
 
 
 @pytest.mark.parametrize("killed", [None, 25])
-def test_what_one_of_several_procedures_adds_keeps_nobody_waiting(killed: int | None) -> None:
+def test_new_trials_of_a_widened_procedure_do_not_affect_the_others(killed: int | None) -> None:
     """Its new trials come late in the journal, after later decisions of others."""
     others = [ht.PBT(4, epochs=4, interval=2), ht.SuccessiveHalving(4, max_epochs=4, factor=2)]
     begun = Begun()
@@ -183,7 +183,7 @@ def test_what_one_of_several_procedures_adds_keeps_nobody_waiting(killed: int | 
     assert len(begun.journal) == entries
 
 
-def test_failed_trials_are_no_obstacle() -> None:
+def test_failed_trials_do_not_block_the_search() -> None:
     """What failed is not trained further, and what is new is trained."""
     begun = Begun()
     run(begun, ht.Random(3, epochs=2), SPACE, steps=8)
@@ -215,7 +215,7 @@ def test_failed_trials_are_no_obstacle() -> None:
     ],
 )
 @pytest.mark.parametrize("killed", [None, 30])
-def test_searches_that_wait_for_nobody(first: Any, second: Any, killed: int | None) -> None:
+def test_asynchronous_searches(first: Any, second: Any, killed: int | None) -> None:
     begun = Begun()
     before = run(begun, first, SPACE, steps=killed)
     after = run(begun, second, SPACE)
@@ -297,7 +297,9 @@ NONE: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("before", "after", "why"), NONE)
-def test_what_is_no_extension_is_refused_with_what_differs(before: Any, after: Any, why: str) -> None:
+def test_a_search_that_is_not_an_extension_is_refused_with_the_difference(
+    before: Any, after: Any, why: str
+) -> None:
     version = stored(SearchVersion.of([before], SPACE))
     with pytest.raises(NoExtensionError, match=why):
         is_wider([after], SPACE, GOAL, 0, [version])

@@ -47,7 +47,7 @@ def refused(make: Callable[[], object], message: str) -> None:
         ({"barrier": True}, "barrier: a barrier needs reports to wait at; set every"),
     ],
 )
-def test_workloads_that_cannot_be(fields: dict[str, Any], message: str):
+def test_impossible_workloads_are_refused(fields: dict[str, Any], message: str):
     refused(lambda: Workload(**fields), message)
 
 
@@ -73,7 +73,7 @@ def test_workloads_that_cannot_be(fields: dict[str, Any], message: str):
         ({"straggling": math.inf}, "straggling: inf; expected"),
     ],
 )
-def test_clusters_that_cannot_be(fields: dict[str, Any], message: str):
+def test_impossible_clusters_are_refused(fields: dict[str, Any], message: str):
     refused(lambda: Cluster(**fields), message)
 
 
@@ -94,7 +94,7 @@ def test_clusters_that_cannot_be(fields: dict[str, Any], message: str):
         (lambda: StateLoss(-0.5), "faults: state loss: probability -0.5; expected"),
     ],
 )
-def test_workers_and_faults_that_cannot_be(make: Callable[[], object], message: str):
+def test_impossible_workers_and_faults_are_refused(make: Callable[[], object], message: str):
     refused(make, message)
 
 
@@ -128,7 +128,7 @@ def test_clusters_that_can_never_train_the_workload(cluster: Cluster, message: s
         ({"speed": 2}, "details: Unexpected keyword argument 'speed'; expected ahead, affinity, retries"),
     ],
 )
-def test_options_that_cannot_be(options: dict[str, Any], message: str):
+def test_impossible_options_are_refused(options: dict[str, Any], message: str):
     refused(lambda: simulate(SMALL, Cluster(workers=2), **options), message)
 
 
@@ -142,13 +142,13 @@ def test_a_landscape_with_impossible_costs(cost: float):
 
 
 @pytest.mark.parametrize("order", ["strict", "free"])
-def test_a_partition_that_is_lost_for_ever_is_named(order: str):
+def test_a_permanently_lost_partition_is_named(order: str):
     cluster = Cluster(workers=2, faults=[Crash("w1", 0.5)])
     message = "partitions: no worker holds [1] and none will, with 2 trials to train; place them on a worker"
     refused(lambda: simulate(SMALL, cluster, order=order), message)
 
 
-def test_a_cluster_that_is_lost_for_ever_is_named():
+def test_a_permanently_lost_cluster_is_named():
     cluster = Cluster(workers=2, faults=[Crash("w0", 0.5), Crash("w1", 0.75)])
     message = "workers: none is left and none will join, with 2 trials to train"
     refused(lambda: simulate(SMALL, cluster), message)

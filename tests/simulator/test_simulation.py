@@ -81,7 +81,7 @@ def test_values_may_make_a_unit_longer_and_a_schedule_changes_it_on_the_way():
     assert simulate(workload, Cluster(workers=1), check=True).makespan == 2 * 2.0 + 2 * 1.5
 
 
-def test_evaluation_takes_time_where_it_is_asked_for():
+def test_evaluation_takes_time_where_it_is_requested():
     result = simulate(one(4, every=2, evaluation_seconds=0.5), Cluster(workers=1), check=True)
     assert result.makespan == 4 + 2 * 0.5
     assert [kind for *_, kind in spans(result)].count("evaluation") == 2
@@ -221,7 +221,7 @@ def test_a_worker_may_crash_again_and_again():
 
 
 @pytest.mark.parametrize("order", ["strict", "free"])
-def test_replicas_stand_in_for_a_worker_that_is_lost_for_good(order: str):
+def test_replicas_replace_a_permanently_lost_worker(order: str):
     workload = Workload(configs=4, epochs=3, partitions=4)
     cluster = Cluster(workers=4, replicas=2, faults=[Crash("w1", 2.5)])
     result = simulate(workload, cluster, order=order, check=True)

@@ -28,7 +28,7 @@ def driver(open_store: Callable[..., Store], study: str) -> Claims:
     return store.claims(store.lease(study))
 
 
-def test_what_is_claimed_is_refused_and_what_lies_before_is_granted(open_store: Callable[..., Store]) -> None:
+def test_claimed_units_are_refused_and_units_before_them_are_granted(open_store: Callable[..., Store]) -> None:
     a, b = driver(open_store, "a"), driver(open_store, "b")
     assert a.claim(LINEAGE, 4, 4, 8) == (8, "", False, ())
     assert b.claim(LINEAGE, 5, 5, 8).taken_by == "a"
@@ -44,7 +44,7 @@ def test_what_is_claimed_is_refused_and_what_lies_before_is_granted(open_store: 
     assert b.claim(LINEAGE, 4, 4, 5).taken_by == ""
 
 
-def test_a_driver_learns_what_others_want(open_store: Callable[..., Store]) -> None:
+def test_a_driver_reads_the_wants_of_other_drivers(open_store: Callable[..., Store]) -> None:
     a, b = driver(open_store, "a"), driver(open_store, "b")
     b.want({LINEAGE: ({4: True, 8: False}, True), "cd": ({2: True}, False)})
     assert a.claim(LINEAGE, 0, 0, 4).wants == (WantedState("b", {4: True, 8: False}, True),)
@@ -75,7 +75,7 @@ def test_claims_end_with_their_lease(open_store: Callable[..., Store], clock: An
     assert b.claim(LINEAGE, 0, 0, 8).taken_by == "a"
 
 
-def test_a_group_is_not_its_own_company(open_store: Callable[..., Store]) -> None:
+def test_a_group_does_not_count_as_another_driver_of_itself(open_store: Callable[..., Store]) -> None:
     store = open_store()
     for member in ("a", "b"):
         store.lease(member)

@@ -83,7 +83,7 @@ def test_a_state_comes_back_bit_by_bit(arrays, meta):
 
 @given(arrays=ARRAYS, data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_fingerprints_tell_any_two_states_apart(arrays, data):
+def test_different_states_have_different_fingerprints(arrays, data):
     other = data.draw(ARRAYS | st.just(dict(reversed(arrays.items()))))
     same = {n: (a.dtype, a.shape, a.tobytes()) for n, a in arrays.items()} == {
         n: (a.dtype, a.shape, a.tobytes()) for n, a in other.items()
@@ -135,7 +135,7 @@ def test_a_damaged_state_says_which_file_and_what_to_do(states):
     assert "0abc" not in states
 
 
-def test_a_foreign_file_and_a_wrong_place_are_noticed(states):
+def test_a_foreign_file_and_a_wrong_key_are_detected(states):
     states.put("0abc", {"w": np.arange(5.0)}, {})
     path = only_file(states)
     path.rename(path.with_name("0abd.safetensors"))
@@ -174,7 +174,7 @@ def test_a_key_that_is_no_file_name_is_refused(states, key):
         ({}, [], "meta: a list; expected a dictionary"),
     ],
 )
-def test_what_would_not_come_back_is_refused(states, arrays, meta, message):
+def test_content_that_cannot_be_restored_is_refused(states, arrays, meta, message):
     with pytest.raises(StateFormatError, match=message):
         states.put("0abc", arrays, meta)
     assert not states.keys()
@@ -228,7 +228,7 @@ def test_a_full_disk_says_so_and_leaves_nothing(states):
     assert not [path for path in states.folder.rglob("*") if path.is_file()]
 
 
-def test_the_door_is_light():
+def test_importing_the_package_is_fast():
     program = (
         "import sys, hoptree.store; print([m for m in ('sqlalchemy', 'numpy', 'safetensors') if m in sys.modules])"
     )

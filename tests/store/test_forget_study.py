@@ -76,7 +76,7 @@ def test_what_another_study_needs_stays(store):
     assert store.states.keys() == []
 
 
-def test_states_that_it_made_and_nobody_holds_go_too(store):
+def test_unused_states_of_a_forgotten_study_are_removed(store):
     fill(store, "digits", ["00aa", "00bb"])
     fill(store, "letters", ["00cc"])
     for name, key in (("digits", "00aa"), ("letters", "00cc")):
@@ -85,7 +85,7 @@ def test_states_that_it_made_and_nobody_holds_go_too(store):
     assert store.states.keys() == ["00cc"]
 
 
-def test_a_state_that_is_held_and_not_in_the_books_goes(store):
+def test_a_held_state_that_is_not_in_the_ledger_is_removed(store):
     fill(store, "digits", [])
     store.states.put("00dd", {"w": np.ones(3)}, {})
     store.ledger.hold(["00dd"], "digits")
@@ -93,7 +93,7 @@ def test_a_state_that_is_held_and_not_in_the_books_goes(store):
     assert store.states.keys() == []
 
 
-def test_a_study_that_is_driven_or_unknown_is_not_forgotten(store, open_store):
+def test_a_running_or_unknown_study_is_not_forgotten(store, open_store):
     fill(store, "digits", ["00aa"])
     before = counts(store)
     with store.lease("digits"), pytest.raises(StudyHeldError):
@@ -114,7 +114,7 @@ def test_the_same_program_trains_from_scratch_afterwards(tmp_path, journal_url):
     assert [t.fingerprint for t in again.trials] == [t.fingerprint for t in first.trials]
 
 
-def test_reports_that_another_study_was_told_outlive_the_one_that_made_them(tmp_path, journal_url):
+def test_reports_that_another_study_uses_outlive_the_study_that_made_them(tmp_path, journal_url):
     study(tmp_path, "a", "b", journal=journal_url).run(workers=1)
     study(tmp_path, "a", name="second", journal=journal_url).run(workers=1)
     with Store(tmp_path / "store", journal_url=journal_url) as store:

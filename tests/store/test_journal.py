@@ -61,7 +61,7 @@ def test_entries_come_back_in_order_and_numbered(store):
     assert (store.journal.last("digits"), store.journal.last("other")) == (3, 0)
 
 
-def test_a_writer_goes_on_where_another_has_stopped(store):
+def test_a_writer_continues_where_another_has_stopped(store):
     lease = store.lease("digits")
     store.journal.writer("digits", lease.token).append(ENTRIES_OF_THREE)
     lease.release()
@@ -239,7 +239,7 @@ UPGRADES = {
 }
 
 
-def test_older_records_are_brought_up_to_date_one_version_at_a_time():
+def test_older_records_are_upgraded_one_version_at_a_time():
     expected = b'{"type":"TrialStopped","trial":3}'
     assert upgraded(OLD, 1, upgrades=UPGRADES, current=3) == expected
     assert upgraded(b'{"type":"TrialStopped","number":3}', 2, upgrades=UPGRADES, current=3) == expected
@@ -247,7 +247,7 @@ def test_older_records_are_brought_up_to_date_one_version_at_a_time():
 
 
 @pytest.mark.parametrize(("data", "version"), [(OLD[:-3], 1), (b"[]", 2)])
-def test_an_older_record_that_cannot_be_brought_up_to_date_is_refused(data, version):
+def test_an_older_record_that_cannot_be_upgraded_is_refused(data, version):
     with pytest.raises(EventError, match=f"a record of version {version} cannot be upgraded to 3"):
         upgraded(data, version, upgrades=UPGRADES, current=3)
 

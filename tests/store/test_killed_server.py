@@ -80,7 +80,7 @@ def entries(count: int, first: int = 1) -> list[tuple[float, Entry]]:
     return [(float(number), Entry(TrialStopped(number))) for number in range(first, first + count)]
 
 
-def test_what_was_lost_is_written_again(killed_server, opened):
+def test_lost_entries_are_written_again(killed_server, opened):
     store = opened()
     writer = store.journal.writer("digits", store.lease("digits").token)
     writer.append(entries(1))
@@ -94,7 +94,7 @@ def test_what_was_lost_is_written_again(killed_server, opened):
     assert [entry.entry.event.trial for entry in opened().journal.read("digits")] == list(range(1, 41))
 
 
-def test_a_driver_that_only_looks_writes_again_what_was_lost(killed_server, opened):
+def test_a_driver_that_only_reads_writes_lost_entries_again(killed_server, opened):
     store = opened()
     lease = store.lease("digits")
     writer = store.journal.writer("digits", lease.token)
@@ -180,7 +180,7 @@ def test_a_server_that_does_not_come_back_ends_the_call_after_its_time(killed_se
     assert writer.append(entries(1)) == 1
 
 
-def test_what_another_driver_has_taken_over_is_not_written_again(killed_server, opened, tmp_path):
+def test_entries_of_a_replaced_driver_are_not_written_again(killed_server, opened, tmp_path):
     now = [1000.0]
     store = opened(timing=StoreTiming(clock=lambda: now[0]))
     writer = store.journal.writer("digits", store.lease("digits", Holder("far", 7, "then")).token)
@@ -209,7 +209,7 @@ def test_a_database_that_went_back_in_time_is_refused(killed_server, opened, url
         writer.append(entries(1, 4))
 
 
-def test_a_study_goes_on_when_its_database_was_killed(killed_server, url, tmp_path):
+def test_a_study_continues_when_its_database_was_killed(killed_server, url, tmp_path):
     reference = study(tmp_path, "a", "b").run(workers=1)
     shutil.rmtree(tmp_path / "store")
 
@@ -234,7 +234,7 @@ def test_a_study_goes_on_when_its_database_was_killed(killed_server, url, tmp_pa
     assert again.savings.epochs_trained == 0
 
 
-def test_a_wish_is_made_once(killed_server, opened):
+def test_a_request_is_carried_out_once(killed_server, opened):
     """What must not be done twice is not waited for: whoever made it is told, and may look."""
     store = opened()
     store.requests.make("digits", StopTrial(1))

@@ -16,7 +16,7 @@ from tests.store.programs import ACQUIRE, line, running, tell
 FAR = Holder("far", 7, "then")
 
 
-def test_a_second_driver_is_told_who_holds_the_study(store, open_store, clock):
+def test_the_error_of_a_second_driver_names_the_first(store, open_store, clock):
     store.lease("digits", FAR)
     clock.now += 30
     at = "1970-01-12 13:46:40 UTC"
@@ -66,7 +66,7 @@ def test_an_append_is_a_heartbeat(store, clock):
         store.lease("digits")
 
 
-def test_who_drives_a_group_gives_the_heartbeats_of_its_members(store, clock):
+def test_the_driver_of_a_group_renews_the_leases_of_its_studies(store, clock):
     group, *members = (store.lease(name, FAR) for name in ("group", "digits", "letters"))
     group.renew_together(members)
     for _ in range(3):
@@ -89,7 +89,7 @@ def test_a_clock_that_is_set_back_takes_no_time_from_a_lease(store, clock):
         store.lease("digits")
 
 
-def test_who_is_dead_for_certain():
+def test_processes_that_are_certainly_dead():
     us = Holder.this_process()
     assert us == Holder.this_process()
     assert not us.is_dead(us.host, us.place)

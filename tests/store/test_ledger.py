@@ -17,7 +17,7 @@ def put(store: Store, number: int, *, held: bool, seconds: float = 1.0, there: b
     return key
 
 
-def test_what_is_held_stays_though_it_is_more_than_the_budget(store: Store) -> None:
+def test_held_states_stay_even_beyond_the_budget(store: Store) -> None:
     held = [put(store, number, held=True) for number in range(3)]
     assert store.ledger.evict(0) == []
     cheap, dear = put(store, 3, held=False), put(store, 4, held=False, seconds=9.0)
@@ -26,7 +26,7 @@ def test_what_is_held_stays_though_it_is_more_than_the_budget(store: Store) -> N
     assert store.states.keys() == held
 
 
-def test_what_somebody_removed_is_taken_off_the_books(store: Store) -> None:
+def test_a_removed_state_is_removed_from_the_ledger(store: Store) -> None:
     lost = put(store, 0, held=False, seconds=0.1, there=False)
     kept = put(store, 1, held=False)
     assert store.ledger.evict(100) == []

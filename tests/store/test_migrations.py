@@ -77,7 +77,7 @@ def filled(open_store):
 # --- the first revision -------------------------------------------------------------------------------------
 
 
-def test_tables_that_were_created_are_those_that_migrations_make(tmp_path, journal_url, request):
+def test_created_tables_equal_migrated_tables(tmp_path, journal_url, request):
     with Store(tmp_path / "store", journal_url=journal_url):
         created = described(journal_url)
     if "sqlite" in journal_url:
@@ -98,7 +98,7 @@ def test_tables_that_were_created_are_those_that_migrations_make(tmp_path, journ
     assert described(journal_url) == created
 
 
-def test_sqlite_is_told_the_same_by_both(tmp_path):
+def test_sqlite_reports_the_same_schema_for_created_and_migrated_tables(tmp_path):
     with Store(tmp_path):
         pass
     database = Database(tmp_path / "migrated.sqlite")
@@ -171,7 +171,7 @@ def test_a_migration_that_fails_in_the_middle_leaves_the_store_as_it_was(filled,
     assert list(store.journal.read("digits")) == [(1, 0.5, Entry(TrialStopped(3)))]
 
 
-def test_a_copy_is_never_written_over(filled, tmp_path, journal_url, monkeypatch):
+def test_a_copy_is_never_overwritten(filled, tmp_path, journal_url, monkeypatch):
     if "sqlite" not in journal_url:
         pytest.skip("a schema that is there cannot be created: PostgreSQL refuses it itself")
     monkeypatch.setattr("hoptree.store.revisions.time.time", lambda: 1e9)
@@ -181,7 +181,7 @@ def test_a_copy_is_never_written_over(filled, tmp_path, journal_url, monkeypatch
     assert len(backups(tmp_path)) == 3
 
 
-def test_a_store_that_is_driven_is_not_migrated(filled, open_store, journal_url, clock, tmp_path):
+def test_a_store_in_use_is_not_migrated(filled, open_store, journal_url, clock, tmp_path):
     driver = open_store()
     lease = driver.lease("digits", Holder("far", 7, "then"))
     command = rf"hoptree migrate {tmp_path}/store --journal .*(sqlite|postgres)"
@@ -196,7 +196,7 @@ def test_a_store_that_is_driven_is_not_migrated(filled, open_store, journal_url,
         driver.lease("digits")
 
 
-def test_a_store_whose_driver_is_gone_is_migrated(filled, open_store, clock):
+def test_a_store_whose_driver_has_ended_is_migrated(filled, open_store, clock):
     open_store().lease("digits", Holder("far", 7, "then"))
     clock.now += 1000
     assert revision(open_store(revisions=NEXT)) == "0003"
@@ -237,12 +237,12 @@ def test_migrate_says_what_it_did(filled, tmp_path, journal_url):
     assert again == Migrated("0003", "0003", "")
 
 
-def test_migrate_makes_no_copy_if_told_so(filled, tmp_path, journal_url):
+def test_migrate_makes_no_copy_with_no_backup(filled, tmp_path, journal_url):
     assert migrate(tmp_path / "store", journal_url, revisions=NEXT, backup=False).backup == ""
     assert backups(tmp_path) == []
 
 
-def test_migrate_makes_no_store_up(tmp_path):
+def test_migrate_creates_no_store(tmp_path):
     for _ in range(2):
         with pytest.raises(StoreMissingError):
             migrate(tmp_path)

@@ -15,7 +15,7 @@ HERE = {"architecture": "x86_64"}
 Open = Callable[..., Store]
 
 
-def test_what_is_entered_is_found_by_root_and_platform(open_store: Open) -> None:
+def test_an_origin_is_found_by_root_and_platform(open_store: Open) -> None:
     store = open_store()
     first = VariantOrigin("v1", "root", HERE, observations={"file:/a": "1"}, probes={'{"lr": 0.1}': "2"})
     assert store.origins.add(first)
@@ -40,7 +40,7 @@ def test_a_number_is_given_once(open_store: Open) -> None:
     assert store.origins.add(VariantOrigin("v2", "root", HERE, 1))
 
 
-def test_what_contradicts_is_not_added(open_store: Open) -> None:
+def test_contradicting_observations_are_not_added(open_store: Open) -> None:
     store = open_store()
     origin = VariantOrigin("v1", "root", HERE, observations={"file:/a": "1"})
     store.origins.add(origin)

@@ -50,6 +50,8 @@ SPECIAL = {
     "fault": st.sampled_from(["user", "system"]),
     "ending": st.sampled_from(["complete", "stopped", "failed"]),
     "known": st.none() | st.builds(KnownResults, states=st.lists(COUNTS).map(tuple), reports=KNOWN_REPORTS),
+    "crew": st.lists(TEXTS, max_size=3).map(tuple),
+    "layout": st.sampled_from(["single", "data"]),
     "asked_by": st.none() | st.tuples(st.integers(-1, 9), COUNTS),
 }
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {int: COUNTS, str: TEXTS, bool: st.booleans(), float: FINITE}
@@ -162,6 +164,6 @@ def test_a_decision_that_would_not_come_back_is_refused() -> None:
         b'{"event":{"type":"TrialStopped","trial":1}}',
     ],
 )
-def test_what_is_no_entry_is_refused(data: bytes) -> None:
+def test_a_value_that_is_not_an_entry_is_refused(data: bytes) -> None:
     with pytest.raises(EventError, match="not an entry"):
         decode(data)

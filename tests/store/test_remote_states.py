@@ -36,7 +36,7 @@ def url(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"s3://hoptree/{secrets.token_hex(4)}"
 
 
-def test_what_was_cut_off_on_its_way_is_found_out(url: str) -> None:
+def test_a_truncated_transfer_is_detected(url: str) -> None:
     import s3fs
 
     states = open_states(url)
@@ -63,7 +63,7 @@ def test_a_store_remembers_where_its_states_are(tmp_path: Path, url: str) -> Non
         Store(tmp_path / "plain", states=url)
 
 
-def test_a_folder_elsewhere_holds_in_any_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absolute_folder_works_in_any_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Store("store", states="elsewhere"):
         pass
@@ -81,7 +81,7 @@ def test_a_folder_elsewhere_holds_in_any_working_folder(tmp_path: Path, monkeypa
         ("gs://bucket/x", "gs://bucket/x: .*gcsfs.*it must be installed wherever workers run"),
     ],
 )
-def test_a_place_that_cannot_be_used_is_refused_and_no_store_is_made(
+def test_an_unusable_location_is_refused_and_no_store_is_created(
     tmp_path: Path, url: str, states: str, message: str
 ) -> None:
     with pytest.raises(ht.HoptreeError, match=message):
@@ -90,7 +90,7 @@ def test_a_place_that_cannot_be_used_is_refused_and_no_store_is_made(
         Store(tmp_path / "store", create=False)
 
 
-def test_a_server_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import s3fs
 
     with object_store() as address:

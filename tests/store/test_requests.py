@@ -1,4 +1,4 @@
-"""Wishes in both databases."""
+"""User requests in both databases."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from hoptree.store import Store
 from hoptree.store.requests import StopTrial
 
 
-def test_wishes_that_are_made_at_the_same_moment_are_all_heard(open_store: Callable[..., Store]) -> None:
+def test_simultaneous_requests_are_all_carried_out(open_store: Callable[..., Store]) -> None:
     users = {name: open_store() for name in "abcd"}
     begin = threading.Barrier(len(users), timeout=900)  # who fails leaves the others alone
     numbers: list[int] = []
 
-    def wish(name: str) -> None:
+    def make(name: str) -> None:
         for trial in range(10):
             begin.wait()
             numbers.append(users[name].requests.make("study", StopTrial(trial)))
 
-    threads = [threading.Thread(target=wish, args=name) for name in users]
+    threads = [threading.Thread(target=make, args=name) for name in users]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -50,7 +50,7 @@ def test_a_snapshot_is_small(store, token):
         assert len(connection.execute(select(SNAPSHOTS.c.data)).scalar_one()) < 2000
 
 
-def test_only_the_holder_of_the_lease_writes_one(store, token):
+def test_only_the_holder_of_the_lease_writes_a_snapshot(store, token):
     with pytest.raises(LeaseLostError):
         store.journal.write_snapshot("digits", token + 1, 7, b"")
     with pytest.raises(StoreError, match="digits: snapshot at entry 11, which does not exist"):
@@ -58,7 +58,7 @@ def test_only_the_holder_of_the_lease_writes_one(store, token):
     assert kept(store) == []
 
 
-def test_one_of_another_version_is_passed_over(store, token, caplog):
+def test_a_snapshot_of_another_version_is_skipped(store, token, caplog):
     store.journal.write_snapshot("digits", token, 4, b"old", version=1)
     assert store.journal.read_snapshot("digits", version=2) is None
     store.journal.write_snapshot("digits", token, 7, b"new", version=2)
@@ -68,7 +68,7 @@ def test_one_of_another_version_is_passed_over(store, token, caplog):
 
 
 @pytest.mark.parametrize("values", [{"data": zlib.compress(b"forged")}, {"checksum": bytes(16)}, {"data": b""}])
-def test_one_that_is_damaged_gives_way_to_the_one_before(store, token, caplog, values):
+def test_a_damaged_snapshot_is_replaced_by_the_previous_one(store, token, caplog, values):
     for seq in (4, 7):
         store.journal.write_snapshot("digits", token, seq, b"up to %d" % seq)
     change(store, update(SNAPSHOTS).where(SNAPSHOTS.c.seq == 7).values(values))
@@ -87,7 +87,7 @@ def test_without_one_that_matches_the_journal_is_read_from_its_beginning(store, 
     )
 
 
-def test_one_of_a_journal_that_was_replaced_is_not_used(store, token, caplog):
+def test_a_snapshot_of_a_replaced_journal_is_not_used(store, token, caplog):
     store.journal.write_snapshot("digits", token, 7, b"up to 7")
     change(store, delete(ENTRIES))
     assert store.journal.read_snapshot("digits") is None  # the entry that it stands at is gone
@@ -97,7 +97,7 @@ def test_one_of_a_journal_that_was_replaced_is_not_used(store, token, caplog):
     assert len(caplog.records) == 2
 
 
-def test_what_follows_a_snapshot_is_verified_from_its_entry_on(store, token):
+def test_entries_after_a_snapshot_are_verified(store, token):
     store.journal.write_snapshot("digits", token, 7, b"up to 7")
     change(store, update(ENTRIES).where(ENTRIES.c.seq == 3).values(record=b"{}"))
     assert [entry.seq for entry in store.journal.read("digits", after=7)] == [8, 9, 10]

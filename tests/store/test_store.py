@@ -90,7 +90,7 @@ def test_many_may_open_a_new_store_at_once(open_store):
     assert all(store.catalog.find("digits") for store in stores)
 
 
-def test_a_store_that_is_not_there_is_not_made_up(tmp_path, open_store):
+def test_a_missing_store_is_not_created(tmp_path, open_store):
     with pytest.raises(StoreMissingError, match="store: no folder"):
         Store(tmp_path / "nowhere", create=False)
     (tmp_path / "store").mkdir()
@@ -99,7 +99,7 @@ def test_a_store_that_is_not_there_is_not_made_up(tmp_path, open_store):
     assert not list(tmp_path.rglob("*.sqlite"))
 
 
-def test_what_is_no_store_is_refused(tmp_path):
+def test_a_value_that_is_not_a_store_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="is a file; expected a folder"):
         Store(tmp_path / "file")

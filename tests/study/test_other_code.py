@@ -15,7 +15,7 @@ class Other(Plain):
     fingerprint = "other"
 
 
-def test_a_lost_state_is_not_made_again_by_other_code(tmp_path: Path) -> None:
+def test_a_lost_state_is_not_trained_again_with_other_code(tmp_path: Path) -> None:
     data = dataset(tmp_path)
     first = study(tmp_path, data=data).run(workers=1)
     fingerprint = first.best.fingerprint

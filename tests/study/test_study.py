@@ -110,7 +110,7 @@ def tiny_study(folder: Path, model: Any, name: str = "tiny", **options: Any) -> 
 
 
 @pytest.mark.slow
-def test_names_that_nothing_asks_for_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_names_that_nothing_reads_cause_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     from torch import nn
 
     def net(hp: Any) -> nn.Module:

@@ -70,7 +70,7 @@ def test_it_ends_as_the_wider_search_does_and_trains_only_what_is_new(tmp_path: 
     assert all(check.holds for check in grown.verify())
 
 
-def test_what_is_no_extension_is_refused_with_old_and_new(tmp_path: Path) -> None:
+def test_a_search_that_is_not_an_extension_is_refused_with_old_and_new_values(tmp_path: Path) -> None:
     first = make(tmp_path, (RATES, ht.Random(4, epochs=2)))
     first.run(workers=1)
     before = stored(tmp_path)

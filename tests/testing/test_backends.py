@@ -186,6 +186,6 @@ class OpensFaulty:
         ("another order of examples", "a_study_is_driven_to_its_end", "the metrics are"),
     ],
 )
-def test_planted_faults_are_found(fault: str, test: str, message: str) -> None:
+def test_seeded_faults_are_found(fault: str, test: str, message: str) -> None:
     with pytest.raises((AssertionError, ValueError, StateMissingError), match=message):
         getattr(BackendContract(), f"test_{test}")(OpensFaulty(fault))

@@ -129,6 +129,6 @@ class TestSound(MirrorContract):
         ("closes once", "a_mirror_that_showed_nothing_closes"),
     ],
 )
-def test_planted_faults_are_found(fault: str, test: str) -> None:
+def test_seeded_faults_are_found(fault: str, test: str) -> None:
     with pytest.raises((AssertionError, ValueError)):
         getattr(MirrorContract(), f"test_{test}")(case(fault))

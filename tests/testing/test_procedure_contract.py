@@ -121,7 +121,7 @@ def test_a_sound_procedure_passes():
         pytest.param("no end", "has not ended after", marks=pytest.mark.slow),
     ],
 )
-def test_planted_faults_are_found(fault, message):
+def test_seeded_faults_are_found(fault, message):
     with pytest.raises((AssertionError, ValueError), match=message):
         check(
             ProcedureContract,
@@ -152,7 +152,7 @@ def test_the_page_holds_a_procedure_of_less_than_thirty_lines():
 
 
 @pytest.mark.slow
-def test_the_page_is_true(tmp_path: Path):
+def test_the_code_on_the_page_works(tmp_path: Path):
     """The programs of the page, as one file of tests, pass in a process of their own."""
     blocks = BLOCKS.findall(PAGE.read_text())[:4]
     (tmp_path / "test_page.py").write_text("\n\n".join(blocks))

@@ -117,6 +117,6 @@ def test_a_sound_store_passes(tmp_path: Path) -> None:
         ("cleans too much", "after clean"),
     ],
 )
-def test_planted_faults_are_found(tmp_path: Path, fault: str, message: str) -> None:
+def test_seeded_faults_are_found(tmp_path: Path, fault: str, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         run(tmp_path, fault)

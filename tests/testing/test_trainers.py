@@ -159,6 +159,6 @@ def test_a_sound_trainer_passes() -> None:
         ("counter stays", "a_loaded_state_is_dumped_again", r"differs in meta\['units'\]"),
     ],
 )
-def test_planted_faults_are_found(fault: str, test: str, message: str) -> None:
+def test_seeded_faults_are_found(fault: str, test: str, message: str) -> None:
     with pytest.raises((AssertionError, StateFormatError), match=message):
         getattr(TrainerContract(), f"test_{test}")(Faulty(fault))

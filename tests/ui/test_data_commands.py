@@ -180,7 +180,7 @@ def test_bad_input_is_refused_in_one_line(folder: Path, arguments: tuple[str, ..
     assert sorted(folder.rglob("*")) == before
 
 
-def test_what_is_not_a_dataset(folder: Path) -> None:
+def test_a_folder_that_is_not_a_dataset(folder: Path) -> None:
     done = hoptree(folder, "inspect", "in", "--verify")
     assert done.returncode == 2
     assert done.stderr.startswith(f"DataError: {folder / 'in'}: a folder without manifest.json")

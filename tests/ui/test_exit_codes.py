@@ -43,7 +43,7 @@ def whole(text: str) -> str:
     return Path(found[1]).read_text()
 
 
-def test_what_users_code_raises_in_the_driver_is_shown_with_its_line(tmp_path: Path) -> None:
+def test_an_exception_of_user_code_in_the_driver_is_shown_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SEARCH)
     (tmp_path / ".hoptree").mkdir()
     done = hoptree("run", "mine.py", "--quiet", cwd=tmp_path, PYTHONPATH=os.pathsep.join(sys.path))
@@ -55,7 +55,7 @@ def test_what_users_code_raises_in_the_driver_is_shown_with_its_line(tmp_path: P
     assert str(tmp_path / ".hoptree" / "logs") in done.stderr
 
 
-def test_what_is_refused_names_the_line_of_the_program(tmp_path: Path) -> None:
+def test_an_error_names_the_line_of_the_program(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("import hoptree as ht\n\nlr = ht.multistep(0.1, at=[4, 2], gamma=0.1)\n")
     done = hoptree("run", "bad.py", cwd=tmp_path)
     assert done.returncode == 2
@@ -108,7 +108,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_a_failing_model_has_one_look_whoever_runs_it(tmp_path: Path) -> None:
+def test_the_error_of_a_failing_model_has_one_format_in_every_interface(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NET)
     shown = []
     for command in ([sys.executable, "-c", MAIN, "run", "net.py"], [sys.executable, "net.py"]):
@@ -125,7 +125,7 @@ def test_a_failing_model_has_one_look_whoever_runs_it(tmp_path: Path) -> None:
     assert hoptree("studies", cwd=tmp_path).stdout.startswith("No studies in ")  # refused: nothing was done
 
 
-def test_a_study_that_cannot_be_has_the_same_look(tmp_path: Path) -> None:
+def test_the_error_of_an_impossible_study_has_the_same_format(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NET.replace('"lr": 0.1', '"lr": [0.1]'))
     done = subprocess.run([sys.executable, "net.py"], capture_output=True, text=True, cwd=tmp_path, timeout=900)
     first, *rest, _ = done.stderr.splitlines()
@@ -155,7 +155,7 @@ def test_other_errors_of_a_program_go_to_the_hook_before(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("command", ["verify", "export"])
-def test_what_is_not_there_is_said_to_be_not_there(folder: Path, command: str) -> None:
+def test_a_missing_file_or_study_is_named(folder: Path, command: str) -> None:
     if command == "verify":
         done = hoptree("verify", "nope.zip", cwd=folder)
         assert "nope.zip: the file does not exist; " in done.stderr
@@ -165,7 +165,7 @@ def test_what_is_not_there_is_said_to_be_not_there(folder: Path, command: str) -
     assert done.returncode == 2
 
 
-def test_a_bug_is_called_one(tmp_path: Path) -> None:
+def test_an_internal_error_is_reported_as_a_bug(tmp_path: Path) -> None:
     command = [sys.executable, "-c", f"import hoptree.ui.doctor as d; d._OPTIONAL = 1; {MAIN}", "doctor"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=900)
     assert done.returncode == 3
@@ -183,7 +183,7 @@ def test_wrong_usage_is_code_2(arguments: list[str], tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_nobody_reads_on(folder: Path) -> None:
+def test_a_closed_output_pipe(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-c", MAIN, "show", "tiny"]

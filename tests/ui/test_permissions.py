@@ -54,14 +54,14 @@ def close(place: Path) -> None:
         path.chmod(0o555 if path.is_dir() else 0o444)
 
 
-def test_a_store_can_be_looked_at_by_who_may_only_read_it(closed: Path) -> None:
+def test_a_store_can_be_read_without_write_permission(closed: Path) -> None:
     look = ("studies", "show tiny", "trials tiny", "best tiny", "clean", "explain tiny.py")
     ended = run(closed, *look)
     assert [code for code, _ in ended] == [0] * len(look), ended
     assert "4 complete, 2 failed" in ended[0][1]
 
 
-def test_what_cannot_be_written_is_refused_by_its_name(closed: Path) -> None:
+def test_a_path_that_cannot_be_written_is_refused_by_name(closed: Path) -> None:
     expected = {
         "extend tiny 0 --epochs 4": "this user has read permission only",
         "run tiny.py": "that you have write permission",
@@ -78,7 +78,7 @@ def test_what_cannot_be_written_is_refused_by_its_name(closed: Path) -> None:
         assert words in said, line
 
 
-def test_a_store_that_somebody_drives_can_be_looked_at(folder: Path, tmp_path: Path) -> None:
+def test_a_store_in_use_can_be_read(folder: Path, tmp_path: Path) -> None:
     place = tmp_path / "driven"
     shutil.copytree(folder, place)
     with Store(place / ".hoptree") as store, store.lease("other") as lease:

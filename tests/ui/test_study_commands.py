@@ -65,7 +65,7 @@ def test_studies_lists_what_a_store_holds(folder: Path) -> None:
     assert f"accuracy {found['best']['value']:.4g} (trial {found['best']['trial']})" in table
 
 
-def test_show_tells_what_a_study_is_made_of(folder: Path) -> None:
+def test_show_prints_the_settings_of_a_study(folder: Path) -> None:
     text = look(folder / ".hoptree", "show", "tiny")
     study = figures(folder / ".hoptree", "show", "tiny")
     rows = words(text)
@@ -105,7 +105,7 @@ def test_show_a_trial_with_its_curve_or_its_error(folder: Path) -> None:
     assert "none is stored" in failed
 
 
-def test_best_tells_where_its_state_is(folder: Path) -> None:
+def test_best_shows_where_its_state_is(folder: Path) -> None:
     text = look(folder / ".hoptree", "best", "tiny")
     best = figures(folder / ".hoptree", "best", "tiny")
     trials = figures(folder / ".hoptree", "show", "tiny")["trials"]
@@ -126,14 +126,14 @@ def test_best_without_a_state(copy: Path) -> None:
     assert figures(copy, "best", "tiny")["fingerprint"] is None
 
 
-def test_looking_writes_nothing(copy: Path) -> None:
+def test_reading_a_store_writes_nothing(copy: Path) -> None:
     before = files(copy)
     for command in (["studies"], ["show", "tiny"], ["show", "tiny", "--trial", "1"], ["best", "tiny"]):
         look(copy, *command)
     assert files(copy) == before
 
 
-def test_a_driver_is_named_while_it_drives(copy: Path) -> None:
+def test_a_running_driver_is_named(copy: Path) -> None:
     change(copy, "update hoptree_studies set status = 'running'")
     assert figures(copy, "studies")[0]["status"] == "stopped"  # killed: nobody is there to say so
     with Store(copy) as store, store.lease("tiny"):
@@ -143,7 +143,7 @@ def test_a_driver_is_named_while_it_drives(copy: Path) -> None:
         assert f"running, driven by process {os.getpid()}" in look(copy, "show", "tiny")
 
 
-def test_what_was_reported_before_an_interrupt_is_the_best_so_far(copy: Path) -> None:
+def test_a_report_before_an_interrupt_can_be_the_best_so_far(copy: Path) -> None:
     (last,) = sqlite3.connect(copy / "journal.sqlite").execute("select max(seq) from hoptree_entries").fetchone()
     while figures(copy, "studies")[0]["trials"]["complete"]:
         last -= 1
@@ -154,7 +154,7 @@ def test_what_was_reported_before_an_interrupt_is_the_best_so_far(copy: Path) ->
     assert f"accuracy {best:.4g} so far (trial {number})" in look(copy, "studies")
 
 
-def test_trials_that_nobody_trains_are_unfinished(copy: Path) -> None:
+def test_trials_without_a_driver_are_unfinished(copy: Path) -> None:
     change(copy, "delete from hoptree_entries where seq > 8")
     assert "unfinished" in look(copy, "studies")
     with Store(copy) as store, store.lease("tiny"):
@@ -164,7 +164,7 @@ def test_trials_that_nobody_trains_are_unfinished(copy: Path) -> None:
     assert "so there is no best trial yet" in str(result.exception)
 
 
-def test_the_journal_may_be_elsewhere(copy: Path, tmp_path: Path) -> None:
+def test_the_journal_may_be_in_another_database(copy: Path, tmp_path: Path) -> None:
     (copy / "journal.sqlite").rename(tmp_path / "elsewhere.sqlite")
     assert isinstance(invoke(copy, "show", "tiny").exception, StoreMissingError)
     assert "finished" in look(copy, "show", "tiny", "--journal", f"sqlite:///{tmp_path / 'elsewhere.sqlite'}")
@@ -174,7 +174,7 @@ def test_the_journal_may_be_elsewhere(copy: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["studies"], ["show", "tiny"], ["best", "tiny"], ["verify", "tiny"]])
-def test_a_store_that_is_not_there(tmp_path: Path, command: list[str]) -> None:
+def test_a_missing_store(tmp_path: Path, command: list[str]) -> None:
     result = invoke(tmp_path / "none", *command)
     assert isinstance(result.exception, StoreMissingError)
     assert "none: no store is there; run a study first, or give the store's folder" in str(result.exception)
@@ -182,14 +182,14 @@ def test_a_store_that_is_not_there(tmp_path: Path, command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "best", "verify"])
-def test_a_study_that_is_not_there(folder: Path, command: str) -> None:
+def test_a_missing_study(folder: Path, command: str) -> None:
     result = invoke(folder / ".hoptree", command, "tyni")
     assert isinstance(result.exception, StudyMissingError)
     assert "tyni: no such study" in str(result.exception)
     assert "it holds tiny" in str(result.exception)
 
 
-def test_a_trial_that_is_not_there(folder: Path) -> None:
+def test_a_missing_trial(folder: Path) -> None:
     result = invoke(folder / ".hoptree", "show", "tiny", "--trial", "6")
     assert "trial 6 of 'tiny': not known; expected 0 to 5" in str(result.exception)
 
@@ -236,7 +236,7 @@ def test_errors_are_one_message(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_looking_and_help_import_no_framework(folder: Path) -> None:
+def test_reading_and_help_import_no_framework(folder: Path) -> None:
     program = """
 import sys
 from click.testing import CliRunner
@@ -255,7 +255,7 @@ for command in (["studies"], ["show", "tiny"], ["best", "tiny"]):
 # --- running ------------------------------------------------------------------------------------------------
 
 
-def test_run_tells_the_best_and_where_things_are(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_prints_the_best_trial_and_the_location_of_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     best = figures(folder / ".hoptree", "best", "tiny")
     for target in ("tiny.py", "tiny.py:tiny"):
@@ -381,7 +381,7 @@ def best(folder: Path, copy: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.slow
-def test_verify_tells_bits_that_differ(copy: Path, best: Any) -> None:
+def test_verify_reports_bits_that_differ(copy: Path, best: Any) -> None:
     number, key, states = str(best["number"]), Path(best["state_file"]).stem, FolderStates(copy / "states")
     same = invoke(copy, "verify", "tiny", number)
     print_of_it = best["fingerprint"][:12]

@@ -1,4 +1,4 @@
-"""``hoptree trials``, the wishes, and ``clean``, on a study that was run once; wishes are then run for real."""
+"""``hoptree trials``, user requests, and ``clean``, on a study that was run once; requests are then run."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_trials_are_chosen(folder: Path) -> None:
     )
 
 
-# --- wishes -----------------------------------------------------------------------------------------------
+# --- user requests -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_wishes_are_granted_when_the_study_runs_again(folder: Path, tmp_path: Path) -> None:
+def test_requests_are_carried_out_when_the_study_runs_again(folder: Path, tmp_path: Path) -> None:
     place = tmp_path / "place"
     shutil.copytree(folder, place)
     store = place / ".hoptree"
@@ -124,7 +124,7 @@ def test_wishes_are_granted_when_the_study_runs_again(folder: Path, tmp_path: Pa
         (["add", "tiny", "--set", "lr=1", "--epochs", "0"], "epochs: 0; expected a whole number, at least 1"),
     ],
 )
-def test_wishes_that_cannot_be_are_refused(copy: Path, arguments: list[str], message: str) -> None:
+def test_impossible_requests_are_refused(copy: Path, arguments: list[str], message: str) -> None:
     assert message in refused(copy, *arguments)
     with Store(copy, create=False) as store:
         assert store.requests.after("tiny", 0) == []
@@ -137,7 +137,7 @@ def kinds(found: Any) -> dict[str, tuple[int, int]]:
     return {each["kind"]: (each["count"], each["can_go"]) for each in found["holdings"]}
 
 
-def test_clean_removes_nothing_unless_told_to(copy: Path) -> None:
+def test_clean_removes_nothing_without_confirmation(copy: Path) -> None:
     FolderStates(copy / "states").put("ab12", {}, {"stray": 1})
     before = sorted(path for path in copy.rglob("*") if path.is_file())
     found = figures(copy, "clean")
@@ -194,7 +194,7 @@ def test_a_study_that_cannot_be_read_can_be_forgotten(copy: Path) -> None:
     assert figures(copy, "studies") == []
 
 
-def test_a_study_can_be_forgotten_with_all_that_only_it_needs(copy: Path) -> None:
+def test_forgetting_a_study_removes_what_only_it_needs(copy: Path) -> None:
     assert "no such study" in refused(copy, "clean", "--forget", "tyni", "--yes")
     assert figures(copy, "clean", "--forget", "tiny")["forgotten"] == []
     assert len(figures(copy, "studies")) == 1

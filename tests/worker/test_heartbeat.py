@@ -39,12 +39,12 @@ def pid_of(worker: WorkerProcess) -> int:
     return worker._process.pid
 
 
-def test_a_worker_without_work_beats(worker: WorkerProcess) -> None:
+def test_an_idle_worker_sends_heartbeats(worker: WorkerProcess) -> None:
     for _ in range(3):
         until(worker.has_beaten)
 
 
-def test_a_worker_that_is_stopped_does_not(worker: WorkerProcess) -> None:
+def test_a_stopped_worker_sends_no_heartbeats(worker: WorkerProcess) -> None:
     os.kill(pid_of(worker), signal.SIGSTOP)
     until(lambda: not worker.has_beaten() and not worker.has_beaten())
     assert not worker.has_beaten()
@@ -56,13 +56,14 @@ def test_a_worker_that_is_stopped_does_not(worker: WorkerProcess) -> None:
     assert worker.ended
 
 
-def test_a_worker_whose_code_lets_no_thread_run_is_alive(worker: WorkerProcess, tmp_path: Path) -> None:
+def test_a_worker_whose_code_holds_the_interpreter_lock_is_alive(worker: WorkerProcess, tmp_path: Path) -> None:
     held = tmp_path / "held"
     held.write_bytes(b"\0")
     worker.send(train(0, act="held", where=str(held)))
     until((tmp_path / "held-begun").exists)
     assert all(worker.has_beaten() for _ in range(200))  # more than may have come before
-    held.write_bytes(b"\1")
+    with held.open("r+b") as file:  # never shorter: the worker maps it
+        file.write(b"\1")
     assert answer(worker) is not None
 
 

@@ -110,7 +110,7 @@ def test_a_state_is_fetched_from_the_store(worker: WorkerProcess, states: Folder
     assert (judged.run, judged.metrics) == (3, {"loss": 2.0})
 
 
-def test_a_state_that_is_nowhere_or_damaged_is_told_as_lost(worker: WorkerProcess, states: FolderStates) -> None:
+def test_a_missing_or_damaged_state_is_reported_as_lost(worker: WorkerProcess, states: FolderStates) -> None:
     worker.send(train(0, unit=1, source=StateSource("nowhere")))
     lost = answer(worker)
     assert isinstance(lost, RunFailed)
@@ -125,7 +125,7 @@ def test_a_state_that_is_nowhere_or_damaged_is_told_as_lost(worker: WorkerProces
     assert "damaged" not in states
 
 
-def test_a_unit_is_given_up_before_it_begins_and_in_the_middle(worker: WorkerProcess) -> None:
+def test_a_unit_is_cancelled_before_it_begins_and_in_the_middle(worker: WorkerProcess) -> None:
     worker.send(train(0, act="hang"))
     worker.send(train(1))
     worker.send(CancelRun(1))
@@ -167,7 +167,7 @@ def test_a_trainer_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
     assert process.reap().how == "died with exit code 1"
 
 
-def test_a_copy_of_the_worker_that_comes_back_from_the_users_code_says_nothing(worker: WorkerProcess) -> None:
+def test_a_fork_of_the_worker_that_returns_from_user_code_sends_nothing(worker: WorkerProcess) -> None:
     worker.send(train(0, act="fork"))
     worker.send(train(1))
     found = [answer(worker), answer(worker)]
@@ -176,14 +176,14 @@ def test_a_copy_of_the_worker_that_comes_back_from_the_users_code_says_nothing(w
     assert worker.receive() is None  # no copy holds the channel open either
 
 
-def test_what_was_written_to_the_channel_by_others_ends_the_worker_only(worker: WorkerProcess) -> None:
+def test_foreign_bytes_in_the_channel_end_only_the_worker(worker: WorkerProcess) -> None:
     worker.send(train(0, act="scribble"))
     while worker.receive() is not None:
         pass
     assert worker.reap().how == "died with SIGKILL"
 
 
-def test_an_account_of_an_error_is_cut(worker: WorkerProcess) -> None:
+def test_a_long_error_report_is_truncated(worker: WorkerProcess) -> None:
     worker.send(train(0, act="long"))
     failed = answer(worker)
     assert isinstance(failed, RunFailed)

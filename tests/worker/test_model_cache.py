@@ -34,7 +34,7 @@ def check_that_the_state_asked_for_is_in_it(states: FolderStates) -> None:
     assert np.array_equal(models.restore(ORIGIN, None).model["w"], untrained)
 
 
-def test_the_state_asked_for_is_in_it(states: FolderStates) -> None:
+def test_the_cached_model_has_the_requested_state(states: FolderStates) -> None:
     check_that_the_state_asked_for_is_in_it(states)
 
 

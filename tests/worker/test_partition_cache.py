@@ -44,7 +44,7 @@ def test_a_partition_stays_while_a_sibling_may_still_need_it(worker: Callable[..
     assert files(first) == ["train-00000.arrow", "train-00002.arrow"]
 
 
-def test_the_last_worker_takes_the_depot_with_it(worker: Callable[..., PartitionCache]) -> None:
+def test_the_last_worker_removes_the_partition_cache(worker: Callable[..., PartitionCache]) -> None:
     first, second = worker(0), worker(0, 1)
     first.close()
     assert files(second) == ["train-00000.arrow", "train-00001.arrow"]

@@ -90,7 +90,7 @@ def test_reads_come_before_the_outcome_of_what_read_them(worker: WorkerProcess, 
     assert set(heard(worker, RunFailed)[0]) == {"environment:READERS_MODE"}  # the file is known
 
 
-def test_a_file_that_changes_between_two_units_is_told_again(worker: WorkerProcess, folder: Path) -> None:
+def test_a_file_that_changes_between_two_units_is_reported_again(worker: WorkerProcess, folder: Path) -> None:
     worker.send(train(0, train="json"))
     before, _ = heard(worker, UnitTrained)
     worker.send(train(1, train="json"))
@@ -109,7 +109,7 @@ def test_states_slots_and_data_are_not_what_the_user_reads(worker: WorkerProcess
         assert heard(worker, StateMetrics)[0] == {}
 
 
-def test_the_driver_is_told_before_the_rehearsal_ends(folder: Path) -> None:
+def test_the_driver_receives_observations_before_the_rehearsal_ends(folder: Path) -> None:
     found: list[Observations] = []
     backend = pool(folder, found.append)
     try:
@@ -120,7 +120,7 @@ def test_the_driver_is_told_before_the_rehearsal_ends(folder: Path) -> None:
         backend.stop(failed=False)
 
 
-def test_what_the_driver_raises_ends_everything(folder: Path) -> None:
+def test_an_exception_of_the_driver_ends_the_run(folder: Path) -> None:
     def refuse(observations: Observations) -> None:
         raise HoptreeError(f"changed: {', '.join(observations)}")
 

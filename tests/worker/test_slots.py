@@ -51,7 +51,7 @@ def test_a_slot_that_is_free_is_used_again(tmp_path: Path) -> None:
     assert writer.write("d", large, {}) not in (first, second)
 
 
-def test_slots_of_a_writer_that_is_gone_are_found_unless_half_written(tmp_path: Path) -> None:
+def test_slots_of_an_ended_writer_are_found_unless_incomplete(tmp_path: Path) -> None:
     writer = SlotWriter([tmp_path / "a", tmp_path / "b"], "me")
     (tmp_path / "a").mkdir()
     whole, half = writer.write("whole", ARRAYS, {}), writer.write("half", ARRAYS, {})
@@ -88,7 +88,7 @@ def test_a_slot_that_was_cut_is_refused_also_when_it_is_mapped(tmp_path: Path, s
     assert find_states([tmp_path]) == {}
 
 
-def test_a_slot_that_somebody_has_removed_is_not_used_again(tmp_path: Path) -> None:
+def test_a_removed_slot_is_not_used_again(tmp_path: Path) -> None:
     writer = SlotWriter([tmp_path / "slots"], "me")
     first = writer.write("a", ARRAYS, {})
     shutil.rmtree(tmp_path / "slots")
@@ -107,7 +107,7 @@ def no_file_larger_than(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_state_that_fits_nowhere_is_told_with_its_size(tmp_path: Path) -> None:
+def test_the_error_for_a_state_that_does_not_fit_shows_its_size(tmp_path: Path) -> None:
     writer = SlotWriter([tmp_path], "me")
     with no_file_larger_than(1 << 16), pytest.raises(NoRoomError, match=r"no room for a state of 0.9 MB") as caught:
         writer.write("large", {"w": np.zeros(100_000)}, {})
@@ -128,7 +128,7 @@ assert SlotReader().read(large)[1]["w"].sum() == 1 << 18
 """
 
 
-def test_what_does_not_fit_into_shared_memory_goes_to_disk(tmp_path: Path) -> None:
+def test_states_that_do_not_fit_into_shared_memory_go_to_disk(tmp_path: Path) -> None:
     memory, disk = tmp_path / "memory", tmp_path / "disk"
     memory.mkdir()
     disk.mkdir()

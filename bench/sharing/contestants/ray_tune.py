@@ -35,7 +35,7 @@ def trainable(config: dict[str, Any], arrays: Any, trials: Any) -> None:
     warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # it is mapped, for all
     torch.set_num_threads(1)
     job = config["job"]
-    # A seed for each: Ray's ASHA lets ties go on, and trials that begin alike with one seed would all be ties.
+    # A seed for each: Ray's ASHA continues ties, and trials with a common beginning and one seed would all tie.
     trial = ByHand(Data.of(arrays), trials[job["number"]], seed=job["number"], meter=meter_of(OUT / "meter"))
     start, until = job.get("start", 0), job.get("until", EPOCHS)
     if start:

@@ -182,7 +182,7 @@ EDITS = [
     edit("the function that a registry has under a name", REGISTRY, '@register("b")\ndef wide', '@register("a")\ndef wide'),
     edit("the order of decorators", STACKED, "@one\n@two", "@two\n@one", net=BUILD),
     same("a decorator more that only checks", CHECKED, "def width", "@checked\ndef width", net=BUILD,
-         alarm="code that is added and changes nothing, other than messages"),
+         alarm="added code without effect, other than messages"),
     same("a docstring of what is wrapped", WRAPS, "    return 3", "    'Three.'\n    return 3", net=BUILD),
     same("a docstring of what an object wraps", STATE, "    return 3", "    'Three.'\n    return 3", net=BUILD),
     same("the inner function's name", PLAIN, "inner", "within", net=BUILD),

@@ -92,5 +92,5 @@ EDITS: list[Edit] = [
     files("getattr: a docstring in the module", BY_GETATTR, "nets.py", "def net_b():\n", "def net_b():\n    '''B.'''\n", changes=False),
     files("importlib: layout of the module", BY_IMPORTLIB, "nets.py", "nn.Linear(4, 2)\n", "nn.Linear(\n        4, 2\n    )\n", changes=False),
     files("getattr: a function of the module that is not used", BY_GETATTR, "nets.py", "bias=False", "bias=True", changes=False,
-          alarm="a module that can be reached by a computed name counts whole"),
+          alarm="counts as a whole because it can be reached by a computed name"),
 ]  # fmt: skip

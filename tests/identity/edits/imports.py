@@ -125,7 +125,7 @@ EDITS: list[Edit] = [
     files("a function that is not used, by module", BY_MODULE, "lib.py", "return 1", "return 2", changes=False),
     files("a constant that is not used", PACKAGE, "pack/sizes.py", "V = 9", "V = 8", changes=False),
     files("a function that is not used, of a module imported inside", INSIDE, "lib.py", "return 1", "return 2", changes=False,
-          alarm="a module that is imported inside a function counts whole"),
+          alarm="counts as a whole because a function imports it"),
     files("a comment in a module imported inside", INSIDE, "lib.py", W, W + "  # narrow", changes=False),
     files("a docstring in a module imported inside", INSIDE, "lib.py", "def unused():\n", "def unused():\n    'Unused.'\n", changes=False),
     files("an annotation in a module imported inside", INSIDE, "lib.py", "def build(hp):", "def build(hp: dict[str, int]) -> nn.Module:", changes=False),

@@ -5,6 +5,7 @@ Every program runs in a forked process of its own, so that none sees what anothe
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import json
@@ -39,6 +40,8 @@ def main(topic: str, what: str) -> None:
     ask = trained if what == "train" else taken
     torch.set_num_threads(1)
     ask(Warm)  # what is imported and cached now is there in every forked process
+    gc.collect()
+    gc.freeze()  # else each fork copies most of the memory when it collects
     answers = {each.name: [forked(ask, each.before), forked(ask, each.after)] for each in table}
     print(json.dumps(answers))
 
