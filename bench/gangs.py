@@ -26,7 +26,7 @@ from bench.shards import CASES, Case
 from hoptree.core.lineage import history, segments
 from hoptree.trainers import Torch, UnitSpec
 from hoptree.trainers.gang import GangMember
-from hoptree.trainers.torch_gang import disconnect
+from hoptree.trainers.torch_gang import Gang, disconnect, open_rendezvous
 
 REPEATS = 5
 NETS = ("transformer, batch 128", "MLP, batch 512")
@@ -37,7 +37,7 @@ SPEC = {"unit": 0, "partitions": 1, "partition": 0, "seed": 0, "shuffle_seed": 0
 class Rank:
     """One of two processes: its unit in a gang, with PyTorch's own, and alone."""
 
-    def __init__(self, case: Case, rank: int, folder: Path) -> None:
+    def __init__(self, case: Case, rank: int, folder: Path, meet: dist.Store) -> None:
         self._case, self._rank, self._folder, self._count = case, rank, folder, 0
         values = {"lr": 1e-3, "batch_size": case.batch}
         self._values = segments(history(dict(values)), partitions=1, units=1)[0].values
@@ -48,6 +48,9 @@ class Rank:
         self._optimizer = torch.optim.Adam(self._module.parameters(), lr=1e-3, fused=True)
         self.batches = 4
         self._data = case.data(self.batches)
+        if rank == 0:
+            meet.set("rendezvous", open_rendezvous("127.0.0.1"))
+        self._rendezvous = meet.get("rendezvous").decode()
 
     def lengthen(self, batches: int) -> None:
         """Use so many batches from now on."""
@@ -56,11 +59,9 @@ class Rank:
     def gang(self) -> dict[str, float]:
         """Return the seconds that forming a gang took, and those of a second unit."""
         self._count += 1
-        member = GangMember(f"{self._folder}/gang-{self._count}", self._rank, 2)
+        member = GangMember(self._rendezvous, f"gang-{self._count}", self._rank, 2)
         spec = UnitSpec(self._values, **SPEC)
         began = time.perf_counter()
-        from hoptree.trainers.torch_gang import Gang
-
         Gang(member)
         formed = time.perf_counter() - began
         began = time.perf_counter()
@@ -113,7 +114,7 @@ def rank_main(number: int, folder: Path) -> None:
             time.sleep(0.001)
 
     for name in NETS:
-        one = Rank(CASES[name], number, folder)
+        one = Rank(CASES[name], number, folder, meet)
         one.alone()
         one.gang()  # warm up
         one.parallel()

@@ -27,7 +27,6 @@ class Shrinking:
         self._rehearsing = rehearsing
         self.one_machine = pool.one_machine
         self.transport = pool.transport
-        self.gang_folder = pool.gang_folder
         self.first: WorkerHandle | None = None
 
     def recruit(self, workers: Mapping[str, WorkerHandle], lineages: int) -> Sequence[WorkerHandle]:

@@ -15,6 +15,7 @@ from torch import nn
 import hoptree as ht
 from hoptree.core.facts import UnitFinishedFact, UnitGiven
 from hoptree.store import Store
+from hoptree.trainers.torch_gang import rank_here
 
 FLAG = "HOPTREE_TEST_FLAG"  # names a file: whether it happened already
 
@@ -52,8 +53,7 @@ class Disturbed(nn.Module):
         self.what = what
 
     def forward(self, x: torch.Tensor) -> Any:
-        leads = torch.distributed.is_initialized() and torch.distributed.get_rank() == 0
-        helps = torch.distributed.is_initialized() and torch.distributed.get_rank() == 1
+        leads, helps = rank_here() == 0, rank_here() == 1
         if helps and self.what == "raise":
             raise ValueError("only where it helps")
         if (helps and self.what == "helper") or (leads and self.what == "leader"):

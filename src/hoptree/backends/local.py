@@ -54,7 +54,6 @@ class LocalPool:
         self._given_up: list[WorkerProcess] = []  # which may not have ended yet
         self._slots = LocalStates(states, slots, token, lambda name: self._processes.get(name))
         self.transport: StateTransport = self._slots
-        self.gang_folder = str(self._slots.own_folders[0])
 
     def recruit(self, workers: Mapping[str, WorkerHandle], lineages: int) -> Sequence[WorkerHandle]:
         """Start a process for each worker that is missing."""

@@ -14,9 +14,6 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, assert_never, final
 
-import msgspec
-
-from hoptree.backends.gangs import Gangs
 from hoptree.backends.platform_gate import PlatformGate
 from hoptree.backends.pool_options import PoolHooks, PoolOptions
 from hoptree.backends.protocol import Task
@@ -104,7 +101,6 @@ class PoolBackend:
         self._tracker = StateTracker(states, ledger, pool.transport)
         self._supervisor = WorkerSupervisor(pool, self._tracker, self._rehearsal, options, hooks)
         self._workers = self._supervisor.workers
-        self._gangs = Gangs(pool.gang_folder)
         self._leftovers = pool.transport.find_leftovers()
         self.bytes_hopped = 0
         self.bytes_between_nodes = 0
@@ -141,8 +137,6 @@ class PoolBackend:
                     self._count_hop(location, action.worker)
                 self._supervisor.assign(action, EvaluateState(action, action.origin, StateSource(action.key, slot)))
             case CancelUnit(run, worker):
-                if isinstance(cancelled := self._supervisor.find_run(run), RunUnit):
-                    self._gangs.part(cancelled)
                 if worker in self._workers:
                     self._workers[worker].send(CancelRun(run))
             case SaveState():
@@ -242,13 +236,11 @@ class PoolBackend:
         if not action.crew:
             self._supervisor.assign(action, command)
             return
-        (_, leader), *others = self._gangs.form(action)
-        self._supervisor.assign(action, msgspec.structs.replace(command, gang=leader))
         location = self._tracker.find((action.source, action.unit))
-        for name, member in others:
+        for name in action.crew:
             if location is not None:
                 self._count_hop(location, name)
-            self._supervisor.assign_help(name, action.run, msgspec.structs.replace(command, gang=member))
+        self._supervisor.assign_gang(action, command)
 
     def _train_command(self, action: RunUnit) -> TrainUnit:
         source: StateSource | None = None
@@ -288,9 +280,9 @@ class PoolBackend:
     def _take(self, worker: WorkerHandle, message: WorkerMessage) -> list[Event]:
         name = worker.name
         match message:
-            case WorkerReady(partitions=partitions, platform=platform):
+            case WorkerReady(_, partitions, platform, rendezvous):
                 self._supervisor.started()
-                worker.partitions, worker.platform = partitions, platform
+                worker.partitions, worker.platform, worker.rendezvous = partitions, platform, rendezvous
                 return [] if self._rehearsal.begin(worker) else self._join(worker)
             case RehearsalResult():
                 return self._join(worker) if self._rehearsal.take(worker, message) else []
@@ -312,18 +304,18 @@ class PoolBackend:
             case UnitTrained(run, slot, size, seconds):
                 return self._trained(worker, run, StateLocation("", slot, name, size), seconds)
             case HelpEnded(run):
-                worker.finish(run)
-                return []
+                return self._supervisor.leave_gang(worker, run)
             case StateMetrics(run, metrics, seconds):
                 ended = self._supervisor.end_run(worker, run)
-                return [] if ended is None else [StateEvaluated(run, name, metrics, seconds)]
+                if ended is None:
+                    return self._supervisor.leave_gang(worker, run)
+                return [StateEvaluated(run, name, metrics, seconds)]
             case RunFailed():
                 return self._failed(worker, message)
             case StorageFull(reason):
                 raise StoreFullError(f"{reason}; free some space and run again: only the units that ran are lost")
             case RunCancelled(run):
-                self._supervisor.end_run(worker, run)
-                return [UnitCancelled(run, name)]
+                return self._end_without_result(worker, run, [UnitCancelled(run, name)])
             case Stack(stack):
                 worker.stack = stack
                 worker.kill()
@@ -344,7 +336,7 @@ class PoolBackend:
         action = self._supervisor.find_run(run)
         if not isinstance(action, RunUnit) or run not in worker.queue:  # nobody waits for it any more
             self._pool.transport.free(location)
-            return []
+            return self._supervisor.leave_gang(worker, run)
         location.key = action.target_state
         self._tracker.put((action.node, action.unit + 1), location)
         self.units += 1
@@ -357,17 +349,19 @@ class PoolBackend:
         return [UnitFinished(run, worker.name, seconds, location.size)]
 
     def _failed(self, worker: WorkerHandle, message: RunFailed) -> list[Event]:
-        action = self._supervisor.end_run(worker, message.run)
-        if action is None:
-            return []
-        if isinstance(action, RunUnit):
-            self._gangs.part(action)
         failed = UnitFailed(message.run, worker.name, message.reason, message.fault)
-        place = _source(action)
-        if not message.lost or self._tracker.fall_back_to_store(place):  # the latter is retried from the store
-            return [failed]
-        self._tracker.lose(place)
-        return [StateLost(*place), failed]
+        action = self._supervisor.find_run(message.run)
+        if action is None or not message.lost or self._tracker.fall_back_to_store(_source(action)):
+            return self._end_without_result(worker, message.run, [failed])
+        self._tracker.lose(_source(action))
+        return self._end_without_result(worker, message.run, [StateLost(*_source(action)), failed])
+
+    def _end_without_result(self, worker: WorkerHandle, run: int, events: list[Event]) -> list[Event]:
+        """Return the events of a run that a worker has ended without a result, once nobody is busy with it."""
+        action = self._supervisor.end_run(worker, run)
+        if action is None:  # it has ended for the engine when another of its workers exited
+            return self._supervisor.leave_gang(worker, run)
+        return self._supervisor.part_gang(action, events)
 
 
 def _source(action: RunUnit | Evaluate) -> PlaceId:

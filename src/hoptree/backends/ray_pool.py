@@ -57,7 +57,6 @@ class RayPool:
     """Workers on a Ray cluster, and states in its object store, which the driver owns."""
 
     one_machine = False
-    gang_folder = ""
 
     def __init__(
         self,

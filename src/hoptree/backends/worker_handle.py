@@ -42,6 +42,7 @@ class WorkerHandle(ABC):
         self.leaving = False  # whether it was asked to leave, in whatever state
         self.partitions: tuple[int, ...] = ()
         self.platform: dict[str, str] | None = None  # what affects bits there; None until it has reported it
+        self.rendezvous = ""  # where workers find it that train a unit together with it
         self.queue: deque[int] = deque()
         self.run_started = 0.0
         self.warm = False  # whether it has started a unit: the first one waits until its code is loaded
@@ -117,7 +118,6 @@ class WorkerPool(Protocol):
 
     one_machine: bool
     transport: StateTransport
-    gang_folder: str  # where workers that train a unit together find each other; "": they cannot
 
     def recruit(self, workers: Mapping[str, WorkerHandle], lineages: int) -> Sequence[WorkerHandle]:
         """Start the workers that are missing and return them; called periodically.

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from typing import final
 
+import msgspec
+
+from hoptree.backends.gangs import Gangs
 from hoptree.backends.heartbeats import Heartbeats
 from hoptree.backends.pool_options import PoolHooks, PoolOptions
 from hoptree.backends.rehearsal_progress import RehearsalProgress
@@ -16,7 +20,7 @@ from hoptree.backends.worker_handle import WorkerExit, WorkerHandle, WorkerPool
 from hoptree.backends.worker_states import WorkerEvent, WorkerState
 from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.events import Event, UnitFailed, WorkerLost
-from hoptree.worker.messages import DumpStack, Quit, WorkerCommand
+from hoptree.worker.messages import CancelRun, DumpStack, Quit, TrainUnit, WorkerCommand
 
 _RECRUITING = 2.0  # seconds between two checks for missing workers
 
@@ -46,6 +50,7 @@ class WorkerSupervisor:
         self._node_of: dict[str, str] = {}  # of all workers so far: a state may outlive the worker that trained it
         self._runs: dict[int, RunUnit | Evaluate] = {}
         self.workers: dict[str, WorkerHandle] = {}
+        self._gangs = Gangs(secrets.token_hex(4))
 
     # --- runs -------------------------------------------------------------------------------------------
 
@@ -57,12 +62,32 @@ class WorkerSupervisor:
             worker.assign(action.run)
             worker.send(command)
 
-    def assign_help(self, name: str, run: int, command: WorkerCommand) -> None:
-        """Send a run to a worker that trains it together with its leader."""
-        worker = self.workers.get(name)
-        if worker is not None:
-            worker.assign(run)
-            worker.send(command)
+    def assign_gang(self, action: RunUnit, command: TrainUnit) -> None:
+        """Send a run to the workers that train it together."""
+        leader = self.workers.get(action.worker)
+        rendezvous = leader.rendezvous if leader is not None else ""
+        (_, first), *others = self._gangs.form(action, rendezvous)
+        self.assign(action, msgspec.structs.replace(command, gang=first))
+        for name, member in others:
+            worker = self.workers.get(name)
+            if worker is not None:
+                worker.assign(action.run)
+                worker.send(msgspec.structs.replace(command, gang=member))
+
+    def part_gang(self, action: RunUnit | Evaluate, events: list[Event]) -> list[Event]:
+        """Return the events of a run that did not succeed, once all workers have left it: they are told to."""
+        if not isinstance(action, RunUnit) or not action.crew:
+            return events
+        self._gangs.part(action)
+        for name in self._gangs.busy(action.run):
+            if name in self.workers:
+                self.workers[name].send(CancelRun(action.run))
+        return self._gangs.hold(action.run, events)
+
+    def leave_gang(self, worker: WorkerHandle, run: int) -> list[Event]:
+        """Note that a worker has left a run; return the events that waited for that."""
+        worker.finish(run)
+        return self._gangs.leave(run, worker.name)
 
     def find_run(self, run: int) -> RunUnit | Evaluate | None:
         """Return a run that has not ended."""
@@ -70,7 +95,12 @@ class WorkerSupervisor:
 
     def end_run(self, worker: WorkerHandle, run: int) -> RunUnit | Evaluate | None:
         """Note that a run of a worker has ended; None if it was not assigned to it, or has ended before."""
-        return self._runs.pop(run, None) if worker.finish(run) else None
+        if not worker.finish(run):
+            return None
+        action = self._runs.pop(run, None)
+        if action is not None:  # otherwise another worker of its gang has exited, and events are held
+            self._gangs.leave(run, worker.name)
+        return action
 
     # --- workers that start, leave and exit -------------------------------------------------------------
 
@@ -96,22 +126,23 @@ class WorkerSupervisor:
         before, joined = worker.state, worker.joined
         worker.apply(event)
         del self.workers[worker.name]
-        events: list[Event] = []
+        events = [event for run in worker.queue for event in self._gangs.leave(run, worker.name)]
         runs = [self._runs.pop(run) for run in worker.queue if run in self._runs]  # its own, or those that it helps
+        lost: list[Event] = []
         if runs and before is WorkerState.HUNG and event is WorkerEvent.EXITED:  # a hung worker sends heartbeats
             limit = f"it ran for more than {self._limits.limit(runs[0]):.0f} s"
             reason = f"{limit} and was taken for hung\n{worker.stack}".rstrip()
-            events.append(UnitFailed(runs[0].run, runs[0].worker, reason, "user"))
+            lost.append(UnitFailed(runs[0].run, runs[0].worker, reason, "user"))
         elif runs and (failed := self._failures.failure(runs[0], worker_exit)) is not None:
-            events.append(failed)
+            lost.append(failed)
         if joined:
-            events.append(WorkerLost(worker.name))
+            lost.append(WorkerLost(worker.name))
         elif before is WorkerState.REHEARSING:
             self._rehearsal.must_pass = False  # the config ended its worker: trials find out one by one
         elif before is WorkerState.STARTING:
             self._failures.failed_to_start(worker_exit)
         self.recruit()
-        return events
+        return events + (self.part_gang(runs[0], lost) if runs else lost)
 
     def _give_up(self, worker: WorkerHandle) -> list[Event]:
         """Continue without a worker that has stopped; if it resumes, it is killed and its messages are ignored."""

@@ -79,6 +79,13 @@ class Trainer(ABC):
     def train(self, model: Any, data: Columns, unit: UnitSpec) -> None:
         """Train the model in place for one pass over a partition."""
 
+    def open_rendezvous(self, host: str) -> str:
+        """Return an address at ``host`` where the workers of a gang that this one leads find each other.
+
+        It is called once in each worker if ``shards`` is above 1, and comes back as ``GangMember.rendezvous``.
+        """
+        return ""
+
     def train_together(self, model: Any, data: Columns, unit: UnitSpec, gang: GangMember) -> None:
         """Train as one of several workers, each with its own copy of the model, to the same bits as ``train``.
 

@@ -2,24 +2,61 @@
 
 Every rank adds the shards of its own subtree; the sums of all ranks are then added by the same tree on every rank.
 So the bits depend neither on the number of ranks nor on the backend's own order of addition.
+
+The process groups are Hoptree's own: torch's default group is the user's, and its name counts groups per process,
+so that a worker that has once failed to connect would never again agree with one that has not.
 """
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
+import socket
+import time
+from collections.abc import Callable
 from datetime import timedelta
-from typing import final
+from typing import Any, final
 
 import torch
-from torch import distributed
+import torch.distributed
 
 from hoptree.trainers.errors import GangError
 from hoptree.trainers.gang import GangMember
 from hoptree.trainers.torch_tree import TreeSum
 
+distributed: Any = torch.distributed  # torch declares no types for its stores and for the options of gloo
+
 _TIMEOUT = timedelta(seconds=60)  # for a worker whose machine is gone; one that has died is noticed at once
-_current: list[GangMember] = []  # the gang to which this process is connected, if any
+_POLL = 0.0005  # seconds between two looks for the others, in Python, so that a cancelled run need not wait
+
+
+@final
+class _Connection:
+    """The gang to which this process is connected, if any, and the stores that it knows."""
+
+    def __init__(self) -> None:
+        self.member: GangMember | None = None
+        self.group: Any = None
+        self.address = ""  # of the rendezvous that this process has opened
+        self.stores: dict[str, Any] = {}  # by address
+
+
+_here = _Connection()
+
+
+def open_rendezvous(host: str) -> str:
+    """Let other workers find this one, if it leads; return its address. It listens on ``host`` only."""
+    if not _here.address:
+        listener = socket.create_server((host, 0), backlog=64)
+        port = listener.getsockname()[1]
+        _here.address = f"{host}:{port}"
+        _here.stores[_here.address] = distributed.TCPStore(
+            host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach(), timeout=_TIMEOUT
+        )
+    return _here.address
+
+
+def rank_here() -> int | None:
+    """Return the rank of this process in the gang that it trains with, or None if it trains alone."""
+    return None if _here.member is None else _here.member.rank
 
 
 @final
@@ -28,12 +65,12 @@ class Gang:
 
     def __init__(self, member: GangMember) -> None:
         self.rank, self.size = member.rank, member.size
-        _connect(member)
+        self._group = _connect(member)
 
     def gather(self, own: torch.Tensor) -> list[torch.Tensor]:
         """Return the tensors of all ranks, which have one shape and type."""
         found = [torch.empty_like(own) for _ in range(self.size)]
-        self._call(distributed.all_gather, found, own)
+        self._wait(lambda: self._group.allgather([found], [own.contiguous()]))
         return found
 
     def add(self, own: torch.Tensor) -> torch.Tensor:
@@ -45,7 +82,7 @@ class Gang:
         padded = torch.zeros(length * self.size, dtype=own.dtype)
         padded[: own.numel()] = own
         parts = torch.empty_like(padded)
-        self._call(distributed.all_to_all_single, parts, padded)
+        self._wait(lambda: self._group.alltoall_base(parts, padded, [], []))
         tree: TreeSum[torch.Tensor] = TreeSum(torch.Tensor.add_)
         for part in parts.view(self.size, length):
             tree.push(part)
@@ -55,13 +92,17 @@ class Gang:
 
     def texts(self, own: str) -> list[str]:
         """Return a text of every rank."""
-        found: list[str] = [""] * self.size
-        self._call(distributed.all_gather_object, found, own)
-        return found
+        data = own.encode()
+        lengths = [int(each) for each in self.gather(torch.tensor([len(data)]))]
+        padded = torch.zeros(max(1, *lengths), dtype=torch.uint8)
+        if data:
+            padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        rows = self.gather(padded)
+        return [bytes(row[:length].tolist()).decode() for row, length in zip(rows, lengths, strict=True)]
 
-    def _call(self, collective: object, *arguments: object) -> None:
+    def _wait(self, start: Callable[[], Any]) -> None:
         try:
-            collective(*arguments)  # type: ignore[operator]
+            start().wait()
         except (RuntimeError, ValueError) as error:
             disconnect()
             raise GangError(f"a worker that trained this unit together with others was lost: {error}") from error
@@ -69,24 +110,53 @@ class Gang:
 
 def disconnect() -> None:
     """Close the connections to other workers; those that wait for this one get an error."""
-    _current.clear()
-    if distributed.is_initialized():
-        with suppress(RuntimeError):
-            distributed.destroy_process_group()
+    _here.member = _here.group = None
 
 
-def _connect(member: GangMember) -> None:
+def _connect(member: GangMember) -> Any:
     """Connect to the workers of a gang, or keep the connections if they are the same as before."""
-    if _current == [member]:
-        return
+    if _here.member == member:
+        return _here.group
     disconnect()
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all of them are on this machine
     try:
-        store = distributed.FileStore(member.store, member.size)  # type: ignore[attr-defined]
-        distributed.init_process_group(
-            "gloo", store=store, rank=member.rank, world_size=member.size, timeout=_TIMEOUT
-        )
+        store = distributed.PrefixStore(member.name, _store(member.rendezvous))
+        _await_all(store, member)
+        options = distributed.ProcessGroupGloo._Options()
+        options._timeout = _TIMEOUT
+        options._devices = [distributed.ProcessGroupGloo.create_device(hostname=_own_host(member.rendezvous))]
+        _here.group = distributed.ProcessGroupGloo(store, member.rank, member.size, options)
     except RuntimeError as error:
-        disconnect()
+        _here.stores = {address: store for address, store in _here.stores.items() if address == _here.address}
         raise GangError(f"{member.size} workers could not connect to each other: {error}") from error
-    _current.append(member)
+    _here.member = member
+    return _here.group
+
+
+def _store(address: str) -> Any:
+    if address not in _here.stores:
+        host, _, port = address.rpartition(":")
+        _here.stores[address] = distributed.TCPStore(
+            host, int(port), is_master=False, wait_for_workers=False, timeout=_TIMEOUT
+        )
+    return _here.stores[address]
+
+
+def _await_all(store: Any, member: GangMember) -> None:
+    """Wait until all workers of a gang have come; raise an error if one does not come in time."""
+    until = time.monotonic() + _TIMEOUT.total_seconds()
+    arrived = store.add("arrived", 1)
+    while arrived < member.size:
+        if time.monotonic() > until:
+            raise GangError(
+                f"{arrived} of {member.size} workers came within {_TIMEOUT.total_seconds():.0f} s to train a unit"
+            )
+        time.sleep(_POLL)
+        arrived = store.add("arrived", 0)
+
+
+def _own_host(rendezvous: str) -> str:
+    """Return the address of this machine by which it reaches the rendezvous: loopback on the same machine."""
+    host, _, port = rendezvous.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # sends nothing
+        probe.connect((host, int(port)))
+        return str(probe.getsockname()[0])

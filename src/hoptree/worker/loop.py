@@ -86,7 +86,9 @@ class WorkerLoop:
         """Report that the worker is ready, and carry out commands one at a time."""
         signal.signal(signal.SIGUSR1, self._on_signal)
         threading.Thread(target=self._read_commands, name="commands", daemon=True).start()
-        self._send(WorkerReady(os.getpid(), tuple(range(self._partitions)), self._runner.platform()))
+        held = tuple(range(self._partitions))
+        rendezvous = self._runner.open_rendezvous("127.0.0.1")
+        self._send(WorkerReady(os.getpid(), held, self._runner.platform(), rendezvous))
         while True:
             command = self._commands.get()
             match command:

@@ -88,12 +88,14 @@ class Quit(_Message, frozen=True):
 class WorkerReady(_Message, frozen=True):
     """A worker is ready: it has loaded its trainer and holds its partitions.
 
-    ``platform`` describes everything else there that affects bits.
+    ``platform`` describes everything else there that affects bits; at ``rendezvous`` others find it if it leads a
+    gang.
     """
 
     pid: int
     partitions: tuple[int, ...]
     platform: dict[str, str] = {}
+    rendezvous: str = ""
 
 
 class FirstUnitStarted(_Message, frozen=True):

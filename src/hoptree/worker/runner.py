@@ -82,6 +82,10 @@ class CommandRunner:
         """Return what affects bits in this process besides code, data, seed and values."""
         return {str(name): str(value) for name, value in self._trainer.platform().items()}
 
+    def open_rendezvous(self, host: str) -> str:
+        """Return an address on ``host`` where other workers find this one if it leads; empty without shards."""
+        return self._trainer.open_rendezvous(host) if self._trainer.shards > 1 else ""
+
     def train(self, command: TrainUnit, during: Callable[[int], AbstractContextManager[None]]) -> TrainedUnit:
         """Train a unit within ``during``. The model has no valid state until ``mark_kept`` is called."""
         from hoptree.trainers.base import UnitSpec
