@@ -41,8 +41,8 @@ docs: $(READY)  ## the documentation, into docs/_build; warnings are errors
 services:  ## what tests use of the operating system (PostgreSQL, Fashion-MNIST): says what is missing, and installs it
 	$(PYTHON) -m tests.services
 
-test: check  ## all that must hold before a change lands; three at a time, as tests of processes often wait
-	$(BIN)/python -m pytest -n 3 -m "not slow" --durations=25
+test: check  ## all that must hold before a change lands; four at a time, as tests of processes often wait
+	$(BIN)/python -m pytest -n 4 -m "not slow" --durations=25
 
 test-slow: $(READY)  ## minutes: 20,000 histories, the large simulated study, the wheel in an empty environment
 	$(BIN)/python -m pytest -n 2 -m slow
