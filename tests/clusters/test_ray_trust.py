@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import hoptree as ht
+from hoptree.backends import platform_gate
 from hoptree.core.errors import RefusedError, StudyChangedError
 from hoptree.data import DataChangedError
 from hoptree.data.manifest import NAME
@@ -41,9 +42,10 @@ def platforms(folder: Path) -> list[dict[str, str]]:
 
 
 def test_one_kind_of_nodes_trains_all_partitions(
-    tmp_path: Path, nodes: Nodes, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, nodes: Nodes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The partitions that the nodes of other kinds were to hold go to those that train."""
+    monkeypatch.setattr(platform_gate, "_WAIT", 600.0)  # the majority counts only after all have reported
     data = dataset(tmp_path, partitions=6)
     expected = prints(two_trials(tmp_path / "local", data, trainer=ByKernels()).run(workers=1))
     nodes.add(2)
@@ -59,8 +61,9 @@ def test_one_kind_of_nodes_trains_all_partitions(
 
 @pytest.mark.slow
 def test_states_of_several_platforms_are_apart_from_those_of_one(
-    tmp_path: Path, nodes: Nodes, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, nodes: Nodes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(platform_gate, "_WAIT", 600.0)
     data = dataset(tmp_path, partitions=4)
     one = {"trainer": ByKernels(), "data": data, "folder": tmp_path / "s"}
     nodes.add(1)

@@ -9,7 +9,7 @@ from typing import final
 from hoptree.backends.worker_handle import WorkerHandle
 from hoptree.identity.platform import differences
 
-_WAIT = 10.0  # seconds, after the first worker of several machines, in which the others report their platforms
+_WAIT = 30.0  # seconds, after the first worker of several machines, in which the others report their platforms
 
 
 @final

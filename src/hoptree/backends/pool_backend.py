@@ -292,7 +292,7 @@ class PoolBackend:
                 return []
             case PartitionsHeld(partitions):
                 worker.partitions = partitions
-                return [WorkerJoined(name, partitions, machine=worker.node)] if worker.joined else []
+                return [WorkerJoined(name, partitions, machine=worker.machine)] if worker.joined else []
             case WorkerLeaving():
                 worker.request_leave()
                 return [WorkerDrained(name)] if worker.joined else []
@@ -330,7 +330,7 @@ class PoolBackend:
             worker.apply(WorkerEvent.EXCLUDED)
             return []
         worker.join()
-        return [WorkerJoined(worker.name, worker.partitions, machine=worker.node)]
+        return [WorkerJoined(worker.name, worker.partitions, machine=worker.machine)]
 
     def _trained(self, worker: WorkerHandle, run: int, location: StateLocation, seconds: float) -> list[Event]:
         action = self._supervisor.find_run(run)
@@ -349,8 +349,9 @@ class PoolBackend:
         return [UnitFinished(run, worker.name, seconds, location.size)]
 
     def _failed(self, worker: WorkerHandle, message: RunFailed) -> list[Event]:
-        failed = UnitFailed(message.run, worker.name, message.reason, message.fault)
         action = self._supervisor.find_run(message.run)
+        leader = action.worker if action is not None else worker.name
+        failed = UnitFailed(message.run, leader, message.reason, message.fault)
         if action is None or not message.lost or self._tracker.fall_back_to_store(_source(action)):
             return self._end_without_result(worker, message.run, [failed])
         self._tracker.lose(_source(action))

@@ -23,6 +23,7 @@ from hoptree.worker.children import exit_if_forked
 from hoptree.worker.memory import keep_memory
 from hoptree.worker.messages import (
     EvaluateState,
+    HelpEnded,
     HoldPartitions,
     InputsObserved,
     PartitionsHeld,
@@ -57,6 +58,7 @@ class ActorSetup(msgspec.Struct, frozen=True):
     copy: bool
     partitions: tuple[int, ...]
     states: str
+    host: str  # where other workers find it
     marker: str  # a file in the store, which shows that it is the driver's store
 
 
@@ -69,6 +71,7 @@ class RayWorker:
         self._started = False  # whether it has started a unit
         self._thread = 0
         self._trained: Any = None
+        self._current = -1, ""  # the run that it trains, and the name of the gang that does
         self._output = _Output()
 
     # --- units, one after another -----------------------------------------------------------------------
@@ -83,7 +86,8 @@ class RayWorker:
             fix = "; install it there, or set ht.Ray(runtime_env=…)" if missing else ""
             reason = str(error) if _is_ours(error) or missing else user_traceback(error)
             return encode(SetupRefused(f"{name}: {reason}{fix}"))
-        return encode(WorkerReady(os.getpid(), self._partitions.partitions, self._runner.platform()))
+        rendezvous = self._runner.open_rendezvous(self._host)
+        return encode(WorkerReady(os.getpid(), self._partitions.partitions, self._runner.platform(), rendezvous))
 
     def rehearse(self, command: bytes) -> bytes:
         """Try configs on a few examples."""
@@ -108,21 +112,25 @@ class RayWorker:
 
         request = decode_command(command)
         assert isinstance(request, TrainUnit)
-        run = request.action.run
+        run, gang = request.action.run, request.gang
+        helps = gang is not None and gang.rank > 0
         self._trained = None
         self._thread = threading.get_ident()
+        self._current = run, gang.name if gang is not None else ""
         try:
             if run in self._cancelled:
-                return encode(RunCancelled(run)), None
+                return encode(HelpEnded(run) if helps else RunCancelled(run)), None
             if state is not None and request.source is not None:
                 self._models.provide(request.source.key, state)
             made = self._runner.train(request, self._note_start)
             seconds = self._runner.mark_kept(made, request.target)
-        except (Exception, SystemExit) as error:
-            return self._answer(failure(run, error)), None
+        except (Exception, SystemExit) as error:  # a leader reports what went wrong where another helps it
+            return (encode(HelpEnded(run)) if helps else self._answer(failure(run, error))), None
         finally:
             exit_if_forked(self._pid)
             self._cancelled.discard(run)
+        if helps:
+            return self._answer(HelpEnded(run)), None
         self._trained = made.cached
         return self._answer(UnitTrained(run, "", made.size, seconds)), (made.state.arrays, made.state.meta)
 
@@ -188,8 +196,14 @@ class RayWorker:
 
     @ray.method(concurrency_group="control")
     def cancel_run(self, run: int) -> None:
-        """Cancel a run that has not started; one that has started runs to its end, and its result is ignored."""
+        """Cancel a run that has not started; one that has started runs to its end, and its result is ignored.
+
+        One that waits for other workers does not wait any longer.
+        """
         self._cancelled.add(run)
+        current, gang = self._current
+        if current == run and gang:
+            self._runner.leave_gang(gang)
 
     @ray.method(concurrency_group="control")
     def dump_stack(self) -> bytes:
@@ -223,6 +237,7 @@ class RayWorker:
             os.chdir(setup.folder)
         sys.path += [path for path in setup.paths if path not in sys.path]
         self._output.open()
+        self._host = setup.host
         import cloudpickle
 
         from hoptree.store.states import open_states

@@ -49,6 +49,7 @@ from hoptree.worker.messages import (
 
 log = logging.getLogger("hoptree")
 
+_START = 60.0  # seconds for imports of the user's code: they hold Python's lock, so that no call is answered
 _EXITS = (ActorDiedError, ActorUnavailableError, ActorUnschedulableError, NodeDiedError, OutOfMemoryError)
 
 
@@ -82,10 +83,11 @@ class RayWorkerHandle(WorkerHandle):
         references: StateReferences,
         notify: Callable[[str], None],
         *,
+        machine: str = "",
         echo: bool,
         heartbeat: float = beat_interval(LIMIT),
     ) -> None:
-        super().__init__(name, node)
+        super().__init__(name, node, machine)
         self.actor = actor
         self._references = references
         self._notify = notify
@@ -99,6 +101,7 @@ class RayWorkerHandle(WorkerHandle):
         self._ping: Future[None] = self._watch(actor.ping.remote())
         self._lines: Future[list[Line]] = self._watch(actor.read_output.remote())
         self._heartbeat = heartbeat
+        self._running_since = self.requested_at
         self._beat: Future[bool] = actor.heartbeat.remote(0.0).future()
 
     def set_up(self, setup: bytes, trainer: Any) -> None:
@@ -113,7 +116,7 @@ class RayWorkerHandle(WorkerHandle):
                 data = encode(_without_slot(command))
                 answer, made = self.actor.train.remote(data, state)
                 self._expect(answer, action.run, f"{self.name}/{action.run}", made)
-                if action.evaluate:
+                if action.evaluate and (command.gang is None or command.gang.rank == 0):
                     self._expect(self.actor.evaluate.remote(data), action.run)
             case EvaluateState(action=action, source=source):
                 state = self._references.find(source.slot)
@@ -134,11 +137,12 @@ class RayWorkerHandle(WorkerHandle):
                 assert_never(command)
 
     def has_beaten(self) -> bool:
-        """Return whether it has answered, or still waits for room on its node."""
+        """Return whether it has answered, waits for room on its node, or has just started."""
         if not self.running:
+            self._running_since = time.monotonic()
             return True
         if not self._beat.done():
-            return False
+            return not self.warm and time.monotonic() < self._running_since + _START
         if self._beat.exception() is None:  # else it has exited, which other calls report
             if self._beat.result() and not self.warm:
                 self.warm, self.run_started = True, time.monotonic()

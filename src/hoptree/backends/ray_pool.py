@@ -94,6 +94,7 @@ class RayPool:
         self._wakeup = Wakeup()
         try:
             self._resources = WorkerResources(settings, trainer.threads, self._cluster.nodes())
+            self._network = len(set(self._addresses().values())) > 1  # else workers listen on loopback only
             self._resources.check(self._nodes(), can_grow=self._cluster.can_grow)
             for left in self._states.markers(markers):  # by a driver that was killed
                 self._states.remove_marker(left)
@@ -182,6 +183,7 @@ class RayPool:
 
     def _start(self, node: str) -> RayWorkerHandle:
         name = f"{self._session}-{node[:6]}-{self._started}"
+        address = self._addresses().get(node, "127.0.0.1")
         self._started += 1
         actor = self._actor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote()
         worker = RayWorkerHandle(
@@ -190,6 +192,7 @@ class RayPool:
             actor,
             self._references,
             self._notify,
+            machine="" if self._network else address,
             echo=self._cluster.quiet,
             heartbeat=self._heartbeat,
         )
@@ -203,6 +206,7 @@ class RayPool:
             copy=self._copies(node),
             partitions=self._partitions.of(node),
             states=self._states.location,
+            host=address if self._network else "127.0.0.1",
             marker=self._marker,
         )
         worker.set_up(msgspec.msgpack.encode(setup), self._pickled)
@@ -213,9 +217,11 @@ class RayPool:
         """Return whether a node copies its partitions: by default unless it is on the driver's machine."""
         if self._settings.copy is not None:
             return self._settings.copy
-        own = ray.get_runtime_context().get_node_id()
-        addresses = {known.id: known.address for known in self._cluster.nodes()}
-        return addresses.get(node) != addresses.get(own)
+        addresses = self._addresses()
+        return addresses.get(node) != addresses.get(ray.get_runtime_context().get_node_id())
+
+    def _addresses(self) -> dict[str, str]:
+        return {node.id: node.address for node in self._cluster.nodes()}
 
     # --- messages ---------------------------------------------------------------------------------------
 

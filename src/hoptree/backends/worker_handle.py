@@ -31,12 +31,14 @@ class WorkerExit(msgspec.Struct, frozen=True):
 class WorkerHandle(ABC):
     """A worker and what its backend knows about it; ``queue`` holds the current run and the next ones.
 
-    States pass between workers of one ``node`` without crossing the network.
+    States pass between workers of one ``node`` without crossing the network. Workers of one ``machine`` can connect
+    to each other.
     """
 
-    def __init__(self, name: str, node: str = "") -> None:
+    def __init__(self, name: str, node: str = "", machine: str = "") -> None:
         self.name = name
         self.node = node
+        self.machine = machine
         self._created = time.monotonic()
         self.state = WorkerState.STARTING
         self.leaving = False  # whether it was asked to leave, in whatever state

@@ -119,7 +119,7 @@ class DriverStarted(_Event, frozen=True, tag="driver-started"):
 class WorkerJoined(_Event, frozen=True, tag="worker-joined"):
     """A worker joined (again), with the partitions it holds and its relative speed if known.
 
-    Workers of one ``machine`` can train a unit together.
+    Workers of one ``machine`` that hold a partition can train a unit together.
     """
 
     worker: str

@@ -21,6 +21,7 @@ from hoptree.backends.local import remove_slots, slot_folders_of_study
 from hoptree.backends.pool_backend import PoolBackend
 from hoptree.backends.pool_options import PoolHooks
 from hoptree.backends.protocol import Backend, FindsStates, ReportsTraffic, Wakeable
+from hoptree.backends.ray_settings import Ray
 from hoptree.core.allotment import Allotment
 from hoptree.core.engine import Engine
 from hoptree.core.errors import HoptreeError
@@ -106,8 +107,8 @@ class Session:
     def _make_allotment(self) -> Allotment | None:
         """Return what forms gangs, if the trainer's models can be trained by several workers of this backend."""
         shards = min(study.trainer.shards for study in self._group.studies)
-        together = shards > 1 and find_backend(self._options.backend) == "local"
-        return Allotment(shards) if together else None
+        backend = find_backend(self._options.backend)
+        return Allotment(shards) if shards > 1 and (backend == "local" or isinstance(backend, Ray)) else None
 
     def view(self) -> RunView | None:
         """Return a view of the run at this moment; None before it starts and after it ends."""

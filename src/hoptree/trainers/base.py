@@ -86,6 +86,9 @@ class Trainer(ABC):
         """
         return ""
 
+    def leave_gang(self, name: str) -> None:  # noqa: B027 only trainers with shards need it
+        """Let ``train_together`` of this gang, in another thread, raise ``GangError`` if it waits for workers."""
+
     def train_together(self, model: Any, data: Columns, unit: UnitSpec, gang: GangMember) -> None:
         """Train as one of several workers, each with its own copy of the model, to the same bits as ``train``.
 

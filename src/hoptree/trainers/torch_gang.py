@@ -37,6 +37,7 @@ class _Connection:
         self.group: Any = None
         self.address = ""  # of the rendezvous that this process has opened
         self.stores: dict[str, Any] = {}  # by address
+        self.left = ""  # the gang for which it must not wait
 
 
 _here = _Connection()
@@ -113,6 +114,11 @@ def disconnect() -> None:
     _here.member = _here.group = None
 
 
+def stop_waiting(name: str) -> None:
+    """Let the thread that waits for the workers of a gang raise an error; it may not have begun yet."""
+    _here.left = name
+
+
 def _connect(member: GangMember) -> Any:
     """Connect to the workers of a gang, or keep the connections if they are the same as before."""
     if _here.member == member:
@@ -146,6 +152,8 @@ def _await_all(store: Any, member: GangMember) -> None:
     until = time.monotonic() + _TIMEOUT.total_seconds()
     arrived = store.add("arrived", 1)
     while arrived < member.size:
+        if _here.left == member.name:
+            raise GangError(f"{arrived} of {member.size} workers had come to train a unit when it was cancelled")
         if time.monotonic() > until:
             raise GangError(
                 f"{arrived} of {member.size} workers came within {_TIMEOUT.total_seconds():.0f} s to train a unit"

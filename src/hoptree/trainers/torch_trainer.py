@@ -21,7 +21,7 @@ from hoptree.trainers.loss_shapes import check_pairing
 from hoptree.trainers.plain_numbers import as_number
 from hoptree.trainers.torch_batches import Batches
 from hoptree.trainers.torch_build import torch_platform
-from hoptree.trainers.torch_gang import Gang, disconnect, open_rendezvous
+from hoptree.trainers.torch_gang import Gang, disconnect, open_rendezvous, stop_waiting
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module
 from hoptree.trainers.torch_optimizers import OptimizerChoice, check_choice, make
 from hoptree.trainers.torch_session import session
@@ -130,6 +130,10 @@ class Torch(Trainer):
     def open_rendezvous(self, host: str) -> str:
         """Listen for the workers of a gang that this one leads."""
         return open_rendezvous(host)
+
+    def leave_gang(self, name: str) -> None:
+        """Stop waiting for the others of a gang."""
+        stop_waiting(name)
 
     def train_together(self, model: TorchModel, data: Columns, unit: UnitSpec, gang: GangMember) -> None:
         """Train as one of several workers, which divide the shards of every batch."""

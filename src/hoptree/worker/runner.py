@@ -86,6 +86,10 @@ class CommandRunner:
         """Return an address on ``host`` where other workers find this one if it leads; empty without shards."""
         return self._trainer.open_rendezvous(host) if self._trainer.shards > 1 else ""
 
+    def leave_gang(self, name: str) -> None:
+        """Let the thread that trains stop waiting for the workers of a gang."""
+        self._trainer.leave_gang(name)
+
     def train(self, command: TrainUnit, during: Callable[[int], AbstractContextManager[None]]) -> TrainedUnit:
         """Train a unit within ``during``. The model has no valid state until ``mark_kept`` is called."""
         from hoptree.trainers.base import UnitSpec
