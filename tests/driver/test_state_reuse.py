@@ -7,10 +7,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hoptree as ht
+from hoptree.core.events import ReportFound, StateFound
+from hoptree.driver.state_reuse import StateIndex
 from hoptree.store import Store
+from hoptree.store.reports import report_rows
+from tests.core.driver import Driver
 from tests.system.plain import Plain, study
 
 
@@ -109,3 +114,24 @@ def test_invalid_sizes_are_refused(tmp_path: Path, keep: object) -> None:
 
 def test_a_size_may_be_a_number(tmp_path: Path) -> None:
     assert study(tmp_path, keep=1e9).keep == study(tmp_path, keep="1 GB").keep == 10**9
+
+
+def test_a_report_ends_a_trial_only_if_its_state_is_stored(tmp_path: Path) -> None:
+    """A driver that was killed may have evaluated a state that it had not saved yet."""
+    driver = Driver(ahead=False)
+    driver.ask(0, 0.1, until=2, every=1)
+    node = driver.engine.plan.nodes[1]
+    first, last = node.state_key(2), node.state_key(4)
+    with Store(tmp_path / "store") as store:
+        for table, rows in report_rows({first: {"loss": 1.0}, last: {"loss": 0.5}}, "killed"):
+            store._database.write(
+                lambda link, table=table, rows=rows: store._database.insert_missing(link, table, rows)
+            )
+        index = StateIndex(store, "study", 10**9)
+        assert index.find(node, 0, 2) == [ReportFound(1, 2, {"loss": 1.0})]
+        store.states.put(last, {"w": np.zeros(1)}, {})
+        assert index.find(node, 0, 2) == [
+            StateFound(1, 4),
+            ReportFound(1, 2, {"loss": 1.0}),
+            ReportFound(1, 4, {"loss": 0.5}),
+        ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -226,6 +227,26 @@ def test_a_full_disk_says_so_and_leaves_nothing(states):
     with running(PUT_TOO_MUCH, states.folder, "ignore") as process:
         assert "no room for the state 0abc of 8.0 MB (File too large); free some space" in line(process)
     assert not [path for path in states.folder.rglob("*") if path.is_file()]
+
+
+def test_a_folder_that_is_removed_meanwhile_is_made_again(states, monkeypatch):
+    states.put("0abc", {"w": np.zeros(2)}, {})
+    made = FolderStates._make_shard
+
+    def make_and_remove(self, shard, durable):
+        made(self, shard, durable)
+        if times:
+            times.pop()
+            shutil.rmtree(self.folder)
+
+    monkeypatch.setattr(FolderStates, "_make_shard", make_and_remove)
+    times = [1, 2, 3]
+    states.put("0abc", {"w": np.ones(2)}, {})
+    assert (states.get("0abc")[0]["w"] == 1).all()
+    times = list(range(100))
+    with pytest.raises(FileNotFoundError):
+        states.put("0abc", {"w": np.ones(2)}, {})
+    assert 90 < len(times) < 100
 
 
 def test_importing_the_package_is_fast():

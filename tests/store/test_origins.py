@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hoptree.store import Store
-from hoptree.store.origins import OriginConflictError, VariantOrigin
+from hoptree.store.origins import OriginConflictError, OriginDamagedError, VariantOrigin
 
 HERE = {"architecture": "x86_64"}
 
@@ -35,9 +35,28 @@ def test_an_origin_is_found_by_root_and_platform(open_store: Open) -> None:
 def test_a_number_is_given_once(open_store: Open) -> None:
     store = open_store()
     assert store.origins.add(VariantOrigin("v1", "root", HERE, 0))
-    assert not store.origins.add(VariantOrigin("v1", "root", HERE, 1))
+    assert not store.origins.add(VariantOrigin("v1", "root", HERE, 0))
     assert not store.origins.add(VariantOrigin("v2", "root", HERE, 0))
     assert store.origins.add(VariantOrigin("v2", "root", HERE, 1))
+
+
+@pytest.mark.parametrize(
+    ("stored", "field"),
+    [
+        (VariantOrigin("v1", "rood", HERE), "root"),
+        (VariantOrigin("v1", "root", {"architecture": "x86_65"}), "platform"),
+        (VariantOrigin("v1", "root", HERE, 4), "number"),
+        (VariantOrigin("v1", "root", HERE, study="own"), "study"),
+    ],
+)
+def test_a_record_that_is_not_what_its_name_was_made_of_is_damaged(
+    open_store: Open, stored: VariantOrigin, field: str
+) -> None:
+    store = open_store()
+    assert store.origins.add(stored)
+    with pytest.raises(OriginDamagedError, match=f"the {field} of variant v1 is .*; expected .*from a backup"):
+        store.origins.add(VariantOrigin("v1", "root", HERE))
+    assert store.origins.get("v1") is not None
 
 
 def test_contradicting_observations_are_not_added(open_store: Open) -> None:

@@ -254,7 +254,7 @@ class ClaimingBackend:
             node = nodes[number]
             others = [c for c in claimed.get(_claim_name(node), ()) if c.first <= unit < c.until]
             waits = any(c.unit == unit for c in node.active)
-            found = self._index.find(node, unit, self._partitions, patient=bool(others)) if waits else []
+            found = self._index.find(node, unit, self._partitions) if waits else []
             if found:
                 events += found
             elif not others or not waits:

@@ -104,14 +104,12 @@ class StateIndex:
             self._store.reports.hold([key for key, epoch in keys.items() if epoch in reports], self._study)
         return KnownResults(tuple(stored.values()), tuple(sorted(reports.items())))
 
-    def find(
-        self, node: Node, after: int, partitions: int, *, patient: bool = False, deep: bool = False
-    ) -> list[Event]:
+    def find(self, node: Node, after: int, partitions: int, *, deep: bool = False) -> list[Event]:
         """Return events for what the store holds by now of a node beyond a unit, as far as trials wait for it.
 
-        With ``patient``, a report that ends a trial is skipped until the state that the trial ends with is stored.
-        With ``deep``, nodes that wait for this one are searched too: a state found there makes the units before it
-        unnecessary.
+        A report that ends a trial is skipped until the state that the trial ends with is stored: the driver that
+        evaluated it may have ended before it saved the state. With ``deep``, nodes that wait for this one are
+        searched too: a state found there makes the units before it unnecessary.
         """
         places = [*_waiting(node, after)] if deep else []
         places.append((node, after))
@@ -126,14 +124,10 @@ class StateIndex:
         for key, metrics in stored.items():
             place, stop = asked[key]
             reports[place.id][stop] = metrics
-        found = [
-            self._found(place, beyond, reports[place.id], partitions, patient=patient) for place, beyond in places
-        ]
+        found = [self._found(place, beyond, reports[place.id], partitions) for place, beyond in places]
         return [event for events in found for event in events]
 
-    def _found(
-        self, node: Node, after: int, reports: dict[int, StoredMetrics], partitions: int, *, patient: bool
-    ) -> list[Event]:
+    def _found(self, node: Node, after: int, reports: dict[int, StoredMetrics], partitions: int) -> list[Event]:
         stops = [stop for stop in node.targets if stop > after]
         stored = self._stored_beyond(node, after, stops[-1], partitions) if stops else []
         here = [*node.states, *(active.unit for active in node.active)]
@@ -144,7 +138,7 @@ class StateIndex:
             deepest = max((unit for unit in stored if unit <= stop), default=-1)
             if deepest > max((unit for unit in here if unit <= stop), default=-1):
                 found.add(deepest)
-            if stop in reports and patient and deepest < stop:
+            if stop in reports and deepest < stop and stop not in node.states:
                 del reports[stop]
         self._store.ledger.hold([node.state_key(unit) for unit in found], self._study)
         events: list[Event] = [StateFound(node.id, unit) for unit in sorted(found)]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PARTIAL = ".partial"
 _BATCH = 512  # pieces per call: half of the limit of Linux and macOS
+_ATTEMPTS = 5  # to write a file whose folder is removed each time
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -42,13 +43,8 @@ class FolderStates:
         durable = durable and self._durable
         path = self.path(key)
         parts = state_file.lay_out(key, arrays, meta)
-        self._make_shard(path.parent, durable)
         try:
-            with _partial(path) as (temporary, descriptor):
-                _write(descriptor, parts.pieces)
-                if durable:
-                    os.fsync(descriptor)
-                temporary.replace(path)
+            self._replace(path, parts.pieces, durable)
         except OSError as error:
             if error.errno in _NO_ROOM:
                 raise StoreFullError(
@@ -56,8 +52,6 @@ class FolderStates:
                     f"({error.strerror}); free some space, or keep the store on another disk"
                 ) from error
             raise
-        if durable:
-            _sync_folder(path.parent)
         return parts.size
 
     def get(self, key: str, verify: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -138,6 +132,23 @@ class FolderStates:
             for shard in sorted(self.folder.iterdir()):
                 with suppress(FileNotFoundError, NotADirectoryError):
                     yield from (path for path in shard.iterdir() if path.name.endswith(suffix))
+
+    def _replace(self, path: Path, pieces: Sequence[bytes | memoryview], durable: bool) -> None:
+        """Write a file at once; make its folder again if somebody removes it meanwhile."""
+        for attempt in range(_ATTEMPTS):
+            self._make_shard(path.parent, durable)
+            try:
+                with _partial(path) as (temporary, descriptor):
+                    _write(descriptor, pieces)
+                    if durable:
+                        os.fsync(descriptor)
+                    temporary.replace(path)
+                if durable:
+                    _sync_folder(path.parent)
+                return
+            except FileNotFoundError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
 
     def _make_shard(self, shard: Path, durable: bool) -> None:
         if shard.is_dir():

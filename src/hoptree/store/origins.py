@@ -36,6 +36,10 @@ class VariantOrigin(msgspec.Struct, frozen=True):
     probes: dict[str, str] = {}
 
 
+class OriginDamagedError(StoreError):
+    """The record of an origin differs from what was written."""
+
+
 class OriginConflictError(StoreError):
     """An observation contradicts an earlier one of the same variant: the content of ``subject`` has changed."""
 
@@ -62,7 +66,10 @@ class Origins:
         return self._database.read(lambda connection: self._get(connection, variant))
 
     def add(self, origin: VariantOrigin) -> bool:
-        """Add a new origin; return False if another driver has meanwhile added one with its number."""
+        """Add a new origin; return False if another driver has meanwhile added one with its number.
+
+        Raise an error if a stored origin has its name but is not found by its root: that record is damaged.
+        """
         from sqlalchemy import insert
 
         from hoptree.store.tables import ORIGINS
@@ -71,7 +78,9 @@ class Origins:
 
         def work(connection: Connection) -> bool:
             self._database.lock(connection, f"origins {origin.root}")
-            if self._get(connection, origin.variant) is not None:
+            same = self._get(connection, origin.variant)
+            if same is not None:
+                _check_same(same, origin)
                 return False
             known = self._of(connection, origin.root) if not origin.study else []
             if any((one.platform, one.number) == (origin.platform, origin.number) for one in known):
@@ -127,6 +136,18 @@ class Origins:
 
         row = connection.execute(select(ORIGINS).where(ORIGINS.c.variant == variant)).first()
         return None if row is None else _origin(row)
+
+
+def _check_same(stored: VariantOrigin, new: VariantOrigin) -> None:
+    """Raise an error if a stored origin differs from a new one in what its name was made of."""
+    for field in ("root", "platform", "number", "study"):
+        found, expected = getattr(stored, field), getattr(new, field)
+        if found != expected:
+            raise OriginDamagedError(
+                f"hoptree_origins: the {field} of variant {stored.variant} is {found!r}; expected {expected!r}, "
+                "from which its name was made: the record is damaged; restore the store from a backup, or forget "
+                "the studies that use it and run them again"
+            )
 
 
 def _joined(variant: str, known: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
