@@ -23,8 +23,9 @@ from hoptree.core.events import (
     WorkerLost,
 )
 from hoptree.core.invariants import InvariantChecker
-from hoptree.core.lineage import config_items
+from hoptree.core.lineage import Values, config_items, history, segments
 from hoptree.core.nodes import Node
+from hoptree.core.profile import Profile, ProfileEntry
 from hoptree.core.settings import Settings
 from tests.histories import History
 
@@ -32,9 +33,11 @@ from tests.histories import History
 class Driven:
     """An engine whose steps are checked, with some workers that hold all partitions."""
 
-    def __init__(self, workers: int, trials: int, widest: int = 8, epochs: int = 3) -> None:
+    def __init__(
+        self, workers: int, trials: int, widest: int = 8, epochs: int = 3, profile: Profile | None = None
+    ) -> None:
         settings = Settings(partitions=2)
-        self.engine = Engine(settings, allotment=Allotment(widest))
+        self.engine = Engine(settings, allotment=Allotment(widest, profile or Profile()))
         self.checker = InvariantChecker(self.engine)
         self.runs: list[RunUnit] = []
         for number in range(trials):
@@ -147,11 +150,63 @@ def test_random_histories_with_gangs_keep_all_invariants(seed: int, widest: int)
 @given(st.lists(st.tuples(st.sampled_from([1, 2, 4]), st.floats(0.01, 100)), max_size=20), st.integers(1, 9))
 def test_a_width_is_a_power_of_two_within_what_is_free(seen: list[tuple[int, float]], free: int) -> None:
     allotment = Allotment(4)
-    from hoptree.core.lineage import Values
-
     node = Node(1, None, 0, Values(()), "key")
     for width, seconds in seen:
         allotment.observe(node, width, seconds)
     width = allotment.width(node, free)
     assert width in (1, 2, 4)
     assert width <= free
+
+
+def profile(*seconds: tuple[int, float], **values: float) -> Profile:
+    """Return a profile with the seconds of a unit by the number of devices."""
+    return Profile(
+        tuple(
+            ProfileEntry(dict(values), "single" if devices == 1 else "data", devices, "cpu", each, 0)
+            for devices, each in seconds
+        )
+    )
+
+
+def test_a_profile_that_pays_leads_to_a_gang_at_once() -> None:
+    driven = Driven(workers=4, trials=1, profile=profile((1, 8.0), (2, 5.0), (4, 4.9)))
+    assert widths(driven.runs) == [2]  # four take as long as two
+    node = driven.engine.plan.nodes[driven.runs[0].node]
+    assert Allotment(8, profile((1, 8.0), (2, 5.0), (4, 3.0))).width(node, 8) == 4
+
+
+def test_a_profile_that_does_not_pay_leads_to_no_gang() -> None:
+    driven = Driven(workers=2, trials=1, profile=profile((1, 8.0), (2, 8.0)))
+    while len(driven.runs) < 6:
+        driven.finish(driven.runs[-1], 8.0)
+    assert widths(driven.runs) == [1] * 6
+
+
+def test_durations_count_before_the_profile() -> None:
+    node = Node(1, None, 0, Values(()), "key")
+    allotment = Allotment(2, profile((1, 8.0), (2, 5.0)))
+    allotment.observe(node, 2, 9.0)
+    assert allotment.width(node, 2) == 2  # the first one had to connect
+    allotment.observe(node, 2, 9.0)
+    assert allotment.width(node, 2) == 1
+    allotment.observe(node, 1, 12.0)  # the profile was measured on an idle machine
+    assert allotment.width(node, 2) == 2
+
+
+def test_a_width_that_was_not_profiled_is_tried() -> None:
+    node = Node(1, None, 0, Values(()), "key")
+    allotment = Allotment(4, profile((1, 8.0), (2, 5.0)))
+    for _ in range(2):
+        assert allotment.width(node, 4) == 2
+        allotment.observe(node, 2, 5.0)
+    assert allotment.width(node, 4) == 4
+
+
+def test_the_profile_of_the_same_architecture_counts_before_others() -> None:
+    slow, fast = profile((1, 8.0), (2, 9.0), size=1), profile((1, 80.0), (2, 50.0), size=2)
+    both = Profile(slow.entries + fast.entries)
+    chosen = {}
+    for size in (1, 2, 3):
+        values = segments(history({"size": size, "lr": 0.1}), partitions=1, units=1)[0].values
+        chosen[size] = Allotment(2, both).width(Node(1, None, 0, values, "key"), 2)
+    assert chosen == {1: 1, 2: 2, 3: 2}  # of an unknown one, the sum over all decides

@@ -10,7 +10,7 @@ import pytest
 
 from hoptree.store import Store
 from hoptree.store.revisions import REVISIONS
-from tests.golden.write_store import GOLDEN, NAME, shown
+from tests.golden.write_store import GOLDEN, NAME, PROFILE, shown
 
 STORES = sorted(GOLDEN.glob("store-*"))
 
@@ -28,6 +28,8 @@ def test_a_golden_store_is_read(golden: Path, tmp_path: Path) -> None:
         assert [entry.seq for entry in store.journal.read(NAME)] == list(range(1, store.journal.last(NAME) + 1))
         assert store.journal.last(NAME) > 20
         assert store.journal.read_snapshot(NAME, version=0) is not None
+        profile = store.profiles.find("trainer", "data")
+        assert list(profile.entries) == (PROFILE if golden.name >= "store-0003" else [])
 
 
 @pytest.mark.parametrize("golden", STORES, ids=lambda path: path.name)

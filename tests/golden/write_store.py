@@ -18,12 +18,17 @@ from typing import Any
 from click.testing import CliRunner
 
 import hoptree as ht
+from hoptree.core.profile import ProfileEntry
 from hoptree.store import Store
 from hoptree.ui.cli import cli
 from tests.system.plain import Plain, dataset
 
 GOLDEN = Path(__file__).parent
 NAME = "golden"
+PROFILE = [
+    ProfileEntry({"act": "relu", "width": 8, "rate": 0.1}, "single", 1, "a processor", 2.0, 300_000_000, "0.1.0"),
+    ProfileEntry({"act": "relu", "width": 8, "rate": 0.1}, "data", 2, "a processor", 1.25, 280_000_000, "0.1.0"),
+]  # in stores since revision 0003
 
 
 def write(folder: Path) -> None:
@@ -33,6 +38,7 @@ def write(folder: Path) -> None:
         source = Path(scratch) / "store" / "journal.sqlite"
         with Store(source.parent) as store, store.lease(NAME) as lease:
             last = store.journal.last(NAME)
+            store.profiles.put("trainer", "data", PROFILE)
             store.journal.write_snapshot(NAME, lease.token, last, b"of a version that nobody reads", version=0)
         with closing(sqlite3.connect(source)) as database:
             anonymize(database)

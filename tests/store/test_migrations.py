@@ -34,8 +34,8 @@ from hoptree.store.tables import METADATA
 from tests.powerless import powerless
 
 HERE = Path(__file__).parent
-NEXT = Revisions((*REVISIONS.names, "0003"), (*REVISIONS.folders, HERE / "revisions"))
-BROKEN = Revisions((*REVISIONS.names, "0003"), (*REVISIONS.folders, HERE / "broken_revisions"))
+NEXT = Revisions((*REVISIONS.names, "0004"), (*REVISIONS.folders, HERE / "revisions"))
+BROKEN = Revisions((*REVISIONS.names, "0004"), (*REVISIONS.folders, HERE / "broken_revisions"))
 
 
 def described(url: str) -> dict[str, object]:
@@ -133,23 +133,23 @@ def test_a_store_that_is_up_to_date_is_opened_without_alembic(tmp_path):
 
 def test_opening_an_older_store_migrates_it_after_a_copy_was_made(filled, open_store, tmp_path, caplog):
     store = open_store(revisions=NEXT, create=False)
-    assert revision(store) == "0003"
+    assert revision(store) == "0004"
     with store._database.reading() as connection:
         assert connection.exec_driver_sql("SELECT note FROM hoptree_studies").scalar_one() == "was created"
         schemas = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'hoptree_backup%%'"
         copies = [] if store._database.sqlite else connection.exec_driver_sql(schemas).scalars().all()
     assert list(store.journal.read("digits")) == [(1, 0.5, Entry(TrialStopped(3)))]
-    assert [record.message for record in caplog.records if "from revision 0002 to 0003" in record.message]
+    assert [record.message for record in caplog.records if "from revision 0003 to 0004" in record.message]
     if store._database.sqlite:
         (copy,) = backups(tmp_path)
-        assert copy.name.startswith("journal.sqlite.revision-0002.2")
+        assert copy.name.startswith("journal.sqlite.revision-0003.2")
         (tmp_path / "restored").mkdir()
         shutil.copy(copy, tmp_path / "restored" / "journal.sqlite")
         with Store(tmp_path / "restored", create=False) as restored:
-            assert (revision(restored), restored.journal.last("digits")) == ("0002", 1)
+            assert (revision(restored), restored.journal.last("digits")) == ("0003", 1)
     else:
         (copy,) = copies
-        assert copy.startswith("hoptree_backup_0002_2")
+        assert copy.startswith("hoptree_backup_0003_2")
         with store._database.reading() as connection:
             told = connection.exec_driver_sql(f'SELECT study, seq FROM "{copy}".hoptree_entries').all()
         assert [tuple(row) for row in told] == [("digits", 1)]
@@ -162,12 +162,12 @@ def test_a_migration_that_fails_in_the_middle_leaves_the_store_as_it_was(filled,
     before = described(journal_url)
     for _ in range(2):
         with pytest.raises(
-            MigrationError, match=r"from revision 0002 to 0003: .*no_such_column.*; the store is unchanged"
+            MigrationError, match=r"from revision 0003 to 0004: .*no_such_column.*; the store is unchanged"
         ):
             open_store(revisions=BROKEN)
     assert described(journal_url) == before
     store = open_store(create=False)
-    assert revision(store) == "0002"
+    assert revision(store) == "0003"
     assert list(store.journal.read("digits")) == [(1, 0.5, Entry(TrialStopped(3)))]
 
 
@@ -185,21 +185,21 @@ def test_a_store_in_use_is_not_migrated(filled, open_store, journal_url, clock, 
     driver = open_store()
     lease = driver.lease("digits", Holder("far", 7, "then"))
     command = rf"hoptree migrate {tmp_path}/store --journal .*(sqlite|postgres)"
-    expected = rf"revision 0002, older than 0003, and it is in use by process 7 on far; .* run {command}"
+    expected = rf"revision 0003, older than 0004, and it is in use by process 7 on far; .* run {command}"
     with pytest.raises(MigrationError, match=expected):
         open_store(revisions=NEXT)
-    assert revision(driver) == "0002"
+    assert revision(driver) == "0003"
     lease.release()
-    assert revision(open_store(revisions=NEXT)) == "0003"
+    assert revision(open_store(revisions=NEXT)) == "0004"
     # what was opened before must not drive with tables that it does not know
-    with pytest.raises(StoreVersionError, match="migrated to revision 0003 since this process opened it"):
+    with pytest.raises(StoreVersionError, match="migrated to revision 0004 since this process opened it"):
         driver.lease("digits")
 
 
 def test_a_store_whose_driver_has_ended_is_migrated(filled, open_store, clock):
     open_store().lease("digits", Holder("far", 7, "then"))
     clock.now += 1000
-    assert revision(open_store(revisions=NEXT)) == "0003"
+    assert revision(open_store(revisions=NEXT)) == "0004"
 
 
 OPEN_NEXT = """
@@ -208,7 +208,7 @@ from pathlib import Path
 from hoptree.store import MigrationError, Store
 from hoptree.store.revisions import REVISIONS, Revisions
 try:
-    names, folders = (*REVISIONS.names, "0003"), (*REVISIONS.folders, Path(sys.argv[2]))
+    names, folders = (*REVISIONS.names, "0004"), (*REVISIONS.folders, Path(sys.argv[2]))
     Store(sys.argv[1], create=False, revisions=Revisions(names, folders))
 except MigrationError as error:
     print(error)
@@ -231,10 +231,10 @@ def test_a_store_that_may_only_be_read_is_not_migrated(tmp_path):
 
 def test_migrate_says_what_it_did(filled, tmp_path, journal_url):
     done = migrate(tmp_path / "store", journal_url, revisions=NEXT)
-    assert (done.before, done.after) == ("0002", "0003")
-    assert done.backup.startswith(("schema hoptree_backup_0002_", f"{tmp_path}/journal.sqlite.revision-0002."))
+    assert (done.before, done.after) == ("0003", "0004")
+    assert done.backup.startswith(("schema hoptree_backup_0003_", f"{tmp_path}/journal.sqlite.revision-0003."))
     again = migrate(tmp_path / "store", journal_url, revisions=NEXT)
-    assert again == Migrated("0003", "0003", "")
+    assert again == Migrated("0004", "0004", "")
 
 
 def test_migrate_makes_no_copy_with_no_backup(filled, tmp_path, journal_url):
@@ -258,7 +258,7 @@ def test_a_newer_store_is_refused_and_left_alone(filled, open_store, journal_url
     open_store(revisions=NEXT).close()
     before = described(journal_url)
     for _ in range(2):
-        with pytest.raises(StoreVersionError, match="unknown revision 0003; .* upgrade"):
+        with pytest.raises(StoreVersionError, match="unknown revision 0004; .* upgrade"):
             open_store()
     assert described(journal_url) == before
 

@@ -70,6 +70,8 @@ JSON = [
     ("run", ["run", "tiny.py"]),
     ("explain", ["explain", "fine.py"]),
     ("explain", ["explain", "tiny.py"]),
+    ("profile", ["profile", "tiny.py"]),
+    ("profile", ["profile", "fine.py", "--again", "--workers", "1"]),
     ("studies", ["studies"]),
     ("show", ["show", "tiny"]),
     ("show-trial", ["show", "tiny", "--trial", "0"]),

@@ -7,10 +7,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from hoptree.backends import devices
 from hoptree.backends.heartbeats import LIMIT, beat_interval
 from hoptree.backends.job import BackendSettings
 from hoptree.backends.local import LocalPool, slot_folders_of_study
 from hoptree.backends.plugins import find_plugin, plugins
+from hoptree.backends.processes import ProcessOptions
 from hoptree.backends.ray_settings import Ray, check_count
 from hoptree.backends.worker_handle import WorkerPool
 from hoptree.core.errors import MissingExtraError, WorkloadError
@@ -24,7 +26,7 @@ BUILT_IN = ("local", "ray")
 Where: TypeAlias = str | Ray | BackendSettings
 
 
-def check_backend(backend: Where, workers: int | None) -> None:
+def check_backend(backend: Where, workers: int | None, memory: int = 0) -> None:
     """Raise an error unless this is a backend; nothing is opened."""
     if workers is not None:
         check_count("workers", workers)
@@ -33,6 +35,12 @@ def check_backend(backend: Where, workers: int | None) -> None:
         raise MissingExtraError("backend: needs ray, which is not installed; pip install 'hoptree[ray]'")
     if isinstance(found, Ray) and workers is not None and found.workers not in (None, workers):
         raise WorkloadError(f"workers: {workers}, but ht.Ray(workers={found.workers}); give the number only once")
+    if isinstance(found, Ray) and memory and "memory" in found.resources_per_worker:
+        given = found.resources_per_worker["memory"]
+        raise WorkloadError(
+            f"memory_per_worker: {memory} bytes, but ht.Ray(resources_per_worker=…) has memory {given}; give it "
+            "only once"
+        )
 
 
 def find_backend(backend: Where) -> Literal["local"] | Ray | BackendSettings:
@@ -56,9 +64,11 @@ def find_backend(backend: Where) -> Literal["local"] | Ray | BackendSettings:
     raise WorkloadError(f"backend: {backend!r}; expected {_expected()}")
 
 
-def worker_count(workers: int | None, threads: int) -> int:
-    """Return the given number of workers, by default as many as this machine has CPUs for."""
-    return max(1, (os.cpu_count() or 1) // threads) if workers is None else workers
+def worker_count(workers: int | None, trainer: Trainer) -> int:
+    """Return the given number of workers, by default one per GPU, or as many as this machine has CPUs for."""
+    if workers is not None:
+        return workers
+    return len(devices.gpus_for(trainer.device)) or max(1, (os.cpu_count() or 1) // trainer.threads)
 
 
 def make_pool(
@@ -71,18 +81,21 @@ def make_pool(
     study: str,
     token: int,
     heartbeat_limit: float = LIMIT,
+    memory: int = 0,
 ) -> WorkerPool:
     """Return the pool that trains a study; its workers start when ``recruit`` is called.
 
-    ``token`` is the fencing token of the driver's lease.
+    ``token`` is the fencing token of the driver's lease, ``memory`` that of a worker in bytes, 0 if not limited.
     """
+    beat = beat_interval(heartbeat_limit)
     if backend == "local":
-        count = worker_count(workers, trainer.threads)
-        slots, beat = slot_folders_of_study(folder, study), beat_interval(heartbeat_limit)
-        return LocalPool(trainer, dataset, states, workers=count, slots=slots, token=token, heartbeat=beat)
+        count = worker_count(workers, trainer)
+        slots = slot_folders_of_study(folder, study)
+        options = ProcessOptions(beat, devices.gpus_for(trainer.device), memory)
+        return LocalPool(trainer, dataset, states, workers=count, slots=slots, token=token, options=options)
     from hoptree.backends.ray_pool import RayPool
 
-    return RayPool(backend.asked(workers), trainer, dataset, states, study, beat_interval(heartbeat_limit))
+    return RayPool(backend.asked(workers), trainer, dataset, states, study, beat, memory)
 
 
 def _registered(name: str) -> BackendSettings:

@@ -22,7 +22,8 @@ class TrainingJob:
 
     ``states`` is where states are saved; ``folder`` is the store's folder, for files of the backend's own;
     ``workers`` is the number that the user asked for, None if not given. ``begun`` is the study's clock when the
-    run begins: the times that ``wait`` returns continue from it.
+    run begins: the times that ``wait`` returns continue from it. ``memory_per_worker`` is the limit that the user
+    asked for, in bytes; 0 if not given.
     """
 
     study: str
@@ -33,6 +34,7 @@ class TrainingJob:
     seed: int = 0
     workers: int | None = None
     begun: float = 0.0
+    memory_per_worker: int = 0
 
     def unit(self, action: RunUnit) -> UnitSpec:
         """Return the arguments with which the trainer trains a unit."""

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from hoptree.backends.heartbeats import LIMIT, beat_interval
+import msgspec
+
 from hoptree.backends.local_states import LocalStates, remove_slots, slot_folders, slot_folders_of_study
-from hoptree.backends.processes import WorkerProcess, make_setup
+from hoptree.backends.processes import ProcessOptions, WorkerProcess, make_setup
 from hoptree.backends.state_tracker import StateTransport
 from hoptree.backends.trainer_pickle import pickle_trainer
 from hoptree.backends.worker_handle import WorkerHandle, WorkerMessages
@@ -40,13 +41,16 @@ class LocalPool:
         workers: int,
         slots: Sequence[Path],
         token: int,
-        heartbeat: float = beat_interval(LIMIT),
+        options: ProcessOptions = ProcessOptions(),  # noqa: B008 frozen
     ) -> None:
         self._trainer = trainer
         self._dataset = dataset
         self._states = states
         self._count = workers
-        self._heartbeat = heartbeat
+        self._options = options
+        self._seats: dict[
+            str, int
+        ] = {}  # by worker; a replacement takes the seat, and so the GPU, of a lost worker
         self._session = secrets.token_hex(4)
         self._started = 0
         self._pickled = b""
@@ -61,7 +65,9 @@ class LocalPool:
         self._given_up += [process for name, process in self._processes.items() if name not in workers]
         self._given_up = [process for process in self._given_up if not process.ended]
         self._processes = {name: process for name, process in self._processes.items() if name in workers}
-        return [self._start_process() for _ in range(self._count - len(workers))]
+        self._seats = {name: seat for name, seat in self._seats.items() if name in workers}
+        free = [seat for seat in range(self._count) if seat not in self._seats.values()]
+        return [self._start_process(seat) for seat in free[: self._count - len(workers)]]
 
     def sources(self) -> Sequence[Any]:
         """Return the channels."""
@@ -86,7 +92,7 @@ class LocalPool:
         self._processes.clear()
         self._slots.close(keep=failed)
 
-    def _start_process(self) -> WorkerProcess:
+    def _start_process(self, seat: int) -> WorkerProcess:
         name = f"{self._session}-{self._started}"
         self._started += 1
         setup = make_setup(
@@ -96,7 +102,9 @@ class LocalPool:
             self._dataset.path,
             self._states.location,
             self._slots.own_folders,
-            self._heartbeat,
+            self._options.heartbeat,
         )
+        setup = msgspec.structs.replace(setup, gpu=self._options.gpu(seat), memory=self._options.memory)
+        self._seats[name] = seat
         self._processes[name] = process = WorkerProcess(name, setup, turn=self._started)
         return process

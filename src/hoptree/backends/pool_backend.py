@@ -39,6 +39,7 @@ from hoptree.core.events import (
 from hoptree.core.keys import shuffle_seed
 from hoptree.store.errors import StoreFullError
 from hoptree.worker.messages import (
+    BatchesMeasured,
     CancelRun,
     EvaluateState,
     FirstUnitStarted,
@@ -286,6 +287,8 @@ class PoolBackend:
                 return [] if self._rehearsal.begin(worker) else self._join(worker)
             case RehearsalResult():
                 return self._join(worker) if self._rehearsal.take(worker, message) else []
+            case BatchesMeasured():
+                return []  # only the profiler asks for it
             case FirstUnitStarted():
                 worker.warm = True
                 worker.run_started = time.monotonic()

@@ -9,7 +9,9 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, final
@@ -21,6 +23,24 @@ from hoptree.backends.worker_handle import WorkerExit, WorkerHandle
 from hoptree.backends.worker_starter import modules_of, start_process
 from hoptree.worker.__main__ import WorkerSetup
 from hoptree.worker.messages import Quit, WorkerCommand, WorkerMessage, decode_message, encode
+
+
+@dataclass(frozen=True)
+class ProcessOptions:
+    """How worker processes run.
+
+    ``heartbeat`` is the time between two heartbeats in seconds. Workers take turns at ``gpus``, each a value of
+    CUDA_VISIBLE_DEVICES; without any, that variable is left alone. ``memory`` is the limit of a worker in bytes, 0
+    for none.
+    """
+
+    heartbeat: float = beat_interval(LIMIT)
+    gpus: Sequence[str] = ()
+    memory: int = 0
+
+    def gpu(self, seat: int) -> str:
+        """Return the GPU of the worker at a seat; more workers than GPUs share them."""
+        return self.gpus[seat % len(self.gpus)] if self.gpus else ""
 
 
 @final

@@ -257,6 +257,7 @@ class RayWorker:
         self._partitions = PartitionCache(setup.dataset, setup.fingerprint, setup.node, copy=setup.copy)
         self._partitions.hold(setup.partitions)
         loaded = cloudpickle.loads(trainer)
+        loaded.check_machine()
         self._models = ModelCache(loaded, self._states)
         ignored = [setup.states, setup.dataset]
         self._runner = CommandRunner(loaded, self._partitions.dataset(), self._models, ignored, setup.folder)

@@ -34,6 +34,7 @@ from hoptree.worker.messages import (
     FreeSlot,
     HoldPartitions,
     InputsObserved,
+    MeasureBatches,
     Quit,
     Rehearse,
     RunFailed,
@@ -133,6 +134,8 @@ class RayWorkerHandle(WorkerHandle):
                 self._references.release(slot)
             case Quit():
                 self.actor.shut_down.remote().future()
+            case MeasureBatches():
+                raise AssertionError("profiles are measured on workers of this machine")
             case _:
                 assert_never(command)
 

@@ -66,6 +66,7 @@ class RayPool:
         states: StateStore,
         study: str,
         heartbeat: float = beat_interval(LIMIT),
+        memory: int = 0,
     ) -> None:
         self._settings = settings
         self._heartbeat = heartbeat
@@ -93,7 +94,7 @@ class RayPool:
         self._notified: deque[str] = deque()
         self._wakeup = Wakeup()
         try:
-            self._resources = WorkerResources(settings, trainer.threads, self._cluster.nodes())
+            self._resources = WorkerResources(settings, trainer, self._cluster.nodes(), memory)
             self._network = len(set(self._addresses().values())) > 1  # else workers listen on loopback only
             self._resources.check(self._nodes(), can_grow=self._cluster.can_grow)
             for left in self._states.markers(markers):  # by a driver that was killed

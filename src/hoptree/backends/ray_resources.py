@@ -11,17 +11,22 @@ from hoptree.core.errors import RefusedError
 
 if TYPE_CHECKING:
     from hoptree.backends.ray_settings import Ray
+    from hoptree.trainers.base import Trainer
 
 _OPTIONS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}  # resources that Ray has an option for
 
 
 @final
 class WorkerResources:
-    """What one worker takes: as the settings say, else a GPU if the cluster has any, and the trainer's threads."""
+    """What one worker takes: as the settings say, else the trainer's threads, and a GPU if it may use one.
 
-    def __init__(self, settings: Ray, threads: int, nodes: Sequence[RayNode]) -> None:
+    Ray shows a worker only the GPUs that it takes, by CUDA_VISIBLE_DEVICES. ``memory`` is in bytes, 0 if not given.
+    """
+
+    def __init__(self, settings: Ray, trainer: Trainer, nodes: Sequence[RayNode], memory: int = 0) -> None:
         self._settings = settings
-        self.amounts = settings.resources_per_worker or _default_amounts(threads, nodes)
+        amounts = settings.resources_per_worker or _default_amounts(trainer, nodes)
+        self.amounts = {**amounts, "memory": float(memory)} if memory else amounts
 
     def __str__(self) -> str:
         return ", ".join(amount_of(name, amount) for name, amount in self.amounts.items())
@@ -67,11 +72,15 @@ class WorkerResources:
         return f"no node has {' or '.join(lacking)}" if lacking else "no node has all of it"
 
 
-def _default_amounts(threads: int, nodes: Sequence[RayNode]) -> dict[str, float]:
-    """Return a GPU and the trainer's threads; fewer CPUs where a node has too few for a worker on each GPU."""
+def _default_amounts(trainer: Trainer, nodes: Sequence[RayNode]) -> dict[str, float]:
+    """Return the trainer's threads and a GPU; fewer CPUs where a node has too few for a worker on each GPU.
+
+    A trainer for CPUs takes no GPU; "cuda" takes one even if no node has any yet; others one if there are some.
+    """
+    threads = float(trainer.threads)
     with_gpu = [node.resources for node in nodes if node.resources.get("GPU", 0.0) >= 1]
-    if not with_gpu:
-        return {"CPU": float(threads)}
-    cpus = min(float(threads), *(each.get("CPU", 0.0) / int(each["GPU"]) for each in with_gpu))
+    if trainer.device == "cpu" or not with_gpu:
+        return {"GPU": 1.0, "CPU": threads} if trainer.device == "cuda" else {"CPU": threads}
+    cpus = min(threads, *(each.get("CPU", 0.0) / int(each["GPU"]) for each in with_gpu))
     cpus = int(cpus * 1e4) / 1e4  # Ray's resolution
     return {"GPU": 1.0, "CPU": cpus} if cpus else {"GPU": 1.0}

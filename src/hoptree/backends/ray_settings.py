@@ -15,13 +15,14 @@ _LEAST = 0.0001  # of a resource: Ray's resolution
 class Ray(msgspec.Struct, frozen=True):
     """Train on a Ray cluster.
 
-    ``address`` is the cluster's; by default that of ``RAY_ADDRESS``, else a cluster is started on this machine and
-    stopped at the end. ``workers`` defaults to one per GPU of the cluster, or one per the trainer's ``threads``
-    CPUs; ``resources_per_worker`` sets what a worker takes instead, for example ``{"GPU": 1, "CPU": 4}``, with
-    ``memory`` in bytes. ``replicas`` is the number of nodes that hold each partition. ``copy`` says whether nodes
-    copy their partitions from the dataset's folder to a local disk (by default, nodes on other machines than the
-    driver do). ``autoscale`` requests nodes from Ray's autoscaler while there is work for them, and releases them
-    afterwards. ``runtime_env`` is Ray's, for code that nodes do not have.
+    ``address`` is the cluster's; by default that of ``RAY_ADDRESS``, else a cluster is started on this machine
+    and stopped at the end. ``workers`` defaults to one per GPU of the cluster if the trainer may use it, else
+    one per the trainer's ``threads`` CPUs; ``resources_per_worker`` sets what a worker takes instead, for
+    example ``{"GPU": 1, "CPU": 4}``, with ``memory`` in bytes. ``replicas`` is the number of nodes that hold
+    each partition. ``copy`` says whether nodes copy their partitions from the dataset's folder to a local disk
+    (by default, nodes on other machines than the driver do). ``autoscale`` requests nodes from Ray's autoscaler
+    while there is work for them, and releases them afterwards. ``runtime_env`` is Ray's, for code that nodes do
+    not have.
     """
 
     address: str | None = None

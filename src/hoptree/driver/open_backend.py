@@ -49,6 +49,7 @@ def open_backend(
                 first.seed,
                 options.workers,
                 begun,
+                options.memory_bytes,
             )
         )
     pool = make_pool(
@@ -61,6 +62,7 @@ def open_backend(
         group.name,
         opened.lease.token,
         options.heartbeat_limit,
+        options.memory_bytes,
     )
     metrics = [goal.metric for goal in group.goals.values()]
     rehearsals = Rehearsals(rehearsal.configs, metrics, variants.probed, rehearsal.changing)

@@ -13,6 +13,7 @@ from hoptree.core.errors import WorkloadError
 from hoptree.core.policy_choice import check_policy
 from hoptree.core.settings import DEFAULT_POLICY
 from hoptree.progress import choose_display
+from hoptree.store.ledger import parse_size
 
 if TYPE_CHECKING:
     from hoptree.progress.display import Display
@@ -25,6 +26,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     backend: Any = "local"  # a name, ht.Ray(…), or the settings of a backend
     accept_changes: bool = False
     same_platform: bool = False
+    memory_per_worker: str | float | None = None
     unit_limit: float | None = None
     heartbeat_limit: float = LIMIT
     mirror: Any = None
@@ -33,13 +35,26 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     policy: Any = DEFAULT_POLICY  # a name, a Policy or the starts of a schedule
 
     def __post_init__(self) -> None:
-        check_backend(self.backend, self.workers)
+        check_backend(self.backend, self.workers, self.memory_bytes)
         limit = self.unit_limit
         number = isinstance(limit, int | float) and not isinstance(limit, bool)
         if limit is not None and not (number and 0 < limit < math.inf):
             raise WorkloadError(f"unit_limit: {limit!r}; expected a number of seconds above 0")
         check_heartbeat_limit(self.heartbeat_limit)
         check_policy(self.policy)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory of a worker in bytes; 0 if it is not limited."""
+        if self.memory_per_worker is None:
+            return 0
+        size = parse_size(self.memory_per_worker, "memory_per_worker")
+        if size == 0:
+            raise WorkloadError(
+                f"memory_per_worker: {self.memory_per_worker!r}; expected a size above 0 such as '2 GB', or None "
+                "for no limit"
+            )
+        return size
 
     def make_display(self) -> Display:
         """Return the display that shows progress."""

@@ -108,7 +108,13 @@ class Session:
         """Return what forms gangs, if the trainer's models can be trained by several workers of this backend."""
         shards = min(study.trainer.shards for study in self._group.studies)
         backend = find_backend(self._options.backend)
-        return Allotment(shards) if shards > 1 and (backend == "local" or isinstance(backend, Ray)) else None
+        if shards == 1 or not (backend == "local" or isinstance(backend, Ray)):
+            return None
+        if backend != "local":  # nodes may have other kinds of devices
+            return Allotment(shards)
+        known = self._store.profiles.find(self._spec.trainer, self._spec.data)
+        kind = self._group.first.trainer.device_kind() if known.entries else ""
+        return Allotment(shards, known.of_kind(kind))
 
     def view(self) -> RunView | None:
         """Return a view of the run at this moment; None before it starts and after it ends."""
@@ -177,8 +183,8 @@ class Session:
     def _make_reporter(self) -> ProgressReporter:
         group, options = self._group, self._options
         estimates = {study.name: total_budget_estimate(study.search) for study in group.studies}
-        threads = group.first.trainer.threads
-        workers = worker_count(options.workers, threads) if options.backend == "local" else options.workers or 0
+        trainer = group.first.trainer
+        workers = worker_count(options.workers, trainer) if options.backend == "local" else options.workers or 0
         logs = self._store.folder / "logs"
         return ProgressReporter(options.make_display(), group.goals, workers, logs, BudgetTracker(estimates))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import msgspec
@@ -85,7 +85,9 @@ class VariantChoice:
         """Return the platform that trains the study; warn if workers differ, or leave the rarer ones out."""
         found = backend.platforms if isinstance(backend, PoolBackend) else []
         if not isinstance(backend, PoolBackend) or not found:
-            return self._group.first.trainer.platform()
+            trainer = self._group.first.trainer
+            unknown = {"device": "auto"} if trainer.device == "auto" else {}  # what its workers find is not known
+            return {**trainer.platform(), **unknown}
         names = [identity("platform", platform) for _, platform in found]
         platforms = {name: platform for name, (_, platform) in zip(names, found, strict=True)}
         counts = Counter(names)
@@ -130,14 +132,17 @@ class VariantChoice:
         self._store.catalog.set_spec(self._group.name, msgspec.to_builtins(self._spec))
 
 
-def expected_variant(store: Store, name: str, spec: StudySpec, platform: dict[str, str]) -> str:
-    """Return the variant that a study would have if this process trained it; ``NEW`` for a new one."""
+def expected_variant(store: Store, name: str, spec: StudySpec, platform: Callable[[], dict[str, str]]) -> str:
+    """Return the variant that a study would have if this process trained it; ``NEW`` for a new one.
+
+    ``platform`` is called only if the study was not trained before: it may look for a GPU in this process.
+    """
     known = store.catalog.find(name)
     before = None if known is None or not store.journal.last(name) else StudySpec.read(known.spec)
     if before is not None and before.root == spec.root:
         return before.variant
     used = "" if before is None else before.variant
-    return Variants(store.origins, spec.root, name, reuse=spec.reuse, used=used).find(platform) or NEW
+    return Variants(store.origins, spec.root, name, reuse=spec.reuse, used=used).find(platform()) or NEW
 
 
 def environment_changed(name: str, changes: Sequence[str]) -> StudyChangedError:

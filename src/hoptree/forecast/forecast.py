@@ -6,6 +6,7 @@ from typing import Any, final
 
 import msgspec
 
+from hoptree.forecast.profile_report import profile_table
 from hoptree.report import gantt
 from hoptree.report.stage_tree import cut
 from hoptree.report.tables import NOTHING, count, duration, size, text_table
@@ -84,6 +85,7 @@ class Forecast(msgspec.Struct, frozen=True):
     happened: Account | None = None
     sessions: int = 0  # runs of the study so far: each starts its workers first
     platform: dict[str, str] = {}  # part of the keys of states, because bits depend on it
+    profile: list[dict[str, Any]] = []  # what was measured on one worker and on several together
 
     @property
     def trials(self) -> int:
@@ -176,6 +178,9 @@ class Forecast(msgspec.Struct, frozen=True):
             parts.append(f"Only states of this platform are reused: {names}.")
         if self.left.units:
             parts += [self.workers_table(width)]
+        if self.profile:
+            table = profile_table(self.profile, width)
+            parts += [f"Workers that train a unit together, as measured by profile:\n{table}"]
         if self.tree:
             parts += [f"What trials share:\n{cut(self.tree, width)}"]
         if self.timeline.spans:

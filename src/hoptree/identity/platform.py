@@ -53,6 +53,19 @@ def machine_platform() -> dict[str, str]:
     return found | {name: os.environ[name] for name in _SETTINGS if os.environ.get(name)}
 
 
+@cache
+def processor_kind() -> str:
+    """Return the model of the processor and how many of its cores this process may use, for measured times."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    model = next(named, "") or platform.processor() or platform.machine()
+    return f"{model}, {cores} core{'s' if cores > 1 else ''}"
+
+
 def differences(one: Mapping[str, str], two: Mapping[str, str]) -> list[str]:
     """Return the differences between two platforms, one line each.
 

@@ -6,7 +6,6 @@ process train two trials, as in a run: so they cannot share anything by mistake.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 
+from hoptree.backends.choice import worker_count
+from hoptree.backends.devices import gpus_for
 from hoptree.backends.processes import make_channel
 from hoptree.backends.trainer_pickle import pickle_trainer
 from hoptree.backends.worker_starter import modules_of, start_process
@@ -33,22 +34,25 @@ def train_in_fresh_processes(
 ) -> Iterator[tuple[int, FreshProcessResult]]:
     """Train trials from the start, and yield the results by number, in the order given.
 
-    As many processes run at a time as there are cores for the trainer's threads. An error of the user's code is
+    As many processes run at a time as a run has workers by default. An error of the user's code is
     raised here, with the user's own traceback.
     """
     pickled = pickle_trainer(retrainer.trainer)
     waiting, unyielded = deque(trials), deque(trials)
-    most = max(1, (os.cpu_count() or 1) // retrainer.trainer.threads)
+    most = worker_count(None, retrainer.trainer)
+    gpus = deque(gpus_for(retrainer.trainer.device) or [""] * most)  # those that no process uses
     running: dict[Any, _Process] = {}
     done: dict[int, FreshProcessResult] = {}
     try:
         while unyielded:
             while waiting and len(running) < most:
                 number = waiting.popleft()
-                process = _Process(number, _setup(retrainer, trials[number], pickled), retrainer.trainer.threads)
+                setup = _setup(retrainer, trials[number], pickled, gpus.popleft())
+                process = _Process(number, setup, retrainer.trainer.threads)
                 running[process.channel] = process
             for channel in wait(list(running)):
                 process = running.pop(channel)
+                gpus.append(process.gpu)
                 done[process.number] = process.result()
             while unyielded and unyielded[0] in done:
                 number = unyielded.popleft()
@@ -58,7 +62,7 @@ def train_in_fresh_processes(
             process.kill()
 
 
-def _setup(retrainer: Retrainer, trial: Trial, trainer: bytes) -> FreshProcessSetup:
+def _setup(retrainer: Retrainer, trial: Trial, trainer: bytes, gpu: str) -> FreshProcessSetup:
     values, seed = retrainer.beginning(trial)
     units = retrainer.units(trial)
     last = units[-1]
@@ -71,6 +75,7 @@ def _setup(retrainer: Retrainer, trial: Trial, trainer: bytes) -> FreshProcessSe
         seed=seed,
         units=msgspec.Raw(msgspec.msgpack.encode(units)),
         evaluated=last.values.at((last.unit + 1) / last.partitions),
+        gpu=gpu,
     )
 
 
@@ -78,6 +83,7 @@ def _setup(retrainer: Retrainer, trial: Trial, trainer: bytes) -> FreshProcessSe
 class _Process:
     def __init__(self, number: int, setup: FreshProcessSetup, threads: int) -> None:
         self.number = number
+        self.gpu = setup.gpu
         ours, theirs = make_channel()
         self._process = start_process(
             "hoptree.worker.fresh_process",

@@ -154,8 +154,8 @@ class Ledger:
         return deleted
 
 
-def parse_size(text: str | float) -> int:
-    """Return the number of bytes that a text such as "10 GB" means.
+def parse_size(text: str | float, name: str = "keep") -> int:
+    """Return the number of bytes that a text such as "10 GB" means; ``name`` is the argument, for errors.
 
     >>> parse_size("10 GB")
     10000000000
@@ -165,9 +165,9 @@ def parse_size(text: str | float) -> int:
     try:
         size = int(float(number) * _UNITS[unit])
     except (ValueError, KeyError, OverflowError):
-        raise StoreError(f"keep: {text!r}; expected a size such as '10 GB', '500 MB' or 0") from None
+        raise StoreError(f"{name}: {text!r}; expected a size such as '10 GB', '500 MB' or 0") from None
     if size < 0:
-        raise StoreError(f"keep: {text!r}; expected 0 or more")
+        raise StoreError(f"{name}: {text!r}; expected 0 or more")
     return size
 
 

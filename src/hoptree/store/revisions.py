@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent / "migrations"
 class Revisions(NamedTuple):
     """The revisions of the tables, oldest first, and the folders of their migration scripts."""
 
-    names: tuple[str, ...] = ("0001", "0002")
+    names: tuple[str, ...] = ("0001", "0002", "0003")
     folders: tuple[Path, ...] = (FOLDER / "versions",)
 
     @property

@@ -19,6 +19,7 @@ from hoptree.store.journal import Journal
 from hoptree.store.lease import TIME_TO_LIVE, Lease, Leases
 from hoptree.store.ledger import Ledger
 from hoptree.store.origins import Origins
+from hoptree.store.profiles import Profiles
 from hoptree.store.reports import Reports
 from hoptree.store.requests import RequestTable
 from hoptree.store.revisions import REVISIONS, Migrated, Revisions, Schema, missing
@@ -83,6 +84,7 @@ class Store:
         self.reports = Reports(self._database)
         self.requests = RequestTable(self._database)
         self.origins = Origins(self._database, clock)
+        self.profiles = Profiles(self._database, clock)
         self.ledger = Ledger(self._database, self.states, clock)
 
     def lease(self, study: str, holder: Holder | None = None) -> Lease:

@@ -137,6 +137,23 @@ ORIGINS = Table(
     Column("probes", Text, nullable=False),
 )
 
+# What units take in time and memory. ``architecture`` are the values that it depends on, as JSON; ``trainer`` and
+# ``data`` are fingerprints.
+PROFILES = Table(
+    "hoptree_profiles",
+    METADATA,
+    Column("trainer", Text, primary_key=True),
+    Column("data", Text, primary_key=True),
+    Column("architecture", Text, primary_key=True),
+    Column("layout", Text, primary_key=True),
+    Column("devices", Integer, primary_key=True, autoincrement=False),
+    Column("kind", Text, primary_key=True),
+    Column("seconds", Double, nullable=False),
+    Column("peak_bytes", BigInteger, nullable=False),
+    Column("version", Text, nullable=False),  # of Hoptree, which has measured it
+    Column("created", Double, nullable=False),
+)
+
 # What drivers train at the moment, so that no other driver starts it too, and what they wait for. A row is valid
 # while the lease with its token is held.
 CLAIMS = Table(

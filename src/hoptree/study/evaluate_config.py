@@ -99,7 +99,7 @@ class _Reports:
     def _base(self) -> tuple[str, str]:
         """Return the root and the variant under which the study would be trained."""
         spec = self._study.spec
-        return spec.root, expected_variant(self._store, self._study.name, spec, self._study.trainer.platform())
+        return spec.root, expected_variant(self._store, self._study.name, spec, self._study.trainer.platform)
 
     def _read(self) -> None:
         for known in self._store.catalog.all():

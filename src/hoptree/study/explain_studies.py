@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext, suppress
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
+
+import msgspec
 
 from hoptree.backends.choice import worker_count
 from hoptree.core.errors import HoptreeError
+from hoptree.core.profile import Profile
 from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.variant_choice import NEW, environment_changed, expected_variant
@@ -44,7 +47,7 @@ class StudyExplainer:
 
         specs = self._group.specs
         trainer, data = self._first.trainer, self._first.data
-        count, spec = worker_count(workers, trainer.threads), StudySpec.together(specs)
+        count, spec = worker_count(workers, trainer), StudySpec.together(specs)
         measured = Measured()
         with ExitStack() as stack:
             stack.enter_context(brief_errors(self._first.store))
@@ -61,7 +64,15 @@ class StudyExplainer:
             explainer = Explainer(
                 history, lambda numbers: self._group.tuners(spec, numbers), measured, threads=trainer.threads
             )
-            return explainer.explain(count)
+            return msgspec.structs.replace(explainer.explain(count), profile=self._profile(store, spec))
+
+    def _profile(self, store: Store | None, spec: StudySpec) -> list[dict[str, Any]]:
+        """Return what was measured with this trainer and data on this kind of device."""
+        from hoptree.forecast.profile_report import ProfileReport
+
+        known = Profile() if store is None else store.profiles.find(spec.trainer, spec.data)
+        kind = self._first.trainer.device_kind() if known.entries else ""
+        return ProfileReport(self.name, kind, known.of_kind(kind)).rows()
 
     def _history(
         self, store: Store | None, spec: StudySpec, journal: list[Recorded], accept_changes: bool
@@ -89,7 +100,9 @@ class StudyExplainer:
         changes = used.changes(None) if spec.variant else []
         if changes and not accept_changes:
             raise environment_changed(self.name, changes)
-        return (used.find(platform) or NEW) if changes else expected_variant(store, self.name, spec, platform)
+        if changes:
+            return used.find(platform) or NEW
+        return expected_variant(store, self.name, spec, lambda: platform)
 
     def _is_changed(self, store: Store | None) -> bool:
         """Return whether code or data differ from the last run."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hoptree.core.policy_choice import PolicyChoice
     from hoptree.data import Dataset
     from hoptree.forecast.forecast import Forecast
+    from hoptree.forecast.profile_report import ProfileReport
     from hoptree.mirror import Mirror, WandB
     from hoptree.progress.display import Display
     from hoptree.record.disk_usage import DiskUsage
@@ -108,6 +109,7 @@ class Study:
         workers: int | None = None,
         *,
         backend: Where = "local",
+        memory_per_worker: str | float | None = None,
         accept_changes: bool = False,
         same_platform: bool = False,
         unit_limit: float | None = None,
@@ -119,10 +121,11 @@ class Study:
     ) -> Results:
         """Train what is missing, and return the results; a finished study trains nothing.
 
-        ``workers`` defaults to the number of cores over the trainer's threads. ``backend`` is where to train:
-        "local" (processes of this machine), "ray" (the cluster at ``RAY_ADDRESS``, or a new local one),
-        ``ht.Ray(…)``, the name of a backend that an installed package registers, or the settings of your own
-        backend.
+        ``workers`` defaults to the number of GPUs if the trainer uses them, else to the number of cores over its
+        threads. ``backend`` is where to train: "local" (processes of this machine), "ray" (the cluster at
+        ``RAY_ADDRESS``, or a new local one), ``ht.Ray(…)``, the name of a backend that an installed package
+        registers, or the settings of your own backend. ``memory_per_worker``, such as "2 GB", limits the memory of
+        a local worker, and reserves it on Ray; results do not depend on it.
 
         If the search extends the earlier one, only what is new is trained. If code, data, files or platform differ
         from what the store holds under this name, an error is raised, unless ``accept_changes``: then complete
@@ -144,6 +147,7 @@ class Study:
         options = RunOptions(
             workers=workers,
             backend=backend,
+            memory_per_worker=memory_per_worker,
             accept_changes=accept_changes,
             same_platform=same_platform,
             unit_limit=unit_limit,
@@ -165,6 +169,17 @@ class Study:
         from hoptree.study.explain_studies import StudyExplainer
 
         return StudyExplainer([self]).explain(workers, accept_changes=accept_changes)
+
+    def profile(self, workers: int | None = None, *, again: bool = False) -> ProfileReport:
+        """Measure what a unit takes on one worker and on several together, and keep it for later runs.
+
+        Workers of this machine train a few batches of each architecture: alone, and with ``ht.Torch(shards=…)`` in
+        gangs of 2, 4 … up to ``workers``, until more are not faster. What the store has already is not measured
+        ``again``. Nothing of the study is trained or changed; runs then start with the widths that pay.
+        """
+        from hoptree.study.profile_study import profile_study
+
+        return profile_study(self, workers, again=again)
 
     def evaluate(
         self, config: Config, epoch: int, workers: int | None = None, *, backend: Where = "local"

@@ -11,7 +11,7 @@ import numpy as np
 
 from hoptree.core.lineage import Values
 from hoptree.core.schedules import Scalar
-from hoptree.identity.platform import machine_platform
+from hoptree.identity.platform import machine_platform, processor_kind
 from hoptree.trainers.gang import GangMember
 
 Columns: TypeAlias = Mapping[str, np.ndarray[Any, Any]]  # a partition, or validation data: equal lengths
@@ -52,6 +52,7 @@ class Trainer(ABC):
     """Trains models of one kind. A model is whatever ``build`` returns; only the trainer looks inside it."""
 
     threads: int = 1  # part of the fingerprint: another number gives different bits
+    device: str = ""  # "cpu", "cuda" or "auto" (resolved in workers); "": not known to Hoptree
     shards: int = 1  # how many workers can train a unit together at most; part of the fingerprint
 
     @property
@@ -71,6 +72,9 @@ class Trainer(ABC):
         """
         return {**machine_platform(), "numpy": np.__version__}
 
+    def check_machine(self) -> None:  # noqa: B027 most trainers run anywhere
+        """Raise ``RefusedError`` if this process lacks, say, a GPU; workers call it before training."""
+
     @abstractmethod
     def build(self, values: Mapping[str, Scalar], seed: int) -> Any:
         """Return an untrained model for the values at the start of training, initialized with the seed."""
@@ -78,6 +82,14 @@ class Trainer(ABC):
     @abstractmethod
     def train(self, model: Any, data: Columns, unit: UnitSpec) -> None:
         """Train the model in place for one pass over a partition."""
+
+    def device_kind(self) -> str:
+        """Return the kind of device that this process computes on; times measured on one kind hold for it only."""
+        return processor_kind()
+
+    def architecture(self, model: Any, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Return the values that time and memory of a trained model depend on; by default all of them."""
+        return dict(values)
 
     def open_rendezvous(self, host: str) -> str:
         """Return an address at ``host`` where the workers of a gang that this one leads find each other.

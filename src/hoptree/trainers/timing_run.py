@@ -12,11 +12,13 @@ from hoptree.core.lineage import history, segments
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import Columns, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged
+from hoptree.trainers.gang import GangMember
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
 
 _BATCHES = 3
+_REPETITIONS = 3
 _LONG_ENOUGH = 0.03  # seconds: measure a shorter time again with more batches
 
 
@@ -53,10 +55,8 @@ def pilot(trainer: Trainer, data: Dataset, values: Mapping[str, Scalar]) -> Timi
     """Train and evaluate some batches of a config in this process, and extrapolate to a unit."""
     columns, valid = data.partition(0), data.valid()
     model = trainer.build(values, 0)
-    whole = segments(history(dict(values)), partitions=1, units=1)[0].values
-    spec = UnitSpec(whole, unit=0, partitions=1, partition=0, seed=0, shuffle_seed=0)
-    size = values.get("batch_size")
-    few = _BATCHES * (size if isinstance(size, int) and size > 0 else 64)
+    spec = _unit_spec(values)
+    few = _few(values)
     with suppress(Diverged):
         trainer.train(model, _first(columns, few), spec)  # warm up memory and kernels first
     rows = _rows(columns)
@@ -74,6 +74,63 @@ def pilot(trainer: Trainer, data: Dataset, values: Mapping[str, Scalar]) -> Timi
     evaluation = 0.0 if valid is None else _evaluation(trainer, model, valid, values)
     unit = seconds * max(1.0, rows / few)
     return TimingRun(unit, evaluation, sum(array.nbytes for array in arrays.values()))
+
+
+class BatchTimes(NamedTuple):
+    """What some batches of a config took."""
+
+    seconds: float  # of a unit
+    examples: int  # in each repetition
+    architecture: dict[str, Scalar]  # the values that it depends on
+
+
+def time_batches(
+    trainer: Trainer,
+    columns: Columns,
+    values: Mapping[str, Scalar],
+    examples: int = 0,
+    gang: GangMember | None = None,
+) -> BatchTimes:
+    """Train batches of ``examples`` in this process, alone or as one of a gang, and extrapolate to a unit.
+
+    With 0 examples, as many are chosen as are needed to measure; all workers of a gang need the same number. The
+    least of several times counts, so that other processes disturb little.
+    """
+    model = trainer.build(values, 0)
+    spec = _unit_spec(values)
+    rows = _rows(columns)
+
+    def train(few: int) -> float:
+        nonlocal model
+        began = time.perf_counter()
+        try:
+            if gang is None:
+                trainer.train(model, _first(columns, few), spec)
+            else:
+                trainer.train_together(model, _first(columns, few), spec, gang)
+        except Diverged:
+            if gang is not None:  # which is no longer connected
+                raise
+            model = trainer.build(values, 0)  # the time is valid all the same
+        trainer.dump(model)
+        return time.perf_counter() - began
+
+    few = examples or _few(values)
+    train(few)  # warm up memory, kernels and connections first
+    while not examples and few < rows and train(few) < _LONG_ENOUGH:
+        few *= 2
+    seconds = min(train(few) for _ in range(_REPETITIONS))
+    return BatchTimes(seconds * max(1.0, rows / few), few, trainer.architecture(model, values))
+
+
+def _unit_spec(values: Mapping[str, Scalar]) -> UnitSpec:
+    whole = segments(history(dict(values)), partitions=1, units=1)[0].values
+    return UnitSpec(whole, unit=0, partitions=1, partition=0, seed=0, shuffle_seed=0)
+
+
+def _few(values: Mapping[str, Scalar]) -> int:
+    size = values.get("batch_size")
+    return _BATCHES * (size if isinstance(size, int) and size > 0 else 64)
 
 
 def _evaluation(trainer: Trainer, model: Any, valid: Columns, values: Mapping[str, Scalar]) -> float:

@@ -20,7 +20,8 @@ from hoptree.trainers.loss_mean import check_mean
 from hoptree.trainers.loss_shapes import check_pairing
 from hoptree.trainers.plain_numbers import as_number
 from hoptree.trainers.torch_batches import Batches
-from hoptree.trainers.torch_build import torch_platform
+from hoptree.trainers.torch_build import device_kind, torch_platform
+from hoptree.trainers.torch_device import check_device, find_device
 from hoptree.trainers.torch_gang import Gang, disconnect, open_rendezvous, stop_waiting
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module
 from hoptree.trainers.torch_optimizers import OptimizerChoice, check_choice, make
@@ -40,7 +41,8 @@ class Torch(Trainer):
     …), ``optimizer`` itself, ``batch_size`` and ``dropout``; all other names are for your functions.
     ``on_values(module, hp)`` is called when a value changes, ``transform(x, y, hp)`` for every training batch.
     Values that the model function reads cannot change later, unless ``on_values`` reads them too. A step uses
-    ``accumulate`` batches, and cuts each into ``shards`` whose gradients are added by a fixed tree.
+    ``accumulate`` batches, and cuts each into ``shards`` whose gradients are added by a fixed tree. Workers find
+    the ``device``: "cpu", "cuda" (a GPU), or "auto" (a GPU where there is one).
     """
 
     def __init__(
@@ -76,24 +78,40 @@ class Torch(Trainer):
         if precision not in _PRECISIONS:
             raise TrainerError(f"precision: {precision!r}; expected one of {', '.join(_PRECISIONS)}")
         self._precision = precision
-        self._device = _device(device)
+        self.device = check_device(device)
 
     @property
     def fingerprint(self) -> str:
         """A hash of the user's functions as they are now (runs may differ), the settings, and torch's version."""
-        settings = (self._clip, self._accumulate, self._precision, self._device, self.threads, *self._sharding)
+        device = "cpu" if self.device == "auto" else self.device  # the platform tells what "auto" has found
+        settings = (self._clip, self._accumulate, self._precision, device, self.threads, *self._sharding)
         return fingerprint({**self._code, "settings": settings, "torch": version("torch")})
 
     @property
     def fingerprint_parts(self) -> dict[str, str]:
-        """The code alone, the libraries that it uses, and the device."""
+        """The code alone, the libraries that it uses, and the device as it was given."""
         settings = (self._clip, self._accumulate, self._precision, *self._sharding)
         code, libraries = code_alone({**self._code, "settings": settings})
-        return {"code": code, "libraries": " ".join(libraries), "device": self._device}
+        return {"code": code, "libraries": " ".join(libraries), "device": self.device}
 
     def platform(self) -> dict[str, str]:
         """Return the machine's platform, torch's build and kernels, and the kind of device."""
-        return {**super().platform(), **torch_platform(self._device)}
+        found = torch_platform(self.device)  # first: it sets what a GPU needs, which is part of the platform
+        return {**super().platform(), **found}
+
+    def check_machine(self) -> None:
+        """Raise ``DeviceMissingError`` if the trainer needs a GPU and this process has none."""
+        find_device(self.device)
+
+    def device_kind(self) -> str:
+        """Return the name of the GPU, or the kind of processor."""
+        kind = device_kind(self.device)
+        return super().device_kind() if kind == "cpu" else kind
+
+    def architecture(self, model: TorchModel, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Return the values that the user's functions have read, the batch size and the kind of optimizer."""
+        names = (model.used - model.tuned.follows - model.followed) | {"batch_size", "optimizer"}
+        return {name: value for name, value in values.items() if name in names}
 
     @property
     def _sharding(self) -> tuple[object, ...]:
@@ -117,7 +135,7 @@ class Torch(Trainer):
         self._check_batch_size(values)
         with self._session(seed, fill=True):
             hp = HyperParameters(values, "the model function")
-            module = check_module(build_module(self._model, hp, "model"), "model").to(torch.device(self._device))
+            module = check_module(build_module(self._model, hp, "model"), "model").to(find_device(self.device))
             model = TorchModel(module, make(self._optimizer, module, values), hp, {*hp.reads}, self._on_values)
             model.used.add("batch_size")
             return model
@@ -208,16 +226,16 @@ class Torch(Trainer):
             seed,
             threads=self.threads,
             dtype=_PRECISIONS[self._precision],
-            device=torch.device(self._device),
+            device=find_device(self.device),
             fill=fill,
         )
 
     def _batches(self, data: Columns) -> Batches:
-        dtype, device = _PRECISIONS[self._precision], torch.device(self._device)
+        dtype, device = _PRECISIONS[self._precision], find_device(self.device)
         return Batches(data, self._inputs, self._target, dtype=dtype, device=device)
 
     def _recipe(self) -> torch_loop.Recipe:
-        autocast = torch.device(self._device) if self._precision == "bfloat16" else None
+        autocast = find_device(self.device) if self._precision == "bfloat16" else None
         return torch_loop.Recipe(self._loss, self._clip, self._accumulate, autocast, self._transform, self.shards)
 
     def _check_batch_size(self, values: Mapping[str, Scalar]) -> None:
@@ -267,17 +285,3 @@ def _whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise TrainerError(f"{name}: {value!r}; expected a whole number, 1 or more")
     return value
-
-
-def _device(name: str) -> str:
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        kind = torch.device(name).type
-    except RuntimeError:
-        kind = ""
-    if kind not in ("cpu", "cuda"):
-        raise TrainerError(f"device: {name!r}; expected 'cpu', 'cuda', 'cuda:<number>' or 'auto'")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise TrainerError(f"device: {name!r}, but torch finds no such device here; use 'auto' or 'cpu'")
-    return name

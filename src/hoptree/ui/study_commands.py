@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 @click.command(name="run", short_help="Run or resume the study of a Python file.")
 @click.argument("target", metavar="FILE[:NAME]", type=click.Path())
-@click.option("--workers", type=int, help="Worker processes.  [default: one per core]")
+@click.option("--workers", type=int, help="Worker processes.  [default: one per GPU or core]")
+@click.option("--memory-per-worker", metavar="SIZE", help="Limit the memory of a worker, for example '2 GB'.")
 @click.option(
     "--backend",
     metavar="NAME",

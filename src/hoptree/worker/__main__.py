@@ -13,6 +13,7 @@ import msgspec
 
 from hoptree.worker.children import close_in_children, end_children_after_worker
 from hoptree.worker.heartbeat import start_heartbeat
+from hoptree.worker.limits import limit_memory, memory_advice
 from hoptree.worker.memory import keep_memory
 from hoptree.worker.output import survive_closed_output
 
@@ -32,6 +33,8 @@ class WorkerSetup(msgspec.Struct, frozen=True):
     states: str
     slots: list[str]
     heartbeat: float  # seconds between two heartbeats
+    gpu: str = ""  # the value of CUDA_VISIBLE_DEVICES; "": leave it as it is
+    memory: int = 0  # the limit in bytes; 0: none
 
 
 def main(descriptor: int, heartbeat: int) -> None:
@@ -39,6 +42,10 @@ def main(descriptor: int, heartbeat: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
     channel: Connection[Any, Any] = Connection(descriptor)
     setup = msgspec.msgpack.decode(channel.recv_bytes(), type=WorkerSetup)
+    if setup.gpu:
+        # CUDA reads this when it is initialized, which torch does at the first use of a GPU. A starter has imported
+        # torch but has never used or counted GPUs (a test checks that), so a fork of it is not too late.
+        os.environ["CUDA_VISIBLE_DEVICES"] = setup.gpu
     end_children_after_worker()  # before any thread starts
     close_in_children(descriptor, heartbeat)
     start_heartbeat(heartbeat, setup.heartbeat)
@@ -56,6 +63,9 @@ def main(descriptor: int, heartbeat: int) -> None:
     except (DataChangedError, RefusedError) as error:
         channel.send_bytes(encode(SetupRefused(str(error))))
         sys.exit(1)
+    except MemoryError:
+        channel.send_bytes(encode(SetupRefused(f"trainer: a worker cannot load it: {memory_advice()}")))
+        sys.exit(1)
     except Exception as error:
         channel.send_bytes(encode(SetupRefused(f"trainer: a worker cannot load it:\n{user_traceback(error)}")))
         sys.exit(1)
@@ -72,7 +82,9 @@ def _loop(channel: Connection[Any, Any], setup: WorkerSetup) -> WorkerLoop:
     from hoptree.store.states import open_states
     from hoptree.worker.loop import WorkerLoop
 
+    limit_memory(setup.memory)
     trainer = cloudpickle.loads(setup.trainer)
+    trainer.check_machine()
     slots = [Path(folder) for folder in setup.slots]
     return WorkerLoop(channel, trainer, Dataset.open(setup.dataset), open_states(setup.states), slots, setup.name)
 

@@ -33,6 +33,7 @@ class FreshProcessSetup(msgspec.Struct, frozen=True):
     seed: int
     units: msgspec.Raw
     evaluated: dict[str, Scalar]
+    gpu: str = ""  # the value of CUDA_VISIBLE_DEVICES; "": leave it as it is
 
 
 class FreshProcessResult(msgspec.Struct, frozen=True):
@@ -48,6 +49,8 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     channel: Connection[Any, Any] = Connection(descriptor)
     setup = msgspec.msgpack.decode(channel.recv_bytes(), type=FreshProcessSetup)
+    if setup.gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = setup.gpu  # CUDA reads it later; see hoptree.worker.__main__
     end_children_after_worker()
     close_in_children(descriptor)
     keep_memory()

@@ -31,6 +31,7 @@ from hoptree.worker.messages import (
     HelpEnded,
     HoldPartitions,
     InputsObserved,
+    MeasureBatches,
     Quit,
     Rehearse,
     RunCancelled,
@@ -98,6 +99,9 @@ class WorkerLoop:
                     self._writer.free(slot)
                 case Rehearse():
                     self._send_result(self._runner.rehearse(command, partition=0))
+                    self._restore_limit()
+                case MeasureBatches():
+                    self._send_result(self._runner.measure(command))
                     self._restore_limit()
                 case Quit():
                     return

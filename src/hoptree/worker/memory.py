@@ -1,8 +1,13 @@
-"""How a worker process reuses freed memory."""
+"""How a worker process reuses freed memory, and how much it has needed at most."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
+import re
+import resource
+from contextlib import suppress
+from pathlib import Path
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # parameters of mallopt, from malloc.h
 
@@ -20,3 +25,25 @@ def keep_memory() -> None:
         )  # older C libraries accept no more than this
         mallopt(_TRIM_THRESHOLD, 1 << 29)
         mallopt(_TOP_PAD, 1 << 26)
+
+
+def reset_peak() -> None:
+    """Return free memory to the system, and count the most memory from now on.
+
+    Where the system cannot do that, the most memory is that since the process started.
+    """
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process has had at a time."""
+    with suppress(OSError):
+        found = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+        if found:
+            return int(found.group(1)) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -59,6 +59,18 @@ class EvaluateState(_Message, frozen=True):
     source: StateSource
 
 
+class MeasureBatches(_Message, frozen=True):
+    """Train some batches of a config and measure time and memory; nothing is kept.
+
+    ``examples`` is how many to train on; with 0 the worker chooses enough to measure. With ``gang`` several workers
+    train them together, and each answers.
+    """
+
+    values: dict[str, Scalar]
+    examples: int = 0
+    gang: GangMember | None = None
+
+
 class CancelRun(_Message, frozen=True):
     """Cancel a run, before it starts or while it runs."""
 
@@ -139,6 +151,20 @@ class RehearsalResult(_Message, frozen=True):
     change_error: str = ""
 
 
+class BatchesMeasured(_Message, frozen=True):
+    """What some batches took: ``seconds`` for a whole unit, ``peak_bytes`` of this worker; or the ``error``.
+
+    ``architecture`` are the values that this depends on, and ``kind`` is the kind of device.
+    """
+
+    seconds: float = 0.0
+    examples: int = 0
+    peak_bytes: int = 0
+    architecture: dict[str, Scalar] = {}
+    kind: str = ""
+    error: str = ""
+
+
 class InputsObserved(_Message, frozen=True):
     """New inputs that the user's code has read, with their content; sent before the result of what read them.
 
@@ -203,7 +229,7 @@ class Stack(_Message, frozen=True):
 
 
 WorkerCommand: TypeAlias = (
-    Rehearse | TrainUnit | EvaluateState | CancelRun | DumpStack | FreeSlot | HoldPartitions | Quit
+    Rehearse | TrainUnit | EvaluateState | MeasureBatches | CancelRun | DumpStack | FreeSlot | HoldPartitions | Quit
 )
 WorkerMessage: TypeAlias = (
     WorkerReady
@@ -212,6 +238,7 @@ WorkerMessage: TypeAlias = (
     | WorkerLeaving
     | SetupRefused
     | RehearsalResult
+    | BatchesMeasured
     | InputsObserved
     | UnitTrained
     | HelpEnded

@@ -49,7 +49,7 @@ class ModelCache:
 
     def prefetch(self, source: StateSource) -> None:
         """Fetch a state in advance; called by another thread. An error here shows when the state is needed."""
-        with suppress(StoreError, OSError, ValueError):
+        with suppress(StoreError, OSError, ValueError, MemoryError):
             if source.slot:
                 self._reader.map(source.slot)
             elif source.key in self._states and not self._own_slot(source.key):

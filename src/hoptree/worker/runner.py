@@ -17,8 +17,11 @@ import msgspec
 from hoptree.data.errors import DataChangedError
 from hoptree.identity.observation import InputRecorder, Observations
 from hoptree.trainers.errors import GangError
+from hoptree.worker.limits import is_out_of_memory, memory_advice
 from hoptree.worker.messages import (
+    BatchesMeasured,
     EvaluateState,
+    MeasureBatches,
     RehearsalResult,
     Rehearse,
     RunFailed,
@@ -143,6 +146,24 @@ class CommandRunner:
                 found = rehearse_until_passed(*common, command.later, command.changing)
         return found if partition == 0 else msgspec.structs.replace(found, probes=[], parts={})
 
+    def measure(self, command: MeasureBatches) -> BatchesMeasured | SetupRefused:
+        """Train some batches of a config, and return what a unit would take."""
+        from hoptree.trainers.timing_run import time_batches
+        from hoptree.worker.memory import peak_bytes, reset_peak
+
+        try:
+            data = self._dataset.partition(0)
+        except DataChangedError as error:
+            return SetupRefused(str(error))
+        reset_peak()
+        try:
+            with self._recorder:
+                found = time_batches(self._trainer, data, command.values, command.examples, command.gang)
+        except (Exception, SystemExit) as error:
+            return BatchesMeasured(error=user_traceback(error))
+        kind = self._trainer.device_kind()
+        return BatchesMeasured(found.seconds, found.examples, peak_bytes(), found.architecture, kind)
+
     def _metrics(self, run: int, model: Any, values: Mapping[str, Scalar]) -> StateMetrics:
         from hoptree.trainers.plain_numbers import as_number
 
@@ -173,7 +194,7 @@ def rehearse_until_passed(
         except NotReproducibleError as error:
             return RehearsalResult([], reasons, refused=str(error))
         except (Exception, SystemExit) as error:
-            reasons.append(user_traceback(error))
+            reasons.append(_reason(error))
         else:
             return RehearsalResult(
                 list(found.metrics),
@@ -225,11 +246,15 @@ def failure(run: int, error: Exception | SystemExit) -> WorkerMessage:
             return RunFailed(run, str(error), "system", lost=True)
         case GangError():
             return RunFailed(run, str(error), "system")
-        case MemoryError():
-            return RunFailed(run, f"out of memory\n{user_traceback(error)}", "user")
         case SystemExit():
             return RunFailed(
                 run, f"{user_traceback(error)}\n\nexit() was called; raise an exception that says why", "user"
             )
         case _:
-            return RunFailed(run, user_traceback(error), "user")
+            return RunFailed(run, _reason(error), "user")
+
+
+def _reason(error: BaseException) -> str:
+    """Return the user's traceback, after a line that says so if there was no memory left."""
+    text = user_traceback(error)
+    return f"{memory_advice()}\n{text}" if is_out_of_memory(error) else text
