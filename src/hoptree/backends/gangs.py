@@ -36,7 +36,10 @@ class Gangs:
         for worker in group:
             self._groups[worker] = known
         self._busy[run.run] = set(group)
-        return [(worker, GangMember(rendezvous, known[0], rank, len(group))) for rank, worker in enumerate(group)]
+        return [
+            (worker, GangMember(rendezvous, known[0], rank, len(group), run.layout))
+            for rank, worker in enumerate(group)
+        ]
 
     def part(self, run: RunUnit) -> None:
         """Let the workers of a run that did not end well find each other anew next time."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, final
 from hoptree.backends.local import LocalPool
 from hoptree.backends.worker_handle import WorkerHandle
 from hoptree.core.errors import RefusedError
-from hoptree.core.profile import DATA, SINGLE, ProfileEntry, is_faster
+from hoptree.core.layouts import DATA, SINGLE
+from hoptree.core.profile import ProfileEntry, is_faster
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.gang import GangMember
 from hoptree.worker.messages import BatchesMeasured, MeasureBatches, SetupRefused, WorkerMessage, WorkerReady

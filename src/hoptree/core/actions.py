@@ -8,12 +8,11 @@ import msgspec
 
 from hoptree.core.events import Metrics
 from hoptree.core.keys import state_key, unit_seed
+from hoptree.core.layouts import SINGLE
 from hoptree.core.lineage import Values
 from hoptree.core.schedules import Scalar
 
 Ending: TypeAlias = Literal["complete", "stopped", "failed"]
-Layout: TypeAlias = Literal["single", "data"]
-"""How the workers of a run hold the model: one worker, or each worker a copy and a part of every batch."""
 
 
 class _Action(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -35,7 +34,7 @@ class RunUnit(_Action, frozen=True):
     follows from the lineage ``key`` and ``unit``. ``home`` is the worker that made the source. With ``evaluate``
     the worker evaluates the new state right after it. If another run is under way on the same worker, this one
     waits for it, and the worker fetches its state meanwhile. The workers in ``crew`` train the unit together with
-    ``worker``, which leads, reports and evaluates; ``layout`` says how they hold the model.
+    ``worker``, which leads, reports and evaluates; ``layout`` is the name of how they hold the model.
     """
 
     run: int
@@ -53,7 +52,7 @@ class RunUnit(_Action, frozen=True):
     tree: str = ""
     evaluate: bool = False
     crew: tuple[str, ...] = ()
-    layout: Layout = "single"
+    layout: str = SINGLE
 
     @property
     def source_state(self) -> str | None:

@@ -12,6 +12,7 @@ from typing import final
 from hoptree.core.actions import Action, Evaluate, RunUnit
 from hoptree.core.allotment import Allotment
 from hoptree.core.barriers import Barriers
+from hoptree.core.layouts import DATA, SINGLE
 from hoptree.core.nodes import ActiveLineage, Node, Run, State
 from hoptree.core.open_work import OpenWork
 from hoptree.core.policies import Policy
@@ -272,7 +273,7 @@ class Dispatcher:
                 node.tree,
                 run.evaluate,
                 run.crew,
-                "data" if run.crew else "single",
+                DATA if run.crew else SINGLE,
             )
         )
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from hoptree.core.actions import Ending, Layout
+from hoptree.core.actions import Ending
 from hoptree.core.events import (
     CostsLearned,
     DriverStarted,
@@ -26,6 +26,7 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
+from hoptree.core.layouts import SINGLE
 from hoptree.core.metrics import Spelled
 
 RECORD_VERSION = 1
@@ -177,7 +178,7 @@ class UnitGiven(_Fact, frozen=True, tag="unit-given"):
     home: str = ""
     evaluates: bool = False
     crew: tuple[str, ...] = ()
-    layout: Layout = "single"
+    layout: str = SINGLE
 
 
 class EvaluationGiven(_Fact, frozen=True, tag="evaluation-given"):

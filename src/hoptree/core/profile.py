@@ -7,10 +7,10 @@ from typing import Final, final
 
 import msgspec
 
+from hoptree.core.layouts import DATA, SINGLE
 from hoptree.core.schedules import Scalar
 
 GAIN: Final = 0.9  # a width pays if a unit takes at most this fraction of its time with half the devices
-SINGLE, DATA = "single", "data"  # the layouts so far
 
 
 def is_faster(seconds: float, half: float) -> bool:

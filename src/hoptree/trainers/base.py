@@ -12,7 +12,7 @@ import numpy as np
 from hoptree.core.lineage import Values
 from hoptree.core.schedules import Scalar
 from hoptree.identity.platform import machine_platform, processor_kind
-from hoptree.trainers.gang import GangMember
+from hoptree.trainers.gang import GangMember, ModelPlacement
 
 Columns: TypeAlias = Mapping[str, np.ndarray[Any, Any]]  # a partition, or validation data: equal lengths
 Arrays: TypeAlias = dict[str, np.ndarray[Any, Any]]
@@ -79,6 +79,14 @@ class Trainer(ABC):
     def build(self, values: Mapping[str, Scalar], seed: int) -> Any:
         """Return an untrained model for the values at the start of training, initialized with the seed."""
 
+    def build_part(self, values: Mapping[str, Scalar], seed: int, placement: ModelPlacement) -> Any:
+        """Return an untrained model as one worker of a layout holds it; by default the whole model.
+
+        Before ``train_together`` returns, the worker with rank 0 has the whole model again, so that it can be
+        dumped and evaluated; the others need to have only the parts that they will train.
+        """
+        return self.build(values, seed)
+
     @abstractmethod
     def train(self, model: Any, data: Columns, unit: UnitSpec) -> None:
         """Train the model in place for one pass over a partition."""
@@ -102,7 +110,7 @@ class Trainer(ABC):
         """Let ``train_together`` of this gang, in another thread, raise ``GangError`` if it waits for workers."""
 
     def train_together(self, model: Any, data: Columns, unit: UnitSpec, gang: GangMember) -> None:
-        """Train as one of several workers, each with its own copy of the model, to the same bits as ``train``.
+        """Train as one of several workers, which hold the model by ``gang.layout``, to the same bits as ``train``.
 
         Raise ``GangError`` if another worker of the gang is lost. Required only if ``shards`` is above 1.
         """

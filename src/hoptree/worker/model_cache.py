@@ -14,6 +14,7 @@ from hoptree.worker.slots import SlotDamagedError, SlotReader, SlotWriter
 if TYPE_CHECKING:
     from hoptree.store.states import StateStore
     from hoptree.trainers.base import Trainer
+    from hoptree.trainers.gang import ModelPlacement
 
 _COUNT = 16  # models that stay in memory …
 _BYTES = 1 << 30  # … and the total size of their states; the one in use always stays
@@ -59,14 +60,19 @@ class ModelCache:
         """Use this state the next time it is requested."""
         self._fetched = {key: state}
 
-    def restore(self, origin: Origin, source: StateSource | None) -> CachedModel:
-        """Return a cached model with a state loaded; without a source, the untrained model."""
+    def restore(
+        self, origin: Origin, source: StateSource | None, placement: ModelPlacement | None = None
+    ) -> CachedModel:
+        """Return a cached model with a state loaded; without a source, the untrained model.
+
+        With a ``placement``, the model is the part that this worker of a gang has; None is the whole model.
+        """
         from hoptree.trainers.base import ModelState
 
-        build = (origin.seed, *sorted(origin.values.items(), key=lambda item: item[0]))
+        build = (origin.seed, *sorted(origin.values.items(), key=lambda item: item[0]), placement)
         cached = self._cached.get(build)
         if cached is None or source is None:
-            cached = self._cached[build] = CachedModel(self._trainer.build(origin.values, origin.seed))
+            cached = self._cached[build] = CachedModel(self._build(origin, placement))
         self._cached.move_to_end(build)
         self._evict()
         if source is not None:
@@ -76,6 +82,11 @@ class ModelCache:
                 self._trainer.load(cached.model, ModelState(*(fetched or self._fetch(source))))
                 cached.key = source.key
         return cached
+
+    def _build(self, origin: Origin, placement: ModelPlacement | None) -> Any:
+        if placement is None:
+            return self._trainer.build(origin.values, origin.seed)
+        return self._trainer.build_part(origin.values, origin.seed, placement)
 
     def _evict(self) -> None:
         while len(self._cached) > 1 and (

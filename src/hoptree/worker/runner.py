@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hoptree.core.schedules import Config, Scalar
     from hoptree.data import Dataset
     from hoptree.trainers.base import Columns, ModelState, Trainer
+    from hoptree.trainers.gang import ModelPlacement
     from hoptree.worker.model_cache import CachedModel
 
 
@@ -101,7 +102,7 @@ class CommandRunner:
         unit = UnitSpec(action.values, action.unit, partitions, action.partition, action.seed, command.shuffle_seed)
         data = self._dataset.partition(action.partition)
         with self._recorder:
-            cached = self._models.restore(command.origin, command.source)
+            cached = self._models.restore(command.origin, command.source, _placement(command))
             began = time.perf_counter()
             cached.key = ""
             with during(action.run):
@@ -172,6 +173,20 @@ class CommandRunner:
             metrics = {} if self._valid is None else self._trainer.evaluate(model, self._valid, values)
         seconds = time.perf_counter() - began
         return StateMetrics(run, {name: as_number(name, value) for name, value in metrics.items()}, seconds)
+
+
+def _placement(command: TrainUnit) -> ModelPlacement | None:
+    """Return which part of the model this worker trains; None for the whole model in ordinary memory."""
+    from hoptree.core.layouts import DATA, SINGLE, Layout
+    from hoptree.trainers.gang import ModelPlacement
+
+    layout, gang = command.action.layout, command.gang
+    if layout in (SINGLE, DATA):
+        return None
+    parsed = Layout.parse(layout)
+    if gang is None or parsed.is_whole:
+        return ModelPlacement(parsed)
+    return ModelPlacement(parsed, gang.rank, gang.size)
 
 
 def rehearse_until_passed(
