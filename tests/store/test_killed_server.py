@@ -84,6 +84,7 @@ def test_lost_entries_are_written_again(killed_server, opened):
     store = opened()
     writer = store.journal.writer("digits", store.lease("digits").token)
     writer.append(entries(1))
+    killed_server.suspend_wal_writer()
     for number in range(2, 40):
         writer.append(entries(1, number), durable=False)
     killed_server.kill()
@@ -99,6 +100,7 @@ def test_a_driver_that_only_reads_writes_lost_entries_again(killed_server, opene
     lease = store.lease("digits")
     writer = store.journal.writer("digits", lease.token)
     writer.append(entries(1))
+    killed_server.suspend_wal_writer()
     for number in range(2, 40):
         writer.append(entries(1, number), durable=False, reports={f"key{number}": {"loss": 0.5}})
     store.ledger.enter("0abc", "digits", 100, 1.0)
@@ -185,6 +187,7 @@ def test_entries_of_a_replaced_driver_are_not_written_again(killed_server, opene
     store = opened(timing=StoreTiming(clock=lambda: now[0]))
     writer = store.journal.writer("digits", store.lease("digits", Holder("far", 7, "then")).token)
     writer.append(entries(1))
+    killed_server.suspend_wal_writer()
     for number in range(2, 40):
         writer.append(entries(1, number), durable=False)
     killed_server.kill()
