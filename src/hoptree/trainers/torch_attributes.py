@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from hoptree.trainers.errors import TrainerError
 from hoptree.trainers.torch_encoding import MISSING, Decoder, Encoder, Opaque, TooLargeError, opaque
 
-INTERNAL = frozenset(vars(nn.Module()))
+INTERNAL = frozenset(vars(nn.Module())) | {"_compiled_call_impl"}
 _HOOKS = tuple(name for name in sorted(INTERNAL) if name.endswith("_hooks"))
 
 

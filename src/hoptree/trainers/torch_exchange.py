@@ -8,9 +8,14 @@ from typing import NamedTuple
 
 import torch
 
+from hoptree.trainers import torch_shards
 from hoptree.trainers.errors import TrainerError
 from hoptree.trainers.torch_gang import Gang
+from hoptree.trainers.torch_part import ModelPart
 from hoptree.trainers.torch_tree import Tensors
+
+Keep = Callable[[torch.Tensor], torch.Tensor]
+_BUCKET = 1 << 26  # bytes of gradients
 
 
 def exchange_losses(gang: Gang, own: Sequence[float], most: int, failed: Exception | None) -> list[float]:
@@ -31,24 +36,54 @@ def exchange_losses(gang: Gang, own: Sequence[float], most: int, failed: Excepti
     return [loss for each, count in zip(rows, lengths, strict=True) for loss in each[1 : 1 + int(count)].tolist()]
 
 
-def exchange_gradients(gang: Gang, own: Tensors | None, parameters: Sequence[torch.Tensor]) -> Tensors:
+def exchange_gradients(
+    gang: Gang, own: Tensors | None, parameters: Sequence[torch.Tensor], keep: Keep | None = None
+) -> Tensors:
     """Return the sums of all ranks' gradients by the tree; None where no rank has one.
 
-    A rank without a gradient sends -0.0, which leaves the bits of every sum as they are.
+    A rank without a gradient sends -0.0, which leaves the bits of every sum as they are. ``keep`` moves each sum to
+    where it stays.
     """
     here = [None] * len(parameters) if own is None else list(own)
     present = torch.tensor([gradient is not None for gradient in here], dtype=torch.uint8)
     anywhere = torch.stack(gang.gather(present)).any(0).tolist()
     result: list[torch.Tensor | None] = [None] * len(parameters)
     for kind in _by_type(parameters).values():
-        numbers = [number for number in kind if anywhere[number]]
-        if not numbers:
-            continue
-        parts = [_part(here[number], parameters[number]) for number in numbers]
-        sums = gang.add(torch.cat(parts))
-        for number, part in zip(numbers, torch.split(sums, [each.numel() for each in parts]), strict=True):
-            result[number] = _shaped(part, parameters[number])
+        for numbers in _buckets([number for number in kind if anywhere[number]], parameters):
+            parts = [_part(here[number], parameters[number]) for number in numbers]
+            sums = gang.add(torch.cat(parts))
+            for number, part in zip(numbers, torch.split(sums, [each.numel() for each in parts]), strict=True):
+                total = _shaped(part, parameters[number])
+                result[number] = total if keep is None else keep(total)
+                here[number] = None
     return result
+
+
+def _buckets(numbers: Sequence[int], parameters: Sequence[torch.Tensor]) -> list[list[int]]:
+    """Divide parameters so that what is exchanged at a time needs little memory."""
+    buckets: list[list[int]] = []
+    size = _BUCKET
+    for number in numbers:
+        if size >= _BUCKET:
+            buckets.append([])
+            size = 0
+        buckets[-1].append(number)
+        size += parameters[number].nbytes
+    return buckets
+
+
+def clip_together(gang: Gang, part: ModelPart, most: float) -> None:
+    """Clip the gradients of a model's parts by the norm over all of them, in the order of the parameters."""
+    assert part.owners is not None
+    own = torch.full((len(part.parameters),), math.nan, dtype=torch.float64)
+    known = torch.zeros(len(part.parameters), dtype=torch.uint8)
+    for number, parameter in enumerate(part.parameters):
+        if parameter.grad is not None:
+            own[number], known[number] = torch_shards.gradient_norm(parameter.grad), 1
+    rows, flags = gang.gather(own), gang.gather(known)
+    ranks = [max(owner, 0) for owner in part.owners]  # the first one knows those that every worker has
+    norms = [float(rows[rank][number]) for number, rank in enumerate(ranks) if flags[rank][number]]
+    torch_shards.clip([parameter.grad for parameter in part.parameters], most, norms)
 
 
 class BufferPart(NamedTuple):

@@ -25,6 +25,7 @@ from hoptree.trainers.torch_tree import TreeSum
 distributed: Any = torch.distributed  # torch declares no types for its stores and for the options of gloo
 
 _TIMEOUT = timedelta(seconds=60)  # for a worker whose machine is gone; one that has died is noticed at once
+_TAG = 1  # of messages between two ranks, which arrive in the order in which they are sent
 _POLL = 0.0005  # seconds between two looks for the others, in Python, so that a cancelled run need not wait
 
 
@@ -91,6 +92,46 @@ class Gang:
         assert total is not None
         return torch.cat(self.gather(total))[: own.numel()]
 
+    def send(self, tensor: torch.Tensor, rank: int) -> None:
+        """Send a contiguous tensor to a rank, which receives it by ``receive``."""
+        self._wait(lambda: self._group.send([tensor], rank, _TAG))
+
+    def send_later(self, tensor: torch.Tensor, rank: int) -> Callable[[], None]:
+        """Begin to send a contiguous tensor; return a function that waits until it is sent."""
+        work: list[Any] = []
+        self._start(lambda: work.append(self._group.send([tensor], rank, _TAG)))
+        return lambda: self._wait(lambda: work[0])
+
+    def receive(self, tensor: torch.Tensor, rank: int) -> None:
+        """Receive what a rank has sent into a contiguous tensor of the same shape and type."""
+        self._wait(lambda: self._group.recv([tensor], rank, _TAG))
+
+    def send_text(self, text: str, rank: int) -> None:
+        """Send a text to a rank, which receives it by ``receive_text``."""
+        data = torch.frombuffer(bytearray(text.encode() or b" "), dtype=torch.uint8)
+        self.send(torch.tensor([len(data)]), rank)
+        self.send(data, rank)
+
+    def receive_text(self, rank: int) -> str:
+        """Return the text that a rank has sent."""
+        length = torch.zeros(1, dtype=torch.int64)
+        self.receive(length, rank)
+        data = torch.empty(int(length), dtype=torch.uint8)
+        self.receive(data, rank)
+        return bytes(data.tolist()).decode()
+
+    def broadcast(self, tensor: torch.Tensor, rank: int) -> None:
+        """Copy a contiguous tensor from a rank into those of the others."""
+        self._wait(lambda: self._group.broadcast(tensor, rank))
+
+    def gather_at(self, own: torch.Tensor, rank: int) -> list[torch.Tensor]:
+        """Return the tensors of all ranks on one rank, and nothing on the others."""
+        found = [torch.empty_like(own) for _ in range(self.size)] if self.rank == rank else []
+        options = distributed.GatherOptions()
+        options.rootRank = rank
+        self._wait(lambda: self._group.gather([found] if found else [], [own], options))
+        return found
+
     def texts(self, own: str) -> list[str]:
         """Return a text of every rank."""
         data = own.encode()
@@ -102,8 +143,11 @@ class Gang:
         return [bytes(row[:length].tolist()).decode() for row, length in zip(rows, lengths, strict=True)]
 
     def _wait(self, start: Callable[[], Any]) -> None:
+        self._start(lambda: start().wait())
+
+    def _start(self, call: Callable[[], Any]) -> None:
         try:
-            start().wait()
+            call()
         except (RuntimeError, ValueError) as error:
             disconnect()
             raise GangError(f"a worker that trained this unit together with others was lost: {error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, final
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from hoptree.core.layouts import SINGLE
 from hoptree.core.lineage import Values
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import UnitSpec
@@ -18,9 +19,11 @@ from hoptree.trainers.errors import Diverged, GangError, TrainerError, user_erro
 from hoptree.trainers.hyper_parameters import HyperParameters, batch_size
 from hoptree.trainers.torch_batches import Batches
 from hoptree.trainers.torch_gang import Gang
+from hoptree.trainers.torch_gradients import GradientPass, UnitContext
 from hoptree.trainers.torch_joined import JoinedOutputs
 from hoptree.trainers.torch_model import TorchModel
-from hoptree.trainers.torch_shard_pass import ShardPass
+from hoptree.trainers.torch_offload import step_apart
+from hoptree.trainers.torch_placed_unit import prepared
 from hoptree.trainers.torch_shared import check_leaves, only_own_parts
 
 Loss = Callable[[Any, Any], Any]
@@ -72,17 +75,25 @@ def constant(values: Values) -> bool:
     return all(len(content) == 1 and getattr(content[0], "kind", "") == "constant" for _, content in values.items)
 
 
-def train(model: TorchModel, batches: Batches, unit: UnitSpec, recipe: Recipe, gang: Gang | None = None) -> None:
-    """Train for one pass over the batches, in the unit's order; a ``gang`` divides the shards of every batch."""
+def train(
+    model: TorchModel,
+    batches: Batches,
+    unit: UnitSpec,
+    recipe: Recipe,
+    gang: Gang | None = None,
+    layout: str = SINGLE,
+) -> None:
+    """Train for one pass over the batches, in the unit's order; a ``gang`` computes the shards of every batch."""
     order = np.random.Generator(np.random.PCG64(unit.shuffle_seed)).permutation(batches.length)
     module = model.module
     module.train()
     clear(model)
-    pass_ = PartitionPass(model, batches, order, recipe, unit.seed, gang)
+    pass_ = PartitionPass(model, batches, order, recipe)
     try:
-        for number, step in enumerate(steps(unit, batches.length, recipe.accumulate)):
-            model.apply(step.values)
-            pass_.take(step, number)
+        with prepared(pass_.context(unit.seed, gang), layout) as pass_.shared:
+            for number, step in enumerate(steps(unit, batches.length, recipe.accumulate)):
+                model.apply(step.values)
+                pass_.take(step, number)
     except (TrainerError, GangError):
         raise
     except Exception as error:
@@ -107,23 +118,23 @@ class PartitionPass:
         batches: Batches,
         order: np.ndarray[Any, Any],
         recipe: Recipe,
-        seed: int,
-        gang: Gang | None = None,
     ) -> None:
-        self._model, self._module = model, model.module
+        self._model, self.module = model, model.module
         self._batches, self._order, self._recipe = batches, order, recipe
         self._doing = "batches"
         self._output: Any = None
         self._target: Any = None
         optimized = {id(each) for group in model.tuned.optimizer.param_groups for each in group["params"]}
-        self._others = [each for each in self._module.parameters() if id(each) not in optimized]
-        self._shards: ShardPass | None = None
-        if recipe.shards > 1:
-            self._shards = ShardPass(model, batches, recipe.shards, seed, gang, self.as_user_error)
+        self._others = [each for each in self.module.parameters() if id(each) not in optimized]
+        self.shared: GradientPass | None = None  # what computes the gradients if batches are cut into shards
+
+    def context(self, seed: int, gang: Gang | None) -> UnitContext:
+        """Return the unit as a layout sees it."""
+        return UnitContext(self._model, self._batches, self._recipe.shards, seed, gang, self.as_user_error)
 
     def take(self, step: TrainingStep, number: int) -> None:
         """Make one step."""
-        optimizer = self._model.tuned.optimizer
+        optimizer, part = self._model.tuned.optimizer, self._model.part
         if self._model.tuned.needs_closure:
 
             def closure() -> float:
@@ -137,7 +148,10 @@ class PartitionPass:
         else:
             self._gradients(step, number)
             self._doing = "optimizer"
-            optimizer.step()
+            if part is not None and part.layout.offload:
+                step_apart(optimizer, part)
+            else:
+                optimizer.step()
         optimizer.zero_grad()
         for parameter in self._others:
             parameter.grad = None
@@ -145,50 +159,55 @@ class PartitionPass:
 
     def _gradients(self, step: TrainingStep, number: int) -> float:
         """Compute the gradients of a step's batches, and return the loss over all of them."""
-        total, whole = step.batches[-1][1] - step.batches[0][0], 0.0
-
-        def backward(start: int, stop: int) -> float:
-            share = (stop - start) / total
-            return self._backward(step, number, (start, stop), share) * share
-
-        if self._shards is None:
+        whole, examples = 0.0, ExamplesOfStep(self, step, number)
+        if self.shared is None:
             for start, stop in step.batches:
-                whole += backward(start, stop)
+                whole += examples.backward(start, stop)
         else:
-            whole = self._shards.gradients(step.batches, step.size, step.first, backward)
+            whole = self.shared.gradients(step.batches, step.size, step.first, examples)
         clip = self._recipe.clip
         if clip is not None:
             self._doing = "clip"
-            if self._shards is None:
-                nn.utils.clip_grad_norm_(self._module.parameters(), clip)
+            if self.shared is None:
+                nn.utils.clip_grad_norm_(self.module.parameters(), clip)
             else:
-                self._shards.clip(clip)
+                self.shared.clip(clip)
         return whole
 
-    def _backward(self, step: TrainingStep, number: int, examples: tuple[int, int], share: float) -> float:
-        """Add the gradients of some examples, with their share of the step, and return their loss."""
-        recipe, module = self._recipe, self._module
-        start, stop = examples
+    def load(self, step: TrainingStep, start: int, stop: int) -> tuple[list[torch.Tensor], Any]:
+        """Return the inputs and the target of some examples, transformed."""
         self._doing = "batches"
         inputs, self._target = self._batches.take(self._order[start:stop])
-        if recipe.transform is not None:
+        if self._recipe.transform is not None:
             inputs, self._target = self._transformed(inputs, step)
-        with recipe.precision():
+        return inputs, self._target
+
+    def call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+        """Return the output of the module, or of a part of it."""
+        with self._recipe.precision():
             self._doing, self._output = "model", None
             if self._model.inspected:
-                self._output = module(*inputs)
+                self._output = function(*inputs)
             else:
-                with only_own_parts(module):
-                    self._output = module(*inputs)
+                with only_own_parts(self.module):
+                    self._output = function(*inputs)
+        return self._output
+
+    def loss(
+        self, step: TrainingStep, number: int, start: int, output: Any, target: Any
+    ) -> tuple[torch.Tensor, float]:
+        """Return the loss of some examples as a tensor and as a number."""
+        with self._recipe.precision():
             self._doing = "loss"
-            loss = recipe.loss(self._output, self._target)
+            loss = self._recipe.loss(output, target)
         value = _check_loss(loss, number, start, step.values)
         if not self._model.inspected:
-            check_leaves(loss, module)
+            part = self._model.part
+            if part is None or (part.layout.is_whole and not part.layout.checkpoint):  # else its graph is not whole
+                check_leaves(loss, self.module)
             self._model.inspected = True
         self._doing = "backward"
-        (loss if share == 1.0 else loss * share).backward()
-        return value
+        return loss, value
 
     def _transformed(self, inputs: list[torch.Tensor], step: TrainingStep) -> tuple[list[torch.Tensor], Any]:
         self._doing = "transform"
@@ -209,7 +228,37 @@ class PartitionPass:
 
     def explain(self, error: Exception) -> str:
         """Return which of the user's functions raised, and what it was given."""
-        return explain(self._doing, self._output, self._target, self._batches) + layer_of(error, self._module)
+        return explain(self._doing, self._output, self._target, self._batches) + layer_of(error, self.module)
+
+
+@final
+class ExamplesOfStep:
+    """The examples of one step, for what computes their gradients."""
+
+    def __init__(self, pass_: PartitionPass, step: TrainingStep, number: int) -> None:
+        self._pass, self._step, self._number = pass_, step, number
+        self._total = step.batches[-1][1] - step.batches[0][0]
+
+    def backward(self, start: int, stop: int) -> float:
+        """Add the gradients of some examples, and return their part of the step's loss."""
+        inputs, target = self.load(start, stop)
+        part, value = self.loss(self.call(self._pass.module, inputs), target, start, stop)
+        part.backward()
+        return value
+
+    def load(self, start: int, stop: int) -> tuple[list[torch.Tensor], Any]:
+        """Return the inputs and the target of some examples, transformed."""
+        return self._pass.load(self._step, start, stop)
+
+    def call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+        """Return the output of the module, or of a part of it."""
+        return self._pass.call(function, inputs)
+
+    def loss(self, output: Any, target: Any, start: int, stop: int) -> tuple[torch.Tensor, float]:
+        """Return the part of the step's loss to compute gradients of, and its value."""
+        share = (stop - start) / self._total
+        loss, value = self._pass.loss(self._step, self._number, start, output, target)
+        return loss if share == 1.0 else loss * share, value * share
 
 
 def layer_of(error: Exception, module: nn.Module) -> str:

@@ -14,10 +14,12 @@ from hoptree.core.schedules import Scalar
 from hoptree.trainers import torch_state
 from hoptree.trainers.base import ModelState
 from hoptree.trainers.errors import TrainerError, user_error
+from hoptree.trainers.gang import ModelPlacement
 from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.torch_attributes import Attributes
 from hoptree.trainers.torch_dropout import DropoutRates
 from hoptree.trainers.torch_optimizers import TunedOptimizer
+from hoptree.trainers.torch_part import ModelPart
 from hoptree.trainers.torch_shared import check_constants, check_parameters, register
 
 ValuesHook = Callable[[nn.Module, HyperParameters], Any]
@@ -40,8 +42,11 @@ class TorchModel:
         hp: HyperParameters,
         reads: Iterable[str],
         on_values: ValuesHook | None = None,
+        placement: ModelPlacement | None = None,
     ) -> None:
         self.module = module
+        self.part = None if placement is None else ModelPart(module, placement)  # None: all of it, in memory
+        self.stages: list[int] = []  # the numbers of the layers at which the stages of a pipeline begin
         self.tuned = tuned
         self.hp = hp
         self._on_values = on_values
@@ -92,6 +97,10 @@ class TorchModel:
         except Exception as error:
             raise user_error(error, f"on_values: it raised this for {dict(values)}") from None
 
+    def set_attributes(self, attributes: Mapping[str, Any]) -> None:
+        """Set the plain attributes; those that are not named get their initial values."""
+        self._attributes.restore(attributes)
+
     def changed_attributes(self) -> dict[str, Any]:
         """Return the plain attributes that have changed since the model was built, encoded, by name."""
         return self._attributes.changed()
@@ -132,7 +141,9 @@ class TorchModel:
                 )
 
     def dump(self) -> ModelState:
-        """Return the state as views of the tensors."""
+        """Return the state as views of the tensors; nothing of a model that another worker leads."""
+        if self.part is not None and self.part.rank:
+            return ModelState({}, {})
         state = torch_state.dump(self.module, self.tuned.optimizer, self._hidden, self._attributes.changed())
         check_constants(self.module, "model")
         if self.tuned.switched is None:
@@ -143,7 +154,8 @@ class TorchModel:
         """Copy a state into the model, in place."""
         if self.tuned.switch_to(state.meta.get("optimizer")):
             self._attributes.follow(self.tuned.optimizer, self.tuned.attribute_options)
-        attributes = torch_state.load(self.module, self.tuned.optimizer, state, self._hidden)
+        placed = None if self.part is None else self.part.place_loaded
+        attributes = torch_state.load(self.module, self.tuned.optimizer, state, self._hidden, placed)
         self._attributes.restore(attributes)
         self.tuned.invalidate()
         self._applied = None

@@ -123,6 +123,19 @@ class ShardBuffers:
         with torch.no_grad():
             self._buffers = [_Buffer(slot) for slot in slots]
 
+    def start(self, number: int) -> torch.Tensor | None:
+        """Return the content of a buffer at the beginning of the batch."""
+        return self._buffers[number].start
+
+    def renew(self) -> None:
+        """Set all buffers to copies of their content at the beginning of the batch.
+
+        For shards under way at the same time: autograd refuses tensors that have changed since they were used.
+        """
+        with torch.no_grad():
+            for buffer in self._buffers:
+                buffer.slot.set(None if buffer.start is None else buffer.start.clone())
+
     def restore(self) -> None:
         """Set all buffers to their content at the beginning of the batch."""
         with torch.no_grad():

@@ -74,21 +74,23 @@ def take_gradients(names: Sequence[str], parameters: Sequence[nn.Parameter]) -> 
     return gradients
 
 
-def clip(gradients: Iterable[torch.Tensor | None], most: float) -> None:
+def gradient_norm(gradient: torch.Tensor) -> float:
+    """Return the norm of one parameter's gradient, in double precision."""
+    return float(torch.linalg.vector_norm(gradient).to(torch.device("cpu"), torch.float64))
+
+
+def clip(gradients: Iterable[torch.Tensor | None], most: float, norms: Sequence[float] | None = None) -> None:
     """Scale gradients in place so that their norm is at most ``most``.
 
-    It is computed from the norms of whole parameters, in the order of the parameters and in double precision, so
+    It is computed from the ``norms`` of whole parameters, in the order of the parameters and in double precision, so
     each of them may be computed on another device. torch's own function groups parameters by device and type first.
     """
     present = [gradient for gradient in gradients if gradient is not None]
-    if not present:
-        return
-    norms = [torch.linalg.vector_norm(gradient).to(torch.device("cpu"), torch.float64) for gradient in present]
     squared = 0.0
-    for norm in torch.stack(norms).tolist():
+    for norm in [gradient_norm(gradient) for gradient in present] if norms is None else norms:
         squared += norm * norm
     factor = most / (math.sqrt(squared) + 1e-6)
-    if not factor >= 1.0:  # NaN spreads to all gradients, as with torch's function
+    if present and not factor >= 1.0:  # NaN spreads to all gradients, as with torch's function
         torch._foreach_mul_(present, factor)
 
 

@@ -8,7 +8,7 @@ Names: ``model.<name in the state dict>``, ``buffer.<name>`` for buffers outside
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -20,6 +20,8 @@ from torch.optim import Optimizer
 from hoptree.trainers.base import Arrays, ModelState
 from hoptree.trainers.errors import TrainerError
 from hoptree.trainers.torch_encoding import MISSING, Decoder, Encoder, Opaque, pack, unpack
+from hoptree.trainers.torch_mapped import unmap_all
+from hoptree.trainers.torch_part import storage_is_empty
 
 _NUMPY = {torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32}
 _NUMPY |= {torch.int64, torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128}
@@ -59,25 +61,36 @@ def dump(
     return ModelState(arrays, meta)
 
 
-def load(module: nn.Module, optimizer: Optimizer, state: ModelState, hidden: Iterable[str] = ()) -> dict[str, Any]:
+Place = Callable[[dict[str, Any]], None]
+
+
+def load(
+    module: nn.Module,
+    optimizer: Optimizer,
+    state: ModelState,
+    hidden: Iterable[str] = (),
+    place: Place | None = None,
+) -> dict[str, Any]:
     """Copy a state into the existing tensors; create missing tensors of the optimizer.
 
-    Returns the encoded attributes of the state.
+    Returns the encoded attributes of the state. Parameters that another worker holds are left out; ``place`` moves
+    the optimizer's tensors of one parameter to where they stay.
     """
     _fit_buffers(module, state, hidden)
     own = {f"model.{name}": value for name, value in module.state_dict().items()}
     given = [name for name in (*state.arrays, *state.meta["plain"]) if name.startswith("model.")]
     _same_names(own, given)
     for name, value in own.items():
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and not storage_is_empty(value):
             _copy(name, value, state)
+            unmap_all([value])
     for name in hidden:
         owner, short = _owner(module, name)
         if isinstance(value := owner._buffers[short], torch.Tensor) and f"model.{name}" not in own:
             _copy(f"buffer.{name}", value, state)
     _load_extra(module, state.meta["plain"])
     packed = {name: unpack(content, state.arrays) for name, content in state.meta.get("packed", {}).items()}
-    _load_optimizer(optimizer, state, packed)
+    _load_optimizer(optimizer, state, packed, place)
     return {name: content for name, content in packed.items() if name.startswith(("attribute", "requires_grad"))}
 
 
@@ -209,7 +222,9 @@ def _load_extra(module: nn.Module, plain: dict[str, Any]) -> None:
             module.get_submodule(path).set_extra_state(value)
 
 
-def _load_optimizer(optimizer: Optimizer, state: ModelState, packed: Mapping[str, Any]) -> None:
+def _load_optimizer(
+    optimizer: Optimizer, state: ModelState, packed: Mapping[str, Any], place: Place | None
+) -> None:
     parameters = _parameters(optimizer)
     decoder = {str(number): parameter for number, parameter in enumerate(parameters)}
     wanted: dict[int, list[str]] = {}
@@ -224,7 +239,7 @@ def _load_optimizer(optimizer: Optimizer, state: ModelState, packed: Mapping[str
         )
     _load_groups(optimizer, state, packed)
     for index, parameter in enumerate(parameters):
-        if index not in wanted:
+        if index not in wanted or storage_is_empty(parameter):
             optimizer.state.pop(parameter, None)
             continue
         slots = optimizer.state[parameter]
@@ -239,6 +254,8 @@ def _load_optimizer(optimizer: Optimizer, state: ModelState, packed: Mapping[str
                 _copy(name, slots[short], state)
             else:
                 slots[short] = deepcopy(state.meta["plain"][name])
+        if place is not None:
+            place(slots)
     for key in _other_keys(optimizer):
         del optimizer.state[key]
     for name in (*state.arrays, *state.meta["plain"], *packed):

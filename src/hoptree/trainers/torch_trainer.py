@@ -14,7 +14,7 @@ from hoptree.identity.fingerprints import code_alone, fingerprint
 from hoptree.trainers import torch_contents, torch_loop
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import TrainerError, user_error
-from hoptree.trainers.gang import GangMember
+from hoptree.trainers.gang import GangMember, ModelPlacement
 from hoptree.trainers.hyper_parameters import HyperParameters, batch_size
 from hoptree.trainers.loss_mean import check_mean
 from hoptree.trainers.loss_shapes import check_pairing
@@ -23,8 +23,12 @@ from hoptree.trainers.torch_batches import Batches
 from hoptree.trainers.torch_build import device_kind, torch_platform
 from hoptree.trainers.torch_device import check_device, find_device
 from hoptree.trainers.torch_gang import Gang, disconnect, open_rendezvous, stop_waiting
+from hoptree.trainers.torch_layouts import check_layout, check_switch, find_layout, layout_names
+from hoptree.trainers.torch_mapped import mapped_parameters
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module
+from hoptree.trainers.torch_offload import pages_given_back, separable
 from hoptree.trainers.torch_optimizers import OptimizerChoice, check_choice, make
+from hoptree.trainers.torch_recompute import blocks, is_sequence
 from hoptree.trainers.torch_session import session
 from hoptree.trainers.torch_shards import check_batch_size, check_shards
 
@@ -42,7 +46,9 @@ class Torch(Trainer):
     ``on_values(module, hp)`` is called when a value changes, ``transform(x, y, hp)`` for every training batch.
     Values that the model function reads cannot change later, unless ``on_values`` reads them too. A step uses
     ``accumulate`` batches, and cuts each into ``shards`` whose gradients are added by a fixed tree. Workers find
-    the ``device``: "cpu", "cuda" (a GPU), or "auto" (a GPU where there is one).
+    the ``device``: "cpu", "cuda" (a GPU), or "auto" (a GPU where there is one). How they hold the model ("single",
+    "data", "sharded", "pipeline"), whether parameters are out of memory (``offload``) and activations computed again
+    (``checkpoint``) is found out, unless it is given; it never changes bits.
     """
 
     def __init__(
@@ -59,6 +65,9 @@ class Torch(Trainer):
         clip: float | None = None,
         accumulate: int = 1,
         shards: int = 1,
+        layout: str = "auto",
+        offload: bool | str = "auto",
+        checkpoint: bool | str = "auto",
         precision: str = "float32",
         device: str = "cpu",
         threads: int = 1,
@@ -74,6 +83,8 @@ class Torch(Trainer):
         self._clip = _positive("clip", clip) if clip is not None else None
         self._accumulate = _whole("accumulate", accumulate)
         self.shards = check_shards(shards)
+        self.layout = check_layout(layout, self.shards)
+        self.offload, self.checkpoint = check_switch("offload", offload), check_switch("checkpoint", checkpoint)
         self.threads = _whole("threads", threads)
         if precision not in _PRECISIONS:
             raise TrainerError(f"precision: {precision!r}; expected one of {', '.join(_PRECISIONS)}")
@@ -130,15 +141,38 @@ class Torch(Trainer):
             **({"transform": self._transform} if self._transform is not None else {}),
         }
 
-    def build(self, values: Mapping[str, Scalar], seed: int) -> TorchModel:
+    def build(self, values: Mapping[str, Scalar], seed: int, placement: ModelPlacement | None = None) -> TorchModel:
         """Return a new module and its optimizer."""
         self._check_batch_size(values)
         with self._session(seed, fill=True):
             hp = HyperParameters(values, "the model function")
             module = check_module(build_module(self._model, hp, "model"), "model").to(find_device(self.device))
-            model = TorchModel(module, make(self._optimizer, module, values), hp, {*hp.reads}, self._on_values)
+            tuned = make(self._optimizer, module, values)
+            model = TorchModel(module, tuned, hp, {*hp.reads}, self._on_values, placement)
             model.used.add("batch_size")
             return model
+
+    def build_part(self, values: Mapping[str, Scalar], seed: int, placement: ModelPlacement) -> TorchModel:
+        """Return a new model whose parameters are in mapped files until it trains."""
+        find_layout(placement.layout.kind)
+        with mapped_parameters():
+            return self.build(values, seed, placement)
+
+    def layout_kinds(self, model: TorchModel) -> dict[str, str]:
+        """Return each layout with "" or why the model cannot be trained so."""
+        return {name: find_layout(name).refusal(model, self.shards) for name in layout_names()}
+
+    def can_offload(self, model: TorchModel) -> str:
+        """Return "" if parameters and optimizer state can be in mapped files, else why not."""
+        if find_device(self.device).type != "cpu":
+            return "the model is on a GPU; offload has not been tried there, and is for device='cpu' only"
+        return separable(model.tuned.optimizer)
+
+    def can_checkpoint(self, model: TorchModel) -> str:
+        """Return "" if the model has blocks to compute again, else why not."""
+        if is_sequence(model.module) or blocks(model.module):
+            return ""
+        return "the model has no blocks of several layers; expected an nn.Sequential, or parts with layers of their own"
 
     def train(self, model: TorchModel, data: Columns, unit: UnitSpec) -> None:
         """Train for one pass over a partition; raise ``Diverged`` if the loss is not finite."""
@@ -157,7 +191,7 @@ class Torch(Trainer):
         """Train as one of several workers, which divide the shards of every batch."""
         try:
             with self._session(unit.seed):
-                torch_loop.train(model, self._batches(data), unit, self._recipe(), Gang(gang))
+                torch_loop.train(model, self._batches(data), unit, self._recipe(), Gang(gang), gang.layout)
         except BaseException:
             disconnect()  # else the others would wait for this worker
             raise
@@ -168,7 +202,7 @@ class Torch(Trainer):
         if not batches.length:
             raise TrainerError("evaluation: the data has no examples; expected at least one")
         model.hp.set(values)
-        with self._session(0), torch.no_grad(), model.evaluation():
+        with self._session(0), torch.no_grad(), model.evaluation(), pages_given_back(model.module):
             output, target = torch_loop.outputs(model, batches, _EVALUATED, self._recipe())
             result = {"loss": _measure("loss", self._loss, output, target)}
             for name, metric in self._metrics.items():
