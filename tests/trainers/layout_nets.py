@@ -82,6 +82,23 @@ class Tied(nn.Module):
         return self.head(hidden @ self.encode.weight + x)
 
 
+class Failing(nn.Module):
+    """Fails whenever it is called, or in training only."""
+
+    def __init__(self, always: bool) -> None:
+        super().__init__()
+        self.always = always
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.always or self.training:
+            raise ValueError("the last layer fails")
+        return x
+
+
+class OwnSGD(torch.optim.SGD):
+    """An optimizer of the user's own."""
+
+
 def net(hp: Any) -> nn.Module:
     drop = float(hp.get("dropout", 0.0))
     match hp.get("net"):
@@ -107,6 +124,13 @@ def net(hp: Any) -> nn.Module:
             return nn.Sequential(Rows(), nn.Linear(8, 16), *layers, MeanRow(), nn.Linear(16, 10))
         case "noise":
             return nn.Sequential(nn.Linear(64, 32), Noise(), nn.Linear(32, 24), Noise(), nn.Linear(24, 10))
+        case "wide":
+            return nn.Sequential(nn.Linear(64, 32, bias=False), nn.ReLU(), nn.Linear(32, 10, bias=False))
+        case "one layer":
+            return nn.Sequential(nn.Linear(64, 10))
+        case "fails" | "fails in training":
+            failing = Failing(hp["net"] == "fails")
+            return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10), failing)
         case "tied":
             return Tied()
         case "experts":
@@ -118,4 +142,4 @@ def net(hp: Any) -> nn.Module:
 
 
 def trainer(shards: int = 4, **options: Any) -> Torch:
-    return Torch(net, loss=cross_entropy, clip=0.3, shards=shards, metrics={}, **options)
+    return Torch(net, loss=cross_entropy, clip=0.3, shards=shards, **options)

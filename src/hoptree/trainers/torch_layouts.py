@@ -1,7 +1,7 @@
 """Layouts by name: how the workers of a gang hold a model and compute its gradients.
 
-A layout is one small class; ``register_layout`` adds one. All give the same bits: the shards of a batch, the seeds of
-each and the tree that adds them are fixed, and a layout decides only who computes what, and where it is meanwhile.
+A layout is one small class; ``register_layout`` adds one. All give the same bits: the shards of a batch, the seeds
+of each and the tree that adds them are fixed. A layout decides only who computes what, and where it is meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from hoptree.core.layouts import DATA, PIPELINE, SHARDED, SINGLE
 from hoptree.trainers import torch_sharded, torch_stages
-from hoptree.trainers.errors import TrainerError
+from hoptree.trainers.errors import TrainerError, user_error
 from hoptree.trainers.torch_gang import Gang
 from hoptree.trainers.torch_gradients import GradientPass, UnitContext
 from hoptree.trainers.torch_model import TorchModel
@@ -109,7 +109,10 @@ class PipelineLayout:
             try:
                 starts = torch.tensor(torch_stages.cut(torch_stages.measure(found, inputs), gang.size))
             except Exception as error:  # the other ranks have to know it
-                failed = str(error) or type(error).__name__
+                known = isinstance(error, TrainerError)
+                failed = str(
+                    error if known else user_error(error, "layout: 'pipeline' called each layer by itself")
+                )
         failed = gang.texts(failed)[0]
         if failed:
             raise TrainerError(failed)

@@ -243,7 +243,7 @@ class ExamplesOfStep:
         """Add the gradients of some examples, and return their part of the step's loss."""
         inputs, target = self.load(start, stop)
         part, value = self.loss(self.call(self._pass.module, inputs), target, start, stop)
-        part.backward()
+        torch.autograd.backward(part)
         return value
 
     def load(self, start: int, stop: int) -> tuple[list[torch.Tensor], Any]:

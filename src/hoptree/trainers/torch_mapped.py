@@ -68,7 +68,8 @@ def unmap_pages(tensor: torch.Tensor) -> None:
 def mapped_parameters() -> Iterator[None]:
     """Put the parameters of modules that are created into mapped files."""
     last: list[nn.Parameter] = []
-    moved: dict[int, StorageWeakRef] = {}  # the memory that parameters had before
+    make_weak: Any = StorageWeakRef  # torch declares no types for it
+    moved: dict[int, Any] = {}  # the memory that parameters had before
 
     def register(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         if parameter is None or nn.parameter.is_lazy(parameter) or parameter.layout is not torch.strided:
@@ -77,7 +78,7 @@ def mapped_parameters() -> Iterator[None]:
             unmap_pages(before)
         if parameter.nbytes < SMALL or is_mapped(parameter.data):
             return
-        memory = StorageWeakRef(parameter.data.untyped_storage())
+        memory = make_weak(parameter.data.untyped_storage())
         if memory.cdata in moved and not moved[memory.cdata].expired():
             raise TrainerError(
                 f"offload: the parameter {name!r} of a {type(module).__name__} shares its memory with another one; "

@@ -1,4 +1,4 @@
-"""Training with little memory: gradients and optimizer state in mapped files, and one parameter's step at a time."""
+"""Training with little memory: gradients and optimizer state in mapped files, one parameter's step at a time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def offloaded_gradients(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
             unmap_pages(parameter.grad)
         unmap_pages(parameter.data)
 
-    handles = [each.register_post_accumulate_grad_hook(after) for each in parameters if each.requires_grad]
+    tensors: list[Any] = [each for each in parameters if each.requires_grad]  # torch declares no type for hooks
+    handles = [each.register_post_accumulate_grad_hook(after) for each in tensors]
     try:
         yield
     finally:
@@ -74,8 +75,8 @@ def step_apart(optimizer: Optimizer, part: ModelPart) -> None:
         parameter = part.parameters[number]
         if gradient.layout is not torch.strided:
             raise TrainerError(
-                f"offload: the gradient of {part.names[number]!r} is sparse; expected dense gradients, so build its "
-                "layer without sparse=True, or use offload=False"
+                f"offload: the gradient of {part.names[number]!r} is sparse; expected dense gradients, so build "
+                "its layer without sparse=True, or use offload=False"
             )
         parameter.grad = gradient
         optimizer.step()

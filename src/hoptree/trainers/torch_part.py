@@ -1,8 +1,8 @@
-"""The part of a model that a worker holds while it trains: the parameters that it owns, in memory or in mapped files.
+"""The part of a model that a worker holds while it trains: the parameters that it owns.
 
 Every worker has the whole module. A parameter that belongs to another worker has no memory: its shape stays, its
-storage is empty. Between units the worker that leads has everything, so that it can be dumped and evaluated; what it
-does not own is in mapped files then. A model whose parameters are all offloaded is a part that owns everything.
+storage is empty. Between units the worker that leads has everything, so that it can be dumped and evaluated; what
+it does not own is in mapped files then. An offloaded model on one worker is a part that owns everything.
 """
 
 from __future__ import annotations

@@ -161,9 +161,9 @@ class PipelinePass(GradientPass):
         """Compute the gradients of a shard, and pass on that of what came in."""
         found: list[torch.Tensor] = []
         if shard.received is not None:  # a hook sees the gradient as it is, before it is copied into .grad
-            shard.received.register_hook(found.append)
+            shard.received.register_hook(found.append)  # type: ignore[no-untyped-call]
         if self._is_last:
-            shard.output.backward()
+            torch.autograd.backward(shard.output)
         else:
             message = receive_tensor(self._gang, self._gang.rank + 1, with_generators=False)
             torch.autograd.backward(shard.output, self._checked(message))

@@ -1,4 +1,4 @@
-"""What the stages of a pipeline send each other: tensors with the states of generators, errors, and the rest of a model.
+"""What the stages of a pipeline send each other: tensors with the states of generators, errors, buffers.
 
 A tensor arrives with the strides that it had, since a kernel may add the same numbers in another order where memory
 is laid out differently.
@@ -127,7 +127,7 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> torch.Tensor:
 def _generators() -> torch.Tensor:
     """Return the states of the global generators as bytes, always as many."""
     _, words, normal = random.getstate()
-    _, keys, place, has_normal, cached = np.random.get_state()  # type: ignore[misc]
+    _, keys, place, has_normal, cached = np.random.get_state()
     parts = (
         np.array(words, dtype=np.uint32),
         np.array([0.0 if normal is None else normal, float(normal is not None), float(cached)], dtype=np.float64),

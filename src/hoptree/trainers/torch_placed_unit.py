@@ -1,4 +1,4 @@
-"""Prepare a model for a unit in a layout: parameters to their workers, hooks for gradients, blocks computed again."""
+"""Prepare a model for a unit in a layout: where its parameters are, and what is computed again."""
 
 from __future__ import annotations
 

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from hoptree.trainers.errors import TrainerError
+
 Again = Callable[[], AbstractContextManager[Any]]
 
 
@@ -27,7 +29,7 @@ def recomputed(module: nn.Module, again: Again = nullcontext) -> Iterator[None]:
     else:
         calls = [(block, _Block(block._call_impl, [block], again)) for block in blocks(module)]
     for block, call in calls:
-        block._compiled_call_impl = call  # type: ignore[assignment]
+        block._compiled_call_impl = call
     try:
         yield
     finally:
@@ -44,7 +46,11 @@ def is_sequence(module: nn.Module) -> bool:
 def in_segments(layers: Sequence[nn.Module], again: Again = nullcontext) -> Callable[[Any], Any]:
     """Return a function that calls layers in order, as many in each block as there are blocks."""
     size = max(1, isqrt(len(layers)))
-    segments = [list(layers[start : start + size]) for start in range(0, len(layers), size)]
+    segments: list[list[nn.Module]] = [[]]
+    for layer in layers:
+        if len(segments[-1]) >= size and not _works_in_place(layer):
+            segments.append([])
+        segments[-1].append(layer)
     made = [_Block(_chain(segment), segment, again) for segment in segments]
 
     def call(value: Any) -> Any:
@@ -71,6 +77,12 @@ def _worth_it(module: nn.Module) -> bool:
     return isinstance(module, nn.RNNBase) or next(module.children(), None) is not None
 
 
+def _works_in_place(layer: nn.Module) -> bool:
+    """Return whether a layer changes its input, which is needed again if a block begins with it."""
+    first = next(layer.children(), None) if isinstance(layer, nn.Sequential) else None
+    return bool(getattr(layer, "inplace", False)) if first is None else _works_in_place(first)
+
+
 def _chain(layers: Sequence[nn.Module]) -> Callable[[Any], Any]:
     def call(value: Any) -> Any:
         for layer in layers:
@@ -87,6 +99,7 @@ class _Block:
     def __init__(self, call: Callable[..., Any], parts: Sequence[nn.Module], again: Again) -> None:
         self.call = call
         self.again = again
+        self.name = f"the layer {type(parts[0]).__name__}"
         self._owners = [owner for part in parts for owner in part.modules()]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -96,7 +109,7 @@ class _Block:
         shape = _take_out((args, kwargs), tensors)
         started = torch.zeros((), requires_grad=True)  # so that the result has a backward pass in any case
         result: list[Any] = []
-        outputs = _Recompute.apply(self, shape, result, started, *tensors)
+        outputs = _Recompute.apply(self, shape, result, started, *tensors)  # type: ignore[no-untyped-call]
         return _put_back(result[0], list(outputs))
 
     def conditions(self) -> _Conditions:
@@ -120,13 +133,19 @@ class _Block:
 
 class _Recompute(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, block: _Block, shape: Any, result: list[Any], started: Any, *tensors: Any) -> Any:
+    def forward(ctx: Any, block: _Block, shape: Any, result: list[Any], _started: Any, *tensors: Any) -> Any:
         ctx.block, ctx.shape, ctx.then = block, shape, block.conditions()
         ctx.set_materialize_grads(False)  # zeros in place of absent gradients could change the sign of a zero
         ctx.save_for_backward(*tensors)
         args, kwargs = _put_back(shape, list(tensors))
         found: list[torch.Tensor] = []
+        versions = [tensor._version for tensor in tensors]
         result.append(_take_out(block.call(*args, **kwargs), found))
+        if [tensor._version for tensor in tensors] != versions:
+            raise TrainerError(
+                f"checkpoint: {block.name} changes its input in place, so it cannot be computed again; expected "
+                "inplace=False in its first layer, or use checkpoint=False"
+            )
         given = {id(tensor) for tensor in tensors}
         found = [each.view_as(each) if id(each) in given else each for each in found]
         ctx.mark_non_differentiable(*(each for each in found if not _floating(each)))
@@ -154,7 +173,7 @@ class _Conditions(NamedTuple):
 
     python: Any
     numpy: Any
-    torch: torch.Tensor
+    torch_states: torch.Tensor
     autocast: tuple[bool, torch.dtype]
     buffers: list[tuple[nn.Module, str, torch.Tensor | None]]
 
@@ -174,7 +193,7 @@ class _Conditions(NamedTuple):
     def _set(self, buffers: list[tuple[nn.Module, str, torch.Tensor | None]]) -> None:
         random.setstate(self.python)
         np.random.set_state(self.numpy)
-        torch.set_rng_state(self.torch)
+        torch.set_rng_state(self.torch_states)
         for owner, name, tensor in buffers:
             owner._buffers[name] = tensor
 

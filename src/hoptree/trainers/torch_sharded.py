@@ -1,8 +1,8 @@
 """The layout "sharded": large parameters and their optimizer state are divided among the workers of a gang.
 
-The workers compute consecutive shards of a batch at the same time: with r workers, worker k has the shards k, k + r,
-k + 2r … So what they have computed at a time is a subtree of the sum over all shards, and the owner of a parameter
-adds it at once: it keeps at most log2(shards) + 1 gradients of each of its parameters, and the others keep none.
+The workers compute consecutive shards of a batch at the same time: with r workers, worker k has the shards k,
+k + r, k + 2r … So what they have computed at a time is a subtree of the sum over all shards, and the owner of a
+parameter adds it at once: it keeps at most log2(shards) + 1 of its gradients, and the others keep none.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class ShardedPass(GradientPass):
     def _gradients_to_owners(self) -> Iterator[None]:
         """Send each gradient of a divided parameter to its owner as soon as it is complete."""
         handles = []
-        for number, parameter in enumerate(self._part.parameters):
+        parameters: list[Any] = [*self._part.parameters]  # torch declares no type for hooks
+        for number, parameter in enumerate(parameters):
             if self._owners[number] != EVERY and parameter.requires_grad:
                 handles.append(parameter.register_post_accumulate_grad_hook(self._sender(number)))
         try:

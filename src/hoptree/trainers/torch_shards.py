@@ -82,8 +82,8 @@ def gradient_norm(gradient: torch.Tensor) -> float:
 def clip(gradients: Iterable[torch.Tensor | None], most: float, norms: Sequence[float] | None = None) -> None:
     """Scale gradients in place so that their norm is at most ``most``.
 
-    It is computed from the ``norms`` of whole parameters, in the order of the parameters and in double precision, so
-    each of them may be computed on another device. torch's own function groups parameters by device and type first.
+    It is computed from the ``norms`` of whole parameters, in the order of the parameters and in double precision,
+    so each may be computed on another device. torch's own function groups parameters by device and type first.
     """
     present = [gradient for gradient in gradients if gradient is not None]
     squared = 0.0

@@ -46,12 +46,14 @@ def measure(found: Sequence[nn.Module], inputs: Sequence[Any]) -> list[LayerCost
     with preserved_generators(), evaluating(root), pages_given_back(root), torch.enable_grad():
         for layer in found:
             began = time.perf_counter()
-            value = layer(value)
+            given, value = value, layer(value)
             seconds = time.perf_counter() - began
+            if costs and isinstance(given, torch.Tensor) and given._version:
+                costs[-1] = costs[-1]._replace(may_end=False)  # it changes its input in place
             one = isinstance(value, torch.Tensor) and value.requires_grad and value.layout is torch.strided
             size = sum(each.nbytes for each in layer.parameters()) + (value.nbytes if one else 0)
             costs.append(LayerCost(seconds, size, one))
-            value = value.detach().requires_grad_() if one else value
+            value = value.detach().requires_grad_().clone() if one else value
     with torch.no_grad():
         for tensor, before in kept:
             tensor.copy_(before)

@@ -46,9 +46,9 @@ class Torch(Trainer):
     ``on_values(module, hp)`` is called when a value changes, ``transform(x, y, hp)`` for every training batch.
     Values that the model function reads cannot change later, unless ``on_values`` reads them too. A step uses
     ``accumulate`` batches, and cuts each into ``shards`` whose gradients are added by a fixed tree. Workers find
-    the ``device``: "cpu", "cuda" (a GPU), or "auto" (a GPU where there is one). How they hold the model ("single",
-    "data", "sharded", "pipeline"), whether parameters are out of memory (``offload``) and activations computed again
-    (``checkpoint``) is found out, unless it is given; it never changes bits.
+    the ``device``: "cpu", "cuda" (a GPU), or "auto" (a GPU where there is one). How they hold a model (``layout``:
+    "single", "data", "sharded", "pipeline"), whether its parameters are outside memory (``offload``) and whether
+    activations are computed again (``checkpoint``) never changes bits; by default Hoptree chooses.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Torch(Trainer):
         """Return "" if the model has blocks to compute again, else why not."""
         if is_sequence(model.module) or blocks(model.module):
             return ""
-        return "the model has no blocks of several layers; expected an nn.Sequential, or parts with layers of their own"
+        return "the model has no blocks of layers; expected an nn.Sequential, or parts that consist of layers"
 
     def train(self, model: TorchModel, data: Columns, unit: UnitSpec) -> None:
         """Train for one pass over a partition; raise ``Diverged`` if the loss is not finite."""
