@@ -12,6 +12,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 RANKS = 2
@@ -78,13 +80,31 @@ def trained(case, rank):
     return found
 
 
+def fully_sharded(case, rank):
+    """Train a case with parameters divided by PyTorch, and return the gathered weights."""
+    module = NETS[case["net"]]()
+    module.load_state_dict(case["weights"])
+    fully_shard(module)
+    optimizer = OPTIMIZERS[case["optimizer"]](module.parameters(), **case["options"])
+    for x, y in case["batches"]:
+        half = len(x) // RANKS
+        mine = slice(rank * half, (rank + 1) * half)
+        nn.functional.cross_entropy(module(x[mine].clone()), y[mine].clone()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    return {f"model.{name}": value for name, value in get_model_state_dict(module, options=options).items()}
+
+
 def main(folder, rank):
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
     dist.init_process_group("gloo", store=dist.FileStore(str(folder / "ranks"), RANKS), rank=rank, world_size=RANKS)
-    found = [trained(case, rank) for case in torch.load(folder / "cases.pt")]
+    cases = torch.load(folder / "cases.pt")
+    gathered = [fully_sharded(case, rank) for case in cases if case["optimizer"] == "sgd"]
+    torch.use_deterministic_algorithms(True)
+    found = [trained(case, rank) for case in cases]
     if rank == 0:
-        torch.save(found, folder / "trained.pt")
+        torch.save((found, gathered), folder / "trained.pt")
     dist.barrier()
     dist.destroy_process_group()
 
