@@ -22,7 +22,7 @@ from hoptree.trainers.torch_gang import Gang
 from hoptree.trainers.torch_gradients import GradientPass, UnitContext
 from hoptree.trainers.torch_joined import JoinedOutputs
 from hoptree.trainers.torch_model import TorchModel
-from hoptree.trainers.torch_offload import step_apart
+from hoptree.trainers.torch_offload import clip_apart, step_apart
 from hoptree.trainers.torch_placed_unit import prepared
 from hoptree.trainers.torch_shared import check_leaves, only_own_parts
 
@@ -168,7 +168,10 @@ class PartitionPass:
         clip = self._recipe.clip
         if clip is not None:
             self._doing = "clip"
-            if self.shared is None:
+            part = self._model.part
+            if self.shared is None and part is not None and part.layout.offload:
+                clip_apart(part.parameters, clip)
+            elif self.shared is None:
                 nn.utils.clip_grad_norm_(self.module.parameters(), clip)
             else:
                 self.shared.clip(clip)

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from hoptree.trainers.errors import TrainerError
 from hoptree.trainers.torch_mapped import mapped, unmap_all, unmap_pages
 from hoptree.trainers.torch_part import ModelPart
+from hoptree.trainers.torch_tree import Tensors, add_gradients
 
 _JOINT = ("LBFGS",)  # optimizers whose step for one parameter depends on others
 
@@ -83,3 +84,27 @@ def step_apart(optimizer: Optimizer, part: ModelPart) -> None:
         parameter.grad = None
         part.settle(number, optimizer)
         gradients[number] = None
+
+
+def clip_apart(parameters: Sequence[nn.Parameter], most: float) -> None:
+    """Clip gradients as ``clip_grad_norm_`` does, one at a time, so that one has its pages at a time."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if not gradients:
+        return
+    norms = []
+    for gradient in gradients:
+        norms.append(torch.linalg.vector_norm(gradient))
+        unmap_pages(gradient)
+    factor = torch.clamp(most / (torch.linalg.vector_norm(torch.stack(norms)) + 1e-6), max=1.0)
+    for gradient in gradients:
+        gradient.mul_(factor)
+        unmap_pages(gradient)
+
+
+def add_apart(left: Tensors, right: Tensors) -> Tensors:
+    """Add gradients as ``add_gradients`` does, one parameter at a time."""
+    result: list[torch.Tensor | None] = []
+    for one, two in zip(left, right, strict=True):
+        result += add_gradients([one], [two])
+        unmap_all([one, two])
+    return result

@@ -15,6 +15,7 @@ from hoptree.trainers import torch_shards, torch_stages
 from hoptree.trainers.errors import GangError, TrainerError
 from hoptree.trainers.torch_exchange import clip_together, exchange_losses
 from hoptree.trainers.torch_gradients import GradientPass, StepExamples, UnitContext
+from hoptree.trainers.torch_offload import add_apart
 from hoptree.trainers.torch_part import ModelPart
 from hoptree.trainers.torch_pipeline_messages import (
     receive_rest,
@@ -52,6 +53,7 @@ class PipelinePass(GradientPass):
         self._parameters = [part.parameters[number] for number in own]
         self._layers = {id(module) for layer in found for module in layer.modules()}
         self._slots = [slot for slot in buffer_slots(unit.model.module) if id(slot.owner) in self._layers]
+        self._add = add_apart if part.layout.offload else add_gradients
         self._sending: deque[Callable[[], None]] = deque()
 
     def gradients(self, batches: Sequence[Bounds], size: int, first: int, examples: StepExamples) -> float:
@@ -62,7 +64,7 @@ class PipelinePass(GradientPass):
         whole, total = 0.0, None
         for number, batch in enumerate(batches, first):
             losses, found = self._batch(number, batch, size, examples)
-            total = found if total is None else add_gradients(total, found)
+            total = found if total is None else self._add(total, found)
             for loss in losses:
                 whole += loss
         assert total is not None
@@ -103,7 +105,7 @@ class PipelinePass(GradientPass):
         unit, gang = self._unit, self._gang
         shards = torch_shards.cut(batch, unit.shards, size)
         buffers = ShardBuffers(self._slots)
-        gradients: TreeSum[Tensors] = TreeSum(add_gradients)
+        gradients: TreeSum[Tensors] = TreeSum(self._add)
         under_way: deque[UnderWay] = deque()
         losses: list[float] = []
         attributes: dict[str, Any] | None = None

@@ -10,6 +10,7 @@ from hoptree.trainers.torch_exchange import exchange_gradients, exchange_losses
 from hoptree.trainers.torch_gang import Gang
 from hoptree.trainers.torch_gradients import GradientPass, StepExamples, UnitContext
 from hoptree.trainers.torch_mapped import mapped
+from hoptree.trainers.torch_offload import add_apart
 from hoptree.trainers.torch_shard_buffers import ShardBuffers, buffer_slots
 from hoptree.trainers.torch_shards import Bounds, ConstantParameters
 from hoptree.trainers.torch_tree import Tensors, TreeSum, add_gradients
@@ -26,6 +27,8 @@ class ShardPass(GradientPass):
         named = list(unit.model.module.named_parameters())
         self._names, self._parameters = [name for name, _ in named], [each for _, each in named]
         self._slots = buffer_slots(unit.model.module)
+        self._offload = unit.model.part is not None and unit.model.part.layout.offload
+        self._add = add_apart if self._offload else add_gradients
 
     def gradients(self, batches: Sequence[Bounds], size: int, first: int, examples: StepExamples) -> float:
         """Set the gradients of a step; shards are added by the tree, and batches one after the other."""
@@ -35,7 +38,7 @@ class ShardPass(GradientPass):
         whole, total = 0.0, None
         for number, batch in enumerate(batches, first):
             losses, found = self._batch(number, batch, size, examples)
-            total = found if total is None else add_gradients(total, found)
+            total = found if total is None else self._add(total, found)
             for loss in losses:
                 whole += loss
         assert total is not None
@@ -68,7 +71,7 @@ class ShardPass(GradientPass):
         unit = self._unit
         thorough = not unit.model.inspected and unit.model.part is None
         constant = ConstantParameters(self._names, self._parameters, thorough)
-        gradients, losses, attributes = TreeSum(add_gradients), [], None
+        gradients, losses, attributes = TreeSum(self._add), [], None
         start, stop = batch
         for place, (shard, (begin, end)) in enumerate(shards):
             if place:
@@ -102,7 +105,6 @@ class ShardPass(GradientPass):
         except Exception as error:  # the other ranks have to know it
             failed = unit.explain(error)
         losses = exchange_losses(gang, losses, each, failed)
-        offload = unit.model.part is not None and unit.model.part.layout.offload
-        sums = exchange_gradients(gang, total, self._parameters, mapped if offload else None)
+        sums = exchange_gradients(gang, total, self._parameters, mapped if self._offload else None)
         buffers.finish(gang)
         return losses, sums

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from hoptree.trainers.errors import TrainerError
+from hoptree.trainers.torch_mapped import unmap_all
 from hoptree.trainers.torch_tree import Tensors
 
 Bounds = tuple[int, int]  # the first example and the one after the last
@@ -76,7 +77,9 @@ def take_gradients(names: Sequence[str], parameters: Sequence[nn.Parameter]) -> 
 
 def gradient_norm(gradient: torch.Tensor) -> float:
     """Return the norm of one parameter's gradient, in double precision."""
-    return float(torch.linalg.vector_norm(gradient).to(torch.device("cpu"), torch.float64))
+    norm = float(torch.linalg.vector_norm(gradient).to(torch.device("cpu"), torch.float64))
+    unmap_all([gradient])
+    return norm
 
 
 def clip(gradients: Iterable[torch.Tensor | None], most: float, norms: Sequence[float] | None = None) -> None:
@@ -91,7 +94,9 @@ def clip(gradients: Iterable[torch.Tensor | None], most: float, norms: Sequence[
         squared += norm * norm
     factor = most / (math.sqrt(squared) + 1e-6)
     if present and not factor >= 1.0:  # NaN spreads to all gradients, as with torch's function
-        torch._foreach_mul_(present, factor)
+        for gradient in present:
+            gradient.mul_(factor)
+            unmap_all([gradient])
 
 
 class ConstantParameters:
