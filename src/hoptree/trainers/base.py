@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
+from hoptree.core.layouts import DATA, SINGLE
 from hoptree.core.lineage import Values
 from hoptree.core.schedules import Scalar
 from hoptree.identity.platform import machine_platform, processor_kind
@@ -54,6 +55,10 @@ class Trainer(ABC):
     threads: int = 1  # part of the fingerprint: another number gives different bits
     device: str = ""  # "cpu", "cuda" or "auto" (resolved in workers); "": not known to Hoptree
     shards: int = 1  # how many workers can train a unit together at most; part of the fingerprint
+    # How workers hold a model is not in the fingerprint, as it never changes bits. None, "auto": Hoptree chooses.
+    layout: str = "auto"  # or a kind: "single", "data", "sharded", "pipeline"
+    offload: bool | None = None  # whether parameters that are not in use are outside the device's memory
+    checkpoint: bool | None = None  # whether activations are computed again instead of being kept
 
     @property
     @abstractmethod
@@ -82,10 +87,27 @@ class Trainer(ABC):
     def build_part(self, values: Mapping[str, Scalar], seed: int, placement: ModelPlacement) -> Any:
         """Return an untrained model as one worker of a layout holds it; by default the whole model.
 
+        A model with the layout ``single`` and its options is trained by ``train``, evaluated, dumped and loaded
+        like a model of ``build``; with ``offload`` it needs little private memory.
         Before ``train_together`` returns, the worker with rank 0 has the whole model again, so that it can be
         dumped and evaluated; the others need to have only the parts that they will train.
         """
         return self.build(values, seed)
+
+    def layout_kinds(self, model: Any) -> dict[str, str]:
+        """Return each kind of layout that the trainer knows, with "" or why this model cannot use it, with the fix.
+
+        By default a worker trains the whole model, and with shards several workers train copies of it.
+        """
+        return {SINGLE: "", DATA: ""} if self.shards > 1 else {SINGLE: ""}
+
+    def can_offload(self, model: Any) -> str:
+        """Return "" if ``build_part`` can keep parameters and optimizer state outside memory, else why not."""
+        return f"{type(self).__name__} has no offload"
+
+    def can_checkpoint(self, model: Any) -> str:
+        """Return "" if activations can be computed again instead of being kept, else why not."""
+        return f"{type(self).__name__} has no activation checkpointing"
 
     @abstractmethod
     def train(self, model: Any, data: Columns, unit: UnitSpec) -> None:
