@@ -6,6 +6,8 @@ the policy's order. A busy worker may get its next unit ahead of time, so that i
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import final
 
@@ -150,7 +152,7 @@ class Dispatcher:
                 lineage, partition = last, here
         if self._short is not None and self._is_short and self._short[1] in worker.held:
             lineage, partition = self._short
-        if self._choose(worker, lineage, partition).devices > 1 + len(self._helpers(worker, partition)):
+        if self._choose(lineage, partition).devices > 1 + len(self._helpers(worker, partition)):
             self._short = lineage, partition  # the next worker that is free helps
             return False
         self._start(worker, lineage, partition)
@@ -265,7 +267,7 @@ class Dispatcher:
         run = self._assign(worker, Run(self.issued, worker.name, node, unit, lineage))
         run.partition = partition
         run.evaluate = unit + 1 in node.requests and unit + 1 not in node.reports
-        candidate = self._choose(worker, lineage, partition) if not chained else self.layouts.choose(node, _never)
+        candidate = self._choose(lineage, partition) if not chained else self.layouts.choose(node, _never)
         run.crew = self._gather(worker, run, candidate) if self.allotment is not None and not chained else ()
         run.layout = _layout_name(candidate, run)
         if self._short is not None and self._short[0] is lineage:
@@ -302,15 +304,17 @@ class Dispatcher:
         """Whether a lineage that is ready waits for more workers."""
         return self._short is not None and self._short[0].sequence >= 0
 
-    def _choose(self, leader: Worker, lineage: ActiveLineage, partition: int) -> Candidate:
-        """Return the layout of a lineage's next unit, with no more workers than the leader's machine has."""
+    def can_gather(self, partition: int, devices: int) -> bool:
+        """Return whether a machine has so many workers that hold a partition, idle or not."""
+        if devices == 1 or self.allotment is None:
+            return devices == 1
+        workers = self.workers.by_name.values()
+        near = Counter(each.machine for each in workers if partition in each.held and not each.draining)
+        return devices <= max(near.values(), default=0)
 
-        def is_possible(devices: int) -> bool:
-            workers = self.workers.by_name.values()
-            near = (each for each in workers if each.machine == leader.machine and partition in each.held)
-            return self.allotment is not None and devices <= sum(not each.draining for each in near)
-
-        return self.layouts.choose(lineage.node, is_possible)
+    def _choose(self, lineage: ActiveLineage, partition: int) -> Candidate:
+        """Return the layout of a lineage's next unit."""
+        return self.layouts.choose(lineage.node, partial(self.can_gather, partition))
 
     def _helpers(self, leader: Worker, partition: int) -> list[Worker]:
         """Return the idle workers of the leader's machine that hold a partition, without the leader."""

@@ -96,10 +96,10 @@ class LayoutChoice:
         """
         if not self._too_large and not self._profile.entries:
             first = self._candidates[0]
-            if first.devices == 1 or is_possible(first.devices):
+            if is_possible(first.devices):
                 return first
         ordered = self._of(node)[1]
-        possible = [each for each in ordered if each.devices == 1 or is_possible(each.devices)]
+        possible = [each for each in ordered if is_possible(each.devices)]
         too_large = self._too_large.get(self._of(node)[0], {})
         left = [each for each in possible if each not in too_large]
         return left[0] if left else (possible or ordered)[-1]
@@ -119,13 +119,12 @@ class LayoutChoice:
         too_large = self._too_large.get(self._of(node)[0], {})
         return min([width, *(each.devices // 2 for each in too_large if each.layout == copies)])
 
-    def exclude(self, node: Node, layout: str, devices: int, shortage: Shortage) -> bool:
-        """Note that a layout did not fit; return whether one is left that has not been tried."""
+    def exclude(self, node: Node, tried: Candidate, shortage: Shortage, is_possible: Callable[[int], bool]) -> bool:
+        """Note that a layout did not fit; return whether one is left, given the numbers of workers that there are."""
         architecture, candidates = self._of(node)
-        failed = Candidate(Layout.parse(layout), devices)
         too_large = self._too_large.setdefault(architecture, {})
-        too_large[failed] = shortage
-        return any(each not in too_large for each in candidates)
+        too_large[tried] = shortage
+        return any(each not in too_large and is_possible(each.devices) for each in candidates)
 
     def describe(self, node: Node) -> str:
         """Return the layouts that did not fit a config, one line each, with how much memory was missing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import final
 
 from hoptree.core.active_lineages import ActiveLineages
@@ -9,8 +10,8 @@ from hoptree.core.dispatch import Dispatcher
 from hoptree.core.event_log import EventLog
 from hoptree.core.events import StateEvaluated, UnitCancelled, UnitFailed, UnitFinished
 from hoptree.core.fold_journal import count_attempt
-from hoptree.core.layout_choice import Shortage
-from hoptree.core.layouts import DATA, SINGLE
+from hoptree.core.layout_choice import Candidate, Shortage
+from hoptree.core.layouts import DATA, SINGLE, Layout
 from hoptree.core.nodes import ActiveLineage, Run, State
 from hoptree.core.open_work import OpenWork
 from hoptree.core.settings import Settings
@@ -165,10 +166,12 @@ class RunResults:
         Without a limit, other processes may have taken the memory: then the unit has all its attempts.
         """
         layouts = self._dispatcher.layouts
-        if layouts.exclude(run.node, run.layout, devices, Shortage(event.limit, event.asked)):
+        tried = Candidate(Layout.parse(run.layout), devices)
+        is_possible = partial(self._dispatcher.can_gather, run.partition)
+        if layouts.exclude(run.node, tried, Shortage(event.limit, event.asked), is_possible):
             return False, ""
-        tried = layouts.describe(run.node)
-        several = f"no layout needs so little memory:\n{tried}\n" if "\n" in tried else ""
+        described = layouts.describe(run.node)
+        several = f"no layout needs so little memory:\n{described}\n" if "\n" in described else ""
         return bool(event.limit) or exhausted, several + event.reason
 
     def unit_cancelled(self, event: UnitCancelled) -> None:
