@@ -120,7 +120,7 @@ class LayoutChoice:
         return min([width, *(each.devices // 2 for each in too_large if each.layout == copies)])
 
     def exclude(self, node: Node, tried: Candidate, shortage: Shortage, is_possible: Callable[[int], bool]) -> bool:
-        """Note that a layout did not fit; return whether one is left, given the numbers of workers that there are."""
+        """Note that a layout did not fit; return whether one is left for which there are enough workers."""
         architecture, candidates = self._of(node)
         too_large = self._too_large.setdefault(architecture, {})
         too_large[tried] = shortage
