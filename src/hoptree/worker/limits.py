@@ -49,8 +49,8 @@ def limit_memory(size: int) -> None:
     used = _private_bytes()
     if used >= size:
         raise RefusedError(
-            f"memory_per_worker: {readable_bytes(size)}, but a worker takes {readable_bytes(used)} before it trains; "
-            f"expected more, for example '{2 * used / 1e9:.1f} GB'"
+            f"memory_per_worker: {readable_bytes(size)}, but a worker takes {readable_bytes(used)} before it "
+            f"trains; expected more, for example '{2 * used / 1e9:.1f} GB'"
         )
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
@@ -73,9 +73,8 @@ def asked_bytes(error: BaseException) -> int:
     found = re.search(r"(?:tried|[Uu]nable|Tried) to allocate ([\d.]+) (bytes|[KMGT]iB|B)", str(error))
     if found is None:
         return 0
-    return int(
-        float(found.group(1)) * 1024 ** ("KMGT".index(found.group(2)[0]) + 1 if "i" in found.group(2) else 0)
-    )
+    number, unit = found.groups()
+    return int(float(number) * 1024 ** (" KMGT".index(unit[0]) if unit.endswith("iB") else 0))
 
 
 def memory_limit() -> int:
@@ -87,12 +86,12 @@ def memory_limit() -> int:
 def memory_advice(asked: int = 0) -> str:
     """Return the message for a unit that is out of memory; it names the limit of this process, if there is one."""
     limit = memory_limit()
+    more = f" (it asked for {readable_bytes(asked)} more)" if asked else ""
     if not limit:
-        return "out of memory: use a smaller batch_size or model, or fewer workers"
-    more = f", and this one asked for {readable_bytes(asked)} more" if asked else ""
+        return f"out of memory: use a smaller batch_size or model, or fewer workers{more}"
     return (
-        f"out of memory: a worker may use {readable_bytes(limit)}{more}; give run() a larger memory_per_worker, or "
-        "use a smaller batch_size or model"
+        f"out of memory: a worker may use {readable_bytes(limit)}; give run() a larger memory_per_worker, or use a "
+        f"smaller batch_size or model{more}"
     )
 
 

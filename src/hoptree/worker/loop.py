@@ -200,7 +200,7 @@ class WorkerLoop:
             self._runner.mark_kept(made, command.target)
         except (Exception, SystemExit, _Cancelled) as error:
             exit_if_forked(self._pid)
-            if is_out_of_memory(error):  # which the leader may never hear
+            if isinstance(error, Exception) and is_out_of_memory(error):  # which the leader may never hear
                 self._send_result(failure(command.action.run, error))
                 return
         self._send_result(HelpEnded(command.action.run))

@@ -296,7 +296,7 @@ def _rehearsed(
     valid: Columns | None,
     later: Mapping[str, Scalar] | None,
 ) -> Rehearsal:
-    """Rehearse a config; if it is out of memory, rehearse it again with its models offloaded, if that is possible."""
+    """Rehearse a config; if it is out of memory, rehearse it again with offloaded models, if that is possible."""
     from hoptree.trainers.rehearsal import rehearsed
 
     try:
