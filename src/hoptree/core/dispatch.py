@@ -267,7 +267,7 @@ class Dispatcher:
         run = self._assign(worker, Run(self.issued, worker.name, node, unit, lineage))
         run.partition = partition
         run.evaluate = unit + 1 in node.requests and unit + 1 not in node.reports
-        candidate = self._choose(lineage, partition) if not chained else self.layouts.choose(node, _never)
+        candidate = self._choose(lineage, partition) if not chained else self.layouts.choose(node, _is_alone)
         run.crew = self._gather(worker, run, candidate) if self.allotment is not None and not chained else ()
         run.layout = _layout_name(candidate, run)
         if self._short is not None and self._short[0] is lineage:
@@ -358,8 +358,8 @@ class Dispatcher:
         return self._states.evaluations.popleft()
 
 
-def _never(_devices: int) -> bool:
-    return False
+def _is_alone(devices: int) -> bool:
+    return devices == 1
 
 
 def _layout_name(candidate: Candidate, run: Run) -> str:
