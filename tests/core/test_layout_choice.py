@@ -170,6 +170,16 @@ def test_the_profile_decides_between_layouts_of_as_many_workers() -> None:
     assert trained.runs[0].layout == "pipeline"
 
 
+def test_a_layout_that_is_slower_and_larger_than_another_is_not_used() -> None:
+    options = LayoutOptions(("single",), (False, True), (False, True))
+    times = {"single": (1.0, 50), "single+checkpoint": (2.0, 60), "single+offload": (9.0, 70)}
+    known = [ProfileEntry({}, name, 1, "cpu", seconds, peak) for name, (seconds, peak) in times.items()]
+    trained = Trained(8, options=options, profile=Profile(tuple(known)))
+    again = trained.fail(trained.runs[0])
+    assert again is not None
+    assert again.layout == "single+offload"
+
+
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 4]), st.sampled_from([ALONE, ALL, DIVIDED]))
 def test_random_histories_with_too_little_memory_keep_all_invariants(
     seed: int, widest: int, options: LayoutOptions

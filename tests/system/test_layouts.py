@@ -79,6 +79,22 @@ def test_a_trial_fails_if_no_layout_fits_and_the_others_are_trained(tmp_path: Pa
     assert "68.72 GB" in found[TOO_LARGE].error
 
 
+def test_a_profile_shows_what_does_not_fit_and_runs_begin_with_what_does(tmp_path: Path) -> None:
+    chosen = study(tmp_path, Bulky(shards=2), model=3 * LIMIT // 2)
+    report = chosen.profile(workers=2, memory_per_worker=LIMIT)
+    found = {(row["layout"], row["devices"]): row["fits"] for row in report.rows()}
+    assert found == {
+        ("single", 1): False,
+        ("single+offload", 1): True,
+        ("sharded", 2): True,
+        ("sharded+offload", 2): True,
+    }
+    assert "does not fit" in str(report)
+    assert chosen.profile(workers=2, memory_per_worker=LIMIT).measured == 0
+    run(chosen, workers=2)
+    assert {(name.partition("+")[0], devices) for name, devices in layouts(tmp_path)} == {("sharded", 2)}
+
+
 @pytest.mark.parametrize(
     ("layout", "offload", "message"),
     [

@@ -150,13 +150,16 @@ class LayoutChoice:
                 if is_too_large(entry, self.limit):
                     candidate = Candidate(Layout.parse(entry.layout), entry.devices)
                     self._too_large.setdefault(architecture, {})[candidate] = Shortage(entry.peak_bytes)
-            found = self._known[node.values] = architecture, _fastest_first(self._candidates, entries)
+            found = self._known[node.values] = (
+                architecture,
+                _fastest_first(_undominated(self._candidates, entries), entries),
+            )
         return found
 
 
 def is_too_large(entry: ProfileEntry, limit: int) -> bool:
     """Return whether a layout that did not fit once does not fit with a memory limit either (0: none)."""
-    return entry.seconds == inf and (not entry.peak_bytes or 0 < limit <= entry.peak_bytes)
+    return not entry.fits and (not entry.peak_bytes or 0 < limit <= entry.peak_bytes)
 
 
 def readable_bytes(size: int) -> str:
@@ -177,6 +180,14 @@ def _fastest_first(candidates: Sequence[Candidate], entries: Iterable[ProfileEnt
         for place, each in zip(places, sorted((found[i] for i in places), key=seconds.__getitem__), strict=True):
             found[place] = each
     return found
+
+
+def _undominated(candidates: Sequence[Candidate], entries: Sequence[ProfileEntry]) -> list[Candidate]:
+    """Leave out layouts that are slower than another one and need more memory."""
+    known = {Candidate(Layout.parse(each.layout), each.devices): each for each in entries}
+    offered = [known[each] for each in candidates if each in known]
+    worse = [each for each in offered if any(each.is_dominated_by(other) for other in offered)]
+    return [each for each in candidates if known.get(each) not in worse]
 
 
 def _copies(layout: Layout) -> Layout:
