@@ -41,6 +41,7 @@ from hoptree.core.fact_writer import FactWriter
 from hoptree.core.facts import Entry
 from hoptree.core.invariants import InvariantChecker
 from hoptree.core.keys import encode
+from hoptree.core.layout_choice import LayoutChoice, LayoutOptions
 from hoptree.core.lineage import config_items
 from hoptree.core.policies import POLICIES
 from hoptree.core.saving import SavePolicy
@@ -85,7 +86,11 @@ class History:
         retries: bool = False,
         rebases: bool = False,
         gangs: int = 1,
+        layouts: LayoutOptions | None = None,
     ) -> None:
+        self.layouts = layouts
+        self.too_large: dict[tuple[str, str, int], bool] = {}  # by config, layout and workers: drawn when tried
+        self.refused: set[tuple[str, str, int]] = set()  # what this driver has tried in vain
         self.gangs = gangs
         self.rebases = rebases
         self.retries = retries
@@ -127,7 +132,11 @@ class History:
     def fresh_engine(self, state: StudyState | None = None) -> Engine:
         cost = lambda values: 0.5 + len(repr(values)) % 3  # noqa: E731
         allotment = Allotment(self.gangs) if self.gangs > 1 else None
-        return Engine(self.settings, cost, state=state, saving=self.policy, allotment=allotment)
+        layouts = LayoutChoice(self.gangs, limit=1000)
+        if self.layouts is not None:
+            layouts.offer(self.layouts)
+        self.refused = set()
+        return Engine(self.settings, cost, state=state, saving=self.policy, allotment=allotment, layouts=layouts)
 
     def restart(self) -> None:
         """The driver is killed, and another one resumes from the journal."""
@@ -371,6 +380,16 @@ class History:
             run = random.choice(self.lost_runs)
             self.step(UnitFinished(run.run, run.worker))
 
+    def is_too_large(self, run: RunUnit) -> bool:
+        """Return whether a run is out of memory: the same layout of the same config always is, or never."""
+        if self.layouts is None:
+            return False
+        tried = repr(sorted(run.values.constants().items())), run.layout, 1 + len(run.crew)
+        found = self.too_large.setdefault(tried, self.extra.random() < 0.5)
+        if found:
+            self.refused.add(tried)
+        return found
+
     def branch(self) -> None:
         source = self.engine.trials[self.random.randrange(self.trials)]
         at = self.random.randint(1, source.until)
@@ -382,6 +401,10 @@ class History:
     def progress(self, worker: str, *, healthy: bool) -> None:
         """Let the first run in a worker's queue end, one way or another."""
         run = self.here[worker][0]
+        if isinstance(run, RunUnit) and run.run not in self.evaluating and self.is_too_large(run):
+            self.here[worker].pop(0)
+            self.step(UnitFailed(run.run, worker, "out of memory", "memory", limit=1000, asked=1))
+            return
         luck = 1.0 if healthy else self.random.random()
         if luck < 0.12:
             self.here[worker].pop(0)

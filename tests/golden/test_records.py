@@ -1,9 +1,9 @@
-"""Entries of a journal as they are stored, byte by byte: who asked for a trial, variants of states, and gangs."""
+"""Entries of a journal as they are stored, byte by byte: who asked for a trial, variants, gangs, and layouts."""
 
 from __future__ import annotations
 
 from hoptree.core.events import USER, TrialAsked, TrialBranched, WorkerJoined
-from hoptree.core.facts import Entry, FactPlace, UnitGiven
+from hoptree.core.facts import Entry, FactPlace, RunFailedFact, UnitGiven
 from hoptree.core.lineage import config_items
 from hoptree.store.records import decode, encode
 from tests.golden.journals import GOLDEN
@@ -15,6 +15,10 @@ ENTRIES = [
     Entry(
         WorkerJoined("w1", (0, 1), machine="n"),
         (UnitGiven(5, "w0", FactPlace("k", 3, "v"), 1, crew=("w1", "w2", "w3"), layout="data"),),
+    ),
+    Entry(
+        RunFailedFact(5, "w0", FactPlace("k", 3, "v"), "out of memory", "memory", 1, limit=300, asked=400),
+        (UnitGiven(6, "w0", FactPlace("k", 3, "v"), 1, layout="single+offload"),),
     ),
 ]
 

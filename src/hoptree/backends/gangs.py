@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import final
 
+from msgspec import structs
+
 from hoptree.core.actions import RunUnit
-from hoptree.core.events import Event
+from hoptree.core.events import Event, UnitFailed
 from hoptree.trainers.gang import GangMember
 
 
@@ -56,6 +58,13 @@ class Gangs:
             return events
         self._held.setdefault(run, []).extend(events)
         return []
+
+    def explain(self, failed: UnitFailed) -> None:
+        """Replace the failure that is held for a run by what another of its workers says."""
+        held = self._held.get(failed.run, [])
+        for place, event in enumerate(held):
+            if isinstance(event, UnitFailed):
+                held[place] = structs.replace(failed, worker=event.worker)
 
     def leave(self, run: int, worker: str) -> list[Event]:
         """Note that a worker has left a run; return the events that were held for the last of them."""

@@ -354,7 +354,9 @@ class PoolBackend:
     def _failed(self, worker: WorkerHandle, message: RunFailed) -> list[Event]:
         action = self._supervisor.find_run(message.run)
         leader = action.worker if action is not None else worker.name
-        failed = UnitFailed(message.run, leader, message.reason, message.fault)
+        failed = UnitFailed(message.run, leader, message.reason, message.fault, message.limit, message.asked)
+        if action is None and message.fault == "memory":  # the cause of what its leader has reported already
+            self._supervisor.explain_failure(failed)
         if action is None or not message.lost or self._tracker.fall_back_to_store(_source(action)):
             return self._end_without_result(worker, message.run, [failed])
         self._tracker.lose(_source(action))

@@ -130,7 +130,7 @@ class WorkerProcess(WorkerHandle):
             self.kill()
         code = self._reap()
         if code == -signal.SIGKILL and _oom_kills() > self._oom_kills_before:
-            return WorkerExit("ran out of memory and was killed by the system", "user")
+            return WorkerExit("ran out of memory and was killed by the system", "memory")
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         outside = -code in (signal.SIGKILL, signal.SIGTERM)  # sent by the system, or by its own code
         return WorkerExit(f"died with {how}", "system" if outside else "user", known=not outside)

@@ -108,6 +108,7 @@ class RayWorker:
     @ray.method(num_returns=2)
     def train(self, command: bytes, state: State | None) -> tuple[bytes, State | None]:
         """Run a unit; return its result and the state after it."""
+        from hoptree.worker.limits import is_out_of_memory
         from hoptree.worker.runner import failure
 
         request = decode_command(command)
@@ -125,7 +126,8 @@ class RayWorker:
             made = self._runner.train(request, self._note_start)
             seconds = self._runner.mark_kept(made, request.target)
         except (Exception, SystemExit) as error:  # a leader reports what went wrong where another helps it
-            return (encode(HelpEnded(run)) if helps else self._answer(failure(run, error))), None
+            silent = helps and not is_out_of_memory(error)  # which the leader may never hear
+            return (encode(HelpEnded(run)) if silent else self._answer(failure(run, error))), None
         finally:
             exit_if_forked(self._pid)
             self._cancelled.discard(run)

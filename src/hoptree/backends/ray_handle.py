@@ -190,7 +190,7 @@ class RayWorkerHandle(WorkerHandle):
             return WorkerExit("was on a node that was lost", None)
         if isinstance(self._error, OutOfMemoryError):
             first = text.strip().partition("\n")[0]  # statistics of Ray follow
-            return WorkerExit(f"was killed by Ray, since its node ran out of memory: {first}", "user")
+            return WorkerExit(f"was killed by Ray, since its node ran out of memory: {first}", "memory")
         return WorkerExit("died unexpectedly", None, known=False)  # its code or its machine: Ray does not say
 
     @property

@@ -12,6 +12,7 @@ import msgspec
 
 from hoptree.core.errors import RefusedError
 from hoptree.core.keys import identity
+from hoptree.core.layout_choice import LayoutOptions
 from hoptree.core.schedules import Config, Scalar
 from hoptree.worker.messages import RehearsalResult, Rehearse
 
@@ -37,7 +38,8 @@ class Rehearsals:
     """Configs of which at least one has to pass, and the metrics (``goals``) that it has to report.
 
     ``probed`` is called once per platform with the values and the probe of each config that has passed, and the
-    platform. ``changing`` are configs with schedules, whose changes are tried.
+    platform. ``layouts`` is called with the layouts that models can have. ``changing`` are configs with schedules,
+    whose changes are tried.
 
     The workers that are ready first rehearse at the same time. Anything that differs between processes of one
     machine (the order of a set of strings, for example) shows in their probes.
@@ -49,7 +51,9 @@ class Rehearsals:
         goals: Sequence[str],
         probed: Probed = lambda _values, _probe, _platform: None,
         changing: Sequence[Config] = (),
+        layouts: Callable[[LayoutOptions], None] = lambda _: None,
     ) -> None:
+        self._layouts = layouts
         self._configs = configs
         self._changing = changing
         self._goals = goals
@@ -76,8 +80,10 @@ class Rehearsals:
         return Rehearse([each.values for each in chosen], [each.later for each in chosen], all_kinds=True)
 
     def check(self, found: RehearsalResult) -> None:
-        """Raise an error if no config can be trained, or a goal is not reported."""
+        """Raise an error if no config can be trained, or a goal is not reported; else report the layouts."""
         check_rehearsal(self._goals, found)
+        if found.layouts is not None:
+            self._layouts(found.layouts)
 
     def wants_second(self, node: str) -> bool:
         """Return whether one process of a node has passed, and no second one was compared with it."""
@@ -103,6 +109,8 @@ class Rehearsals:
 def check_rehearsal(goals: Sequence[str], found: RehearsalResult) -> None:
     """Raise an error if no config can be trained, or a goal is not reported; warn of hyperparameters never read."""
     refuse_not_reproducible(found)
+    if found.layout_error:
+        raise RefusedError(found.layout_error)
     metrics, reasons = found.metrics, found.reasons
     if found.unread:
         log.warning(

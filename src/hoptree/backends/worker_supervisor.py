@@ -89,6 +89,10 @@ class WorkerSupervisor:
         worker.finish(run)
         return self._gangs.leave(run, worker.name)
 
+    def explain_failure(self, failed: UnitFailed) -> None:
+        """Let a failure say why a run failed that is not reported yet: one of its workers knows it better."""
+        self._gangs.explain(failed)
+
     def find_run(self, run: int) -> RunUnit | Evaluate | None:
         """Return a run that has not ended."""
         return self._runs.get(run)

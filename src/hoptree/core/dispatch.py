@@ -6,13 +6,16 @@ the policy's order. A busy worker may get its next unit ahead of time, so that i
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import final
 
 from hoptree.core.actions import Action, Evaluate, RunUnit
 from hoptree.core.allotment import Allotment
 from hoptree.core.barriers import Barriers
-from hoptree.core.layouts import DATA, SINGLE
+from hoptree.core.layout_choice import Candidate, LayoutChoice
+from hoptree.core.layouts import DATA, Layout
 from hoptree.core.nodes import ActiveLineage, Node, Run, State
 from hoptree.core.open_work import OpenWork
 from hoptree.core.policies import Policy
@@ -47,6 +50,8 @@ class Dispatcher:
         self._actions = actions
         self.ready = ReadyQueue(settings.partitions, policy, free=self._free)
         self.allotment: Allotment | None = None
+        self.layouts = LayoutChoice()
+        self._short: tuple[ActiveLineage, int] | None = None  # a lineage that waits for workers, and its partition
         self.runs: dict[int, Run] = {}
         self.issued = 0
         self.fresh: list[ActiveLineage] = []
@@ -88,6 +93,9 @@ class Dispatcher:
                         pass
             while evaluations and self.workers.idle_count:
                 self._fill(self.workers.any_idle())
+            if self._is_short and not self._free:  # workers may have left for which it waited
+                for worker in self.workers.all_idle():
+                    self._fill(worker)
 
     def is_evaluating(self, node: Node, unit: int) -> bool:
         """Return whether a state is being evaluated or queued for evaluation."""
@@ -142,6 +150,11 @@ class Dispatcher:
             here = self._here(last, worker)
             if here >= 0:
                 lineage, partition = last, here
+        if self._short is not None and self._is_short and self._short[1] in worker.held:
+            lineage, partition = self._short
+        if self._choose(lineage, partition).devices > 1 + len(self._helpers(worker, partition)):
+            self._short = lineage, partition  # the next worker that is free helps
+            return False
         self._start(worker, lineage, partition)
         return True
 
@@ -193,7 +206,7 @@ class Dispatcher:
             return False
         first = worker.queue[0]
         lineage = first.lineage
-        if lineage is None or first.evaluating or first.crew:
+        if lineage is None or first.evaluating or first.crew or self._is_short:
             return False
         plenty = self.ready.count >= len(self.workers.by_name)
         if self.allotment is not None and not plenty:
@@ -203,7 +216,12 @@ class Dispatcher:
         if partition >= 0 and (best is None or self._may_stay(lineage, best[0].lineage)):
             self._start(worker, lineage, partition)
             return True
-        if best is not None and plenty and self._can_wait(best[0].lineage, lineage.node.cost):
+        if (
+            best is not None
+            and plenty
+            and self._can_wait(best[0].lineage, lineage.node.cost)
+            and not self.layouts.needs_several(best[0].lineage.node)
+        ):
             self._start(worker, best[0].lineage, best[1])
             return True
         return False
@@ -249,7 +267,11 @@ class Dispatcher:
         run = self._assign(worker, Run(self.issued, worker.name, node, unit, lineage))
         run.partition = partition
         run.evaluate = unit + 1 in node.requests and unit + 1 not in node.reports
-        run.crew = self._gather(worker, run) if self.allotment is not None and not chained else ()
+        candidate = self._choose(lineage, partition) if not chained else self.layouts.choose(node, _is_alone)
+        run.crew = self._gather(worker, run, candidate) if self.allotment is not None and not chained else ()
+        run.layout = _layout_name(candidate, run)
+        if self._short is not None and self._short[0] is lineage:
+            self._short = None
         lineage.runs.append(run)
         lineage.change("start")
         if self._policy.selective:
@@ -273,17 +295,41 @@ class Dispatcher:
                 node.tree,
                 run.evaluate,
                 run.crew,
-                DATA if run.crew else SINGLE,
+                run.layout,
             )
         )
 
-    def _gather(self, leader: Worker, run: Run) -> tuple[str, ...]:
-        """Return idle workers of the leader's machine that help it, and that no other ready lineage needs."""
+    @property
+    def _is_short(self) -> bool:
+        """Whether a lineage that is ready waits for more workers."""
+        return self._short is not None and self._short[0].sequence >= 0
+
+    def can_gather(self, partition: int, devices: int) -> bool:
+        """Return whether a machine has so many workers that hold a partition, idle or not."""
+        if devices == 1 or self.allotment is None:
+            return devices == 1
+        workers = self.workers.by_name.values()
+        near = Counter(each.machine for each in workers if partition in each.held and not each.draining)
+        return devices <= max(near.values(), default=0)
+
+    def _choose(self, lineage: ActiveLineage, partition: int) -> Candidate:
+        """Return the layout of a lineage's next unit."""
+        return self.layouts.choose(lineage.node, partial(self.can_gather, partition))
+
+    def _helpers(self, leader: Worker, partition: int) -> list[Worker]:
+        """Return the idle workers of the leader's machine that hold a partition, without the leader."""
+        idle = self.workers.idle[partition].values()
+        return [each for each in idle if each.machine == leader.machine and each is not leader]
+
+    def _gather(self, leader: Worker, run: Run, candidate: Candidate) -> tuple[str, ...]:
+        """Return idle workers that help: as many as the layout needs, or that pay and that nobody else needs."""
         assert self.allotment is not None
-        idle = self.workers.idle[run.partition].values()
-        others = [worker for worker in idle if worker.machine == leader.machine]
-        free = 1 + max(0, len(others) - self.ready.count)
-        crew = others[: self.allotment.width(run.node, free) - 1]
+        others = self._helpers(leader, run.partition)
+        width = candidate.devices
+        if width == 1:
+            free = 1 + max(0, len(others) - self.ready.count)
+            width = self.allotment.width(run.node, self.layouts.widest_copies(run.node, candidate, free))
+        crew = others[: width - 1]
         for worker in crew:
             worker.queue.append(run)
             self.workers.set_busy(worker)
@@ -310,3 +356,15 @@ class Dispatcher:
                 self._states.evaluations.remove(state)
                 return state
         return self._states.evaluations.popleft()
+
+
+def _is_alone(devices: int) -> bool:
+    return devices == 1
+
+
+def _layout_name(candidate: Candidate, run: Run) -> str:
+    """Return the layout of a run: workers that train a unit together with a whole model have copies of it."""
+    layout = candidate.layout
+    if candidate.devices == 1 and run.crew:
+        layout = Layout(DATA, layout.offload, layout.checkpoint)
+    return layout.name

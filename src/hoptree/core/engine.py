@@ -42,6 +42,7 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
+from hoptree.core.layout_choice import LayoutChoice
 from hoptree.core.nodes import Node, Place, Run, State
 from hoptree.core.open_work import OpenWork
 from hoptree.core.other_drivers import OtherDrivers
@@ -71,10 +72,12 @@ class Engine:
         state: StudyState | None = None,
         saving: SavePolicy | None = None,
         allotment: Allotment | None = None,
+        layouts: LayoutChoice | None = None,
     ) -> None:
         """Begin a study, or continue one from its ``state``: then the first event must be ``DriverStarted``.
 
-        Without ``allotment`` every unit is trained by one worker.
+        Without ``allotment`` every unit is trained by one worker. Without ``layouts`` a unit that runs out of
+        memory has no other layout to be trained in.
         """
         self.settings = settings
         self.state = state or StudyState(settings)
@@ -94,6 +97,7 @@ class Engine:
         )
         self._dispatcher.issued = self.state.issued
         self._dispatcher.allotment = None if settings.order == "free" else allotment
+        self._dispatcher.layouts = layouts or LayoutChoice()
         self._trials = Trials(
             self.plan,
             self.open_work,

@@ -13,7 +13,8 @@ import msgspec
 from hoptree.core.costs import CostFormula
 from hoptree.core.lineage import ConfigItems
 
-Fault: TypeAlias = Literal["user", "system"]
+Fault: TypeAlias = Literal["user", "system", "memory"]
+"""Whose fault a failure is: the user's code, the system, or a unit that needs more memory than there is."""
 Metrics: TypeAlias = dict[str, float]
 Asker: TypeAlias = tuple[int, int]
 """Who requested a trial: the index of a search in its study, and how many trials it had requested before.
@@ -153,12 +154,18 @@ class UnitFinished(_Event, frozen=True):
 
 
 class UnitFailed(_Event, frozen=True):
-    """A unit or an evaluation ended without a result; ``fault`` says whose fault it was."""
+    """A unit or an evaluation ended without a result; ``fault`` says whose fault it was.
+
+    If it ran out of memory, ``limit`` is what a worker may use, and ``asked`` what it asked for in vain, in bytes;
+    0 if unknown.
+    """
 
     run: int
     worker: str
     reason: str
     fault: Fault = "user"
+    limit: int = 0
+    asked: int = 0
 
 
 class UnitCancelled(_Event, frozen=True):

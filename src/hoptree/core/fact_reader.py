@@ -85,7 +85,7 @@ class FactReader:
                 return UnitFinished(fact.run, fact.worker, fact.seconds, fact.size)
             case RunFailedFact():
                 self._check(fact.run, fact.worker, fact.at, fact.partition)
-                return UnitFailed(fact.run, fact.worker, fact.reason, fact.fault)
+                return UnitFailed(fact.run, fact.worker, fact.reason, fact.fault, fact.limit, fact.asked)
             case RunCancelledFact():
                 self._check(fact.run, fact.worker, fact.at, fact.partition)
                 return UnitCancelled(fact.run, fact.worker)

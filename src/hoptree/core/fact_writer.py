@@ -98,8 +98,8 @@ class FactWriter:
             case UnitFinished(number, worker, seconds, size):
                 evaluates = isinstance(run, RunUnit) and run.evaluate
                 return UnitFinishedFact(number, worker, at, partition, evaluates, seconds, size)
-            case UnitFailed(number, worker, reason, fault):
-                return RunFailedFact(number, worker, at, reason, fault, partition, step.evaluating)
+            case UnitFailed(number, worker, reason, fault, limit, asked):
+                return RunFailedFact(number, worker, at, reason, fault, partition, step.evaluating, limit, asked)
             case UnitCancelled(number, worker):
                 return RunCancelledFact(number, worker, at, partition, step.evaluating)
             case StateEvaluated(number, worker, metrics, seconds):

@@ -60,7 +60,10 @@ class UnitFinishedFact(_Fact, frozen=True, tag="unit-finished"):
 
 
 class RunFailedFact(_Fact, frozen=True, tag="run-failed"):
-    """A unit, or with ``evaluation`` an evaluation, ended without a result."""
+    """A unit, or with ``evaluation`` an evaluation, ended without a result.
+
+    After the fault "memory", ``limit`` and ``asked`` are bytes, as in ``UnitFailed``.
+    """
 
     run: int
     worker: str
@@ -69,6 +72,8 @@ class RunFailedFact(_Fact, frozen=True, tag="run-failed"):
     fault: Fault
     partition: int = -1
     evaluation: bool = False
+    limit: int = 0
+    asked: int = 0
 
 
 class RunCancelledFact(_Fact, frozen=True, tag="run-cancelled"):

@@ -282,7 +282,7 @@ def count_attempt(node: Node, unit: int, event: UnitFailed, settings: Settings, 
     """
     counted = (f"{'evaluation' if evaluating else 'unit'} {event.fault}", unit)
     attempts = node.attempts[counted] = node.attempts.get(counted, 0) + 1
-    hopeless = attempts > (settings.retries if event.fault == "user" else settings.patience)
+    hopeless = attempts > (settings.patience if event.fault == "system" else settings.retries)
     if hopeless:
         del node.attempts[counted]
     return hopeless

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 from hoptree.core.actions import Origin
 from hoptree.core.events import Metrics
 from hoptree.core.keys import build_seed, state_key
+from hoptree.core.layouts import SINGLE
 from hoptree.core.lineage import Values
 from hoptree.core.transitions import (
     ACTIVE_LINEAGE,
@@ -192,7 +193,19 @@ class ActiveLineage:
 class Run:
     """A unit or an evaluation that was assigned to a worker; ``status`` changes through the table ``RUN`` only."""
 
-    __slots__ = ("crew", "evaluate", "lineage", "node", "number", "partition", "state", "status", "unit", "worker")
+    __slots__ = (
+        "crew",
+        "evaluate",
+        "layout",
+        "lineage",
+        "node",
+        "number",
+        "partition",
+        "state",
+        "status",
+        "unit",
+        "worker",
+    )
 
     def __init__(self, number: int, worker: str, node: Node, unit: int, lineage: ActiveLineage | None) -> None:
         self.number = number
@@ -203,6 +216,7 @@ class Run:
         self.partition = -1
         self.state: State | None = None
         self.crew: tuple[str, ...] = ()  # workers that train the unit together with this one
+        self.layout = SINGLE  # the name of how they hold the model
         self.evaluate = False  # whether the state is evaluated right after the unit
         self.status: RunStatus = "evaluating" if lineage is None else "training"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Final, final
 
 import msgspec
 
-from hoptree.core.layouts import DATA, SINGLE
+from hoptree.core.layouts import DATA, SINGLE, Layout
 from hoptree.core.schedules import Scalar
 
 GAIN: Final = 0.9  # a width pays if a unit takes at most this fraction of its time with half the devices
@@ -28,6 +29,7 @@ class ProfileEntry(msgspec.Struct, frozen=True):
 
     ``values`` are the values that the architecture depends on; configs that agree in them have the same entry.
     ``peak_bytes`` is the most memory of one worker. ``version`` is the version of Hoptree that has measured it.
+    A layout that does not fit costs infinity; then ``peak_bytes`` is the memory limit, 0 if there was none.
     """
 
     values: dict[str, Scalar]
@@ -37,6 +39,24 @@ class ProfileEntry(msgspec.Struct, frozen=True):
     seconds: float
     peak_bytes: int
     version: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether a unit could be trained so."""
+        return self.seconds < inf
+
+    def is_dominated_by(self, other: ProfileEntry) -> bool:
+        """Return whether another layout of as many devices is as fast and needs as little memory, or less.
+
+        Layouts with and without offload are not compared: the memory of a process includes the mapped file, which
+        the system can take back.
+        """
+        if not (self.fits and other.fits) or (self.devices, self.kind) != (other.devices, other.kind):
+            return False
+        if Layout.parse(self.layout).offload != Layout.parse(other.layout).offload or self.layout == other.layout:
+            return False
+        mine, others = (self.seconds, self.peak_bytes), (other.seconds, other.peak_bytes)
+        return others != mine and all(it <= own for it, own in zip(others, mine, strict=True))
 
     def covers(self, constants: Mapping[str, Scalar]) -> bool:
         """Return whether a config with these constant values has this architecture."""
@@ -88,7 +108,7 @@ def seconds_by_devices(entries: Iterable[ProfileEntry], layout: str = DATA) -> d
     kinds = (layout, SINGLE)
     found: dict[int, float] = {}
     for entry in sorted(entries, key=lambda entry: (entry.devices, entry.seconds)):
-        if entry.layout in kinds:
+        if entry.fits and entry.layout in kinds:
             found.setdefault(entry.devices, entry.seconds)
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import final
 
 from hoptree.core.active_lineages import ActiveLineages
@@ -9,6 +10,8 @@ from hoptree.core.dispatch import Dispatcher
 from hoptree.core.event_log import EventLog
 from hoptree.core.events import StateEvaluated, UnitCancelled, UnitFailed, UnitFinished
 from hoptree.core.fold_journal import count_attempt
+from hoptree.core.layout_choice import Candidate, Shortage
+from hoptree.core.layouts import DATA, SINGLE, Layout
 from hoptree.core.nodes import ActiveLineage, Run, State
 from hoptree.core.open_work import OpenWork
 from hoptree.core.settings import Settings
@@ -54,7 +57,8 @@ class RunResults:
         assert lineage is not None
         needed = run.status != "cancelling"
         if self._dispatcher.allotment is not None:
-            self._dispatcher.allotment.observe(run.node, 1 + len(run.crew), event.seconds)
+            if run.layout in (SINGLE, DATA):  # other layouts have other times
+                self._dispatcher.allotment.observe(run.node, 1 + len(run.crew), event.seconds)
             self._dispatcher.release_crew(run)
         if run.evaluate:
             run.change("unit finished, evaluation due")
@@ -124,14 +128,20 @@ class RunResults:
         self._states.release(state)
 
     def unit_failed(self, event: UnitFailed) -> None:
-        """Try again, or fail the trials that need the unit if it has failed too often."""
+        """Try again, or fail the trials that need the unit if it has failed too often, or in every layout."""
         run = self._run(event)
         if run is None:
             return
+        devices = 1 + len(run.crew)
         self._dispatcher.end(run)
         evaluating = run.evaluating
         run.change("run failed")
-        hopeless = count_attempt(run.node, run.unit, event, self._settings, evaluating=evaluating)
+        hopeless, reason = (
+            count_attempt(run.node, run.unit, event, self._settings, evaluating=evaluating),
+            event.reason,
+        )
+        if event.fault == "memory" and not evaluating:
+            hopeless, reason = self._without_layout(run, devices, event, exhausted=hopeless)
         if evaluating:
             state = run.state
             assert state is not None
@@ -147,8 +157,22 @@ class RunResults:
             self._trials.give_up_restoring(list(self._open_work.targets_behind(lineage)))
             for trial in list(self._open_work.trials_behind(lineage)):
                 if trial.ending is None:
-                    self._trials.end(trial, "failed", event.reason)
+                    self._trials.end(trial, "failed", reason)
         self._lineages.resume(lineage)
+
+    def _without_layout(self, run: Run, devices: int, event: UnitFailed, *, exhausted: bool) -> tuple[bool, str]:
+        """Exclude a layout that did not fit; return whether the unit's trials fail, and why.
+
+        Without a limit, other processes may have taken the memory: then the unit has all its attempts.
+        """
+        layouts = self._dispatcher.layouts
+        tried = Candidate(Layout.parse(run.layout), devices)
+        is_possible = partial(self._dispatcher.can_gather, run.partition)
+        if layouts.exclude(run.node, tried, Shortage(event.limit, event.asked), is_possible):
+            return False, ""
+        described = layouts.describe(run.node)
+        several = f"no layout needs so little memory:\n{described}\n" if "\n" in described else ""
+        return bool(event.limit) or exhausted, several + event.reason
 
     def unit_cancelled(self, event: UnitCancelled) -> None:
         """Continue the lineage of a cancelled run if it is needed again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from hoptree.backends.choice import find_backend, make_pool
@@ -11,6 +12,7 @@ from hoptree.backends.pool_options import PoolHooks, PoolOptions
 from hoptree.backends.protocol import Backend
 from hoptree.backends.ray_settings import Ray
 from hoptree.backends.rehearsals import RehearsalConfig, Rehearsals
+from hoptree.core.layout_choice import LayoutOptions
 from hoptree.core.schedules import Config
 from hoptree.driver.opened_study import OpenedStudy
 from hoptree.driver.options import RunOptions
@@ -20,10 +22,14 @@ from hoptree.driver.variants import Variants
 
 
 class RehearsalPlan(NamedTuple):
-    """The configs to rehearse, and those among all that start whose values change during training."""
+    """The configs to rehearse, and those among all that start whose values change during training.
+
+    ``layouts`` is called with the layouts that the models can have, before anything is trained.
+    """
 
     configs: list[RehearsalConfig]
     changing: list[Config]
+    layouts: Callable[[LayoutOptions], None]
 
 
 def open_backend(
@@ -65,7 +71,7 @@ def open_backend(
         options.memory_bytes,
     )
     metrics = [goal.metric for goal in group.goals.values()]
-    rehearsals = Rehearsals(rehearsal.configs, metrics, variants.probed, rehearsal.changing)
+    rehearsals = Rehearsals(rehearsal.configs, metrics, variants.probed, rehearsal.changing, rehearsal.layouts)
     return PoolBackend(
         pool,
         store.states,

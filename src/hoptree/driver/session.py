@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, final
 
 import msgspec
 
-from hoptree.backends.choice import find_backend, worker_count
+from hoptree.backends.choice import worker_count
 from hoptree.backends.event_loop import EventSource, Observer, drive
 from hoptree.backends.local import remove_slots, slot_folders_of_study
 from hoptree.backends.pool_backend import PoolBackend
 from hoptree.backends.pool_options import PoolHooks
 from hoptree.backends.protocol import Backend, FindsStates, ReportsTraffic, Wakeable
-from hoptree.backends.ray_settings import Ray
-from hoptree.core.allotment import Allotment
 from hoptree.core.engine import Engine
 from hoptree.core.errors import HoptreeError
 from hoptree.core.events import USER, DriverStarted, Event, StateLost
@@ -40,6 +38,7 @@ from hoptree.driver.recorder import JournalRecorder
 from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.request_queue import RequestQueue
 from hoptree.driver.request_validation import retry_failed_requests
+from hoptree.driver.run_layouts import RunLayouts
 from hoptree.driver.state_reuse import StateIndex
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.variant_choice import VariantChoice
@@ -98,23 +97,17 @@ class Session:
         saving = SavePolicy(every=group.save_every, spares=spec.settings.order == "strict")
         policy = group.policy(options.policy, spec)
         settings = named(spec.settings, options.policy)
+        self._layouts = RunLayouts(store, group, spec, options, record)
         self._engine = Engine(
-            settings, policy=policy, state=record.state, saving=saving, allotment=self._make_allotment()
+            settings,
+            policy=policy,
+            state=record.state,
+            saving=saving,
+            allotment=self._layouts.allotment(),
+            layouts=self._layouts.choice,
         )
         self._index = StateIndex(store, group.name, max(study.keep for study in group.studies))
         self._draining = Draining(self._engine, stop)
-
-    def _make_allotment(self) -> Allotment | None:
-        """Return what forms gangs, if the trainer's models can be trained by several workers of this backend."""
-        shards = min(study.trainer.shards for study in self._group.studies)
-        backend = find_backend(self._options.backend)
-        if shards == 1 or not (backend == "local" or isinstance(backend, Ray)):
-            return None
-        if backend != "local":  # nodes may have other kinds of devices
-            return Allotment(shards)
-        known = self._store.profiles.find(self._spec.trainer, self._spec.data)
-        kind = self._group.first.trainer.device_kind() if known.entries else ""
-        return Allotment(shards, known.of_kind(kind))
 
     def view(self) -> RunView | None:
         """Return a view of the run at this moment; None before it starts and after it ends."""
@@ -191,7 +184,7 @@ class Session:
     def _open_backend(self, reporter: ProgressReporter) -> Backend:
         configs = to_rehearse(self._record.trials, self._pending, self._group.examples)
         configs = self._variant.comparable_first(configs)
-        rehearsal = RehearsalPlan(configs, to_change(self._record.trials, self._pending))
+        rehearsal = RehearsalPlan(configs, to_change(self._record.trials, self._pending), self._layouts.offer)
 
         def tick() -> None:
             self._lease.renew()  # nothing else renews it while workers start
@@ -212,6 +205,7 @@ class Session:
         return [
             self._note_beginning,
             self._recorder.append,
+            self._layouts.note,
             self._record.note,
             self._recorder.take_snapshot,
             self._recorder.log_failures,

@@ -6,6 +6,7 @@ from typing import Any, final
 
 import msgspec
 
+from hoptree.core.layouts import DATA, SINGLE
 from hoptree.core.profile import Profile, seconds_by_devices, widths_that_pay
 from hoptree.report.tables import duration, size, text_table
 
@@ -35,10 +36,12 @@ class ProfileReport(msgspec.Struct, frozen=True):
                     "architecture": entry.values,
                     "layout": entry.layout,
                     "devices": entry.devices,
-                    "seconds": entry.seconds,
-                    "speed": times[1] / entry.seconds if 1 in times and entry.seconds else None,
+                    "seconds": entry.seconds if entry.fits else None,
+                    "speed": times[1] / entry.seconds if 1 in times and entry.seconds and entry.fits else None,
                     "peak_bytes": entry.peak_bytes,
-                    "pays": entry.devices in pays,
+                    "pays": entry.devices in pays or entry.layout not in (SINGLE, DATA),
+                    "fits": entry.fits,
+                    "dominated": any(entry.is_dominated_by(other) for other in each.entries),
                     "version": entry.version,
                 }
                 for entry in each.entries
@@ -78,14 +81,24 @@ def profile_table(rows: list[dict[str, Any]], width: int | None = None) -> str:
             _values(row["architecture"]),
             row["layout"],
             row["devices"],
-            duration(row["seconds"]),
+            duration(row["seconds"]) if row["fits"] else "does not fit",
             "" if row["speed"] is None else f"{row['speed']:.2f}",
-            size(row["peak_bytes"]),
-            "" if row["pays"] else "does not pay",
+            size(row["peak_bytes"]) if row["fits"] else _limit(row["peak_bytes"]),
+            _remark(row),
         ]
         for row in rows
     ]
     return text_table(head, cells, width=width)
+
+
+def _limit(limit: int) -> str:
+    return f"limit {size(limit)}" if limit else ""
+
+
+def _remark(row: dict[str, Any]) -> str:
+    if row["dominated"]:
+        return "slower, and more memory than another"
+    return "" if row["pays"] or not row["fits"] else "does not pay"
 
 
 def _values(values: dict[str, Any]) -> str:

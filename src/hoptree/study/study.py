@@ -170,16 +170,25 @@ class Study:
 
         return StudyExplainer([self]).explain(workers, accept_changes=accept_changes)
 
-    def profile(self, workers: int | None = None, *, again: bool = False) -> ProfileReport:
-        """Measure what a unit takes on one worker and on several together, and keep it for later runs.
+    def profile(
+        self,
+        workers: int | None = None,
+        *,
+        again: bool = False,
+        memory_per_worker: str | float | None = None,
+    ) -> ProfileReport:
+        """Measure what a unit takes in each layout, on one worker and on several, and keep it for later runs.
 
         Workers of this machine train a few batches of each architecture: alone, and with ``ht.Torch(shards=…)`` in
         gangs of 2, 4 … up to ``workers``, until more are not faster. What the store has already is not measured
-        ``again``. Nothing of the study is trained or changed; runs then start with the widths that pay.
+        ``again``. Nothing of the study is trained or changed; runs then start with the widths that pay. With
+        ``memory_per_worker``, as in ``run``, layouts that do not fit are found too.
         """
+        from hoptree.driver.options import RunOptions
         from hoptree.study.profile_study import profile_study
 
-        return profile_study(self, workers, again=again)
+        memory = RunOptions(memory_per_worker=memory_per_worker).memory_bytes
+        return profile_study(self, workers, again=again, memory=memory)
 
     def evaluate(
         self, config: Config, epoch: int, workers: int | None = None, *, backend: Where = "local"

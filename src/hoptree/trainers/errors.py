@@ -40,5 +40,9 @@ def user_error(error: Exception, explanation: str) -> TrainerError:
     return TrainerError(f"{''.join(formatted.format())}\n{explanation}")
 
 
+class LayoutError(TrainerError):
+    """A layout that the user has fixed, and that the models cannot have."""
+
+
 class GangError(HoptreeError):
     """A worker that trains a unit together with others has lost one of them: the system's fault, not the user's."""

@@ -14,6 +14,7 @@ from hoptree.core.lineage import history, segments
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged
+from hoptree.trainers.gang import ModelPlacement
 from hoptree.trainers.state_digests import Digests, combined, copy_state, digests, metric_digests
 
 SEED = 0
@@ -34,7 +35,10 @@ class ProbeSteps:
     change with the speed of the machine.
     """
 
-    def __init__(self, trainer: Trainer, train: Columns, valid: Columns | None) -> None:
+    def __init__(
+        self, trainer: Trainer, train: Columns, valid: Columns | None, placement: ModelPlacement | None = None
+    ) -> None:
+        self._placement = placement
         self._trainer = trainer
         self._train = train
         self._valid = valid
@@ -42,6 +46,8 @@ class ProbeSteps:
 
     def build(self, values: Mapping[str, Scalar], seed: int = SEED) -> Any:
         """Return an untrained model."""
+        if self._placement is not None:
+            return self._trainer.build_part(dict(values), seed, self._placement)
         return self._trainer.build(dict(values), seed)
 
     def fit(self, state: ModelState) -> None:

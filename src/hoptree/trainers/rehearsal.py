@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from hoptree.core.layout_choice import LayoutOptions
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import Columns, Trainer
+from hoptree.trainers.gang import ModelPlacement
 from hoptree.trainers.hop_test import HopTest
+from hoptree.trainers.layout_options import layout_options
 from hoptree.trainers.probe import ProbeSteps, reference
 
 
@@ -36,6 +39,7 @@ class Rehearsal(NamedTuple):
     unread: list[str]
     probe: str
     parts: Mapping[str, str]  # of the probe, by name
+    layouts: LayoutOptions
 
 
 def rehearsed(
@@ -44,13 +48,18 @@ def rehearsed(
     train: Columns,
     valid: Columns | None,
     later: Mapping[str, Scalar] | None = None,
+    placement: ModelPlacement | None = None,
 ) -> Rehearsal:
-    """Rehearse, and return all results; ``later`` are the values that a schedule reaches later."""
-    steps = ProbeSteps(trainer, train, valid)
+    """Rehearse, and return all results; ``later`` are the values that a schedule reaches later.
+
+    With a ``placement`` all models are built so; their bits are the same.
+    """
+    steps = ProbeSteps(trainer, train, valid, placement)
     found = reference(trainer, steps, values)
     rows = len(next(iter(train.values())))
     seconds = found.seconds * max(1.0, rows / steps.examples(values))
     unread = trainer.unread(found.model, values)
+    layouts = layout_options(trainer, found.model, values)
     HopTest(trainer, steps, values, found).run(later)
     trainer.examine(found.model, train)
-    return Rehearsal(tuple(found.metrics), seconds, unread, found.probe, found.parts)
+    return Rehearsal(tuple(found.metrics), seconds, unread, found.probe, found.parts, layouts)

@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hoptree.core.layout_choice import LayoutOptions
+from hoptree.core.layouts import DATA, SINGLE, Layout
 from hoptree.core.lineage import history, segments
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import Columns, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged
-from hoptree.trainers.gang import GangMember
+from hoptree.trainers.gang import GangMember, ModelPlacement
+from hoptree.trainers.layout_options import layout_options
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
@@ -82,6 +85,7 @@ class BatchTimes(NamedTuple):
     seconds: float  # of a unit
     examples: int  # in each repetition
     architecture: dict[str, Scalar]  # the values that it depends on
+    layouts: LayoutOptions  # that the model can have
 
 
 def time_batches(
@@ -90,13 +94,22 @@ def time_batches(
     values: Mapping[str, Scalar],
     examples: int = 0,
     gang: GangMember | None = None,
+    layout: str = SINGLE,
 ) -> BatchTimes:
     """Train batches of ``examples`` in this process, alone or as one of a gang, and extrapolate to a unit.
 
     With 0 examples, as many are chosen as are needed to measure; all workers of a gang need the same number. The
     least of several times counts, so that other processes disturb little.
     """
-    model = trainer.build(values, 0)
+    parsed = Layout.parse(layout)
+    rank, size = (0, 1) if gang is None or parsed.is_whole else (gang.rank, gang.size)
+
+    def build() -> Any:
+        if layout in (SINGLE, DATA):
+            return trainer.build(values, 0)
+        return trainer.build_part(values, 0, ModelPlacement(parsed, rank, size))
+
+    model = build()
     spec = _unit_spec(values)
     rows = _rows(columns)
 
@@ -111,8 +124,9 @@ def time_batches(
         except Diverged:
             if gang is not None:  # which is no longer connected
                 raise
-            model = trainer.build(values, 0)  # the time is valid all the same
-        trainer.dump(model)
+            model = build()  # the time is valid all the same
+        if gang is None or not gang.rank:
+            trainer.dump(model)
         return time.perf_counter() - began
 
     few = examples or _few(values)
@@ -120,7 +134,8 @@ def time_batches(
     while not examples and few < rows and train(few) < _LONG_ENOUGH:
         few *= 2
     seconds = min(train(few) for _ in range(_REPETITIONS))
-    return BatchTimes(seconds * max(1.0, rows / few), few, trainer.architecture(model, values))
+    options = layout_options(trainer, model, values)
+    return BatchTimes(seconds * max(1.0, rows / few), few, trainer.architecture(model, values), options)
 
 
 def _unit_spec(values: Mapping[str, Scalar]) -> UnitSpec:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import final
 
 from hoptree.core.errors import RefusedError
+from hoptree.core.layout_choice import readable_bytes
 
 _OUT_OF_MEMORY = ("can't allocate memory", "CUDA out of memory", "MemoryError")  # torch on a CPU and a GPU, NumPy
 
@@ -48,8 +49,8 @@ def limit_memory(size: int) -> None:
     used = _private_bytes()
     if used >= size:
         raise RefusedError(
-            f"memory_per_worker: {_readable(size)}, but a worker takes {_readable(used)} before it trains; "
-            f"expected more, for example '{2 * used / 1e9:.1f} GB'"
+            f"memory_per_worker: {readable_bytes(size)}, but a worker takes {readable_bytes(used)} before it "
+            f"trains; expected more, for example '{2 * used / 1e9:.1f} GB'"
         )
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
@@ -61,21 +62,39 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def memory_advice() -> str:
-    """Return the message for a unit that is out of memory; it names the limit of this process, if there is one."""
+def asked_bytes(error: BaseException) -> int:
+    """Return how much memory was asked for in vain, as far as the error says that (torch and NumPy do); else 0.
+
+    >>> asked_bytes(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000 bytes."))
+    4000
+    >>> asked_bytes(MemoryError("Unable to allocate 1.50 MiB for an array with shape (3,)"))
+    1572864
+    """
+    found = re.search(r"(?:tried|[Uu]nable|Tried) to allocate ([\d.]+) (bytes|[KMGT]iB|B)", str(error))
+    if found is None:
+        return 0
+    number, unit = found.groups()
+    return int(float(number) * 1024 ** (" KMGT".index(unit[0]) if unit.endswith("iB") else 0))
+
+
+def memory_limit() -> int:
+    """Return the limit on this process's memory, 0 if there is none."""
     limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
-    if limit == resource.RLIM_INFINITY:
-        return "out of memory: use a smaller batch_size or model, or fewer workers"
+    return 0 if limit == resource.RLIM_INFINITY else limit
+
+
+def memory_advice(asked: int = 0) -> str:
+    """Return the message for a unit that is out of memory; it names the limit of this process, if there is one."""
+    limit = memory_limit()
+    more = f" (it asked for {readable_bytes(asked)} more)" if asked else ""
+    if not limit:
+        return f"out of memory: use a smaller batch_size or model, or fewer workers{more}"
     return (
-        f"out of memory: a worker may use {_readable(limit)}; give run() a larger memory_per_worker, or use a "
-        "smaller batch_size or model"
+        f"out of memory: a worker may use {readable_bytes(limit)}; give run() a larger memory_per_worker, or use a "
+        f"smaller batch_size or model{more}"
     )
 
 
 def _private_bytes() -> int:
     found = re.search(r"^VmData:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
     return int(found.group(1)) * 1024 if found else 0
-
-
-def _readable(size: int) -> str:
-    return f"{size / 1e9:.2f} GB" if size >= 10**9 else f"{size / 1e6:.0f} MB"

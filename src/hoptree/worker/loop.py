@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, assert_never, final
 
 from hoptree.worker.children import exit_if_forked
-from hoptree.worker.limits import FileLimit
+from hoptree.worker.limits import FileLimit, is_out_of_memory
 from hoptree.worker.messages import (
     CancelRun,
     DumpStack,
@@ -198,8 +198,11 @@ class WorkerLoop:
             made = self._runner.train(command, self._interruptible_run)
             exit_if_forked(self._pid)
             self._runner.mark_kept(made, command.target)
-        except (Exception, SystemExit, _Cancelled):
+        except (Exception, SystemExit, _Cancelled) as error:
             exit_if_forked(self._pid)
+            if isinstance(error, Exception) and is_out_of_memory(error):  # which the leader may never hear
+                self._send_result(failure(command.action.run, error))
+                return
         self._send_result(HelpEnded(command.action.run))
 
     @contextmanager

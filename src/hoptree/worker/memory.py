@@ -27,15 +27,20 @@ def keep_memory() -> None:
         mallopt(_TOP_PAD, 1 << 26)
 
 
+def free_memory() -> None:
+    """Free what nothing refers to any more, and return it to the system: it counts towards the limit otherwise."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def reset_peak() -> None:
     """Return free memory to the system, and count the most memory from now on.
 
     Where the system cannot do that, the most memory is that since the process started.
     """
-    gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    free_memory()
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 

@@ -8,6 +8,7 @@ import msgspec
 
 from hoptree.core.actions import Evaluate, Origin, RunUnit
 from hoptree.core.events import Fault, Metrics
+from hoptree.core.layout_choice import LayoutOptions
 from hoptree.core.schedules import Scalar, Value
 from hoptree.trainers.gang import GangMember
 
@@ -63,12 +64,13 @@ class MeasureBatches(_Message, frozen=True):
     """Train some batches of a config and measure time and memory; nothing is kept.
 
     ``examples`` is how many to train on; with 0 the worker chooses enough to measure. With ``gang`` several workers
-    train them together, and each answers.
+    train them together, and each answers; ``layout`` is the name of how the model is held.
     """
 
     values: dict[str, Scalar]
     examples: int = 0
     gang: GangMember | None = None
+    layout: str = "single"
 
 
 class CancelRun(_Message, frozen=True):
@@ -139,6 +141,8 @@ class RehearsalResult(_Message, frozen=True):
     hyperparameters that nothing read. ``probes`` are hashes of the results, with the values of their configs, and
     ``parts`` are hashes of the parts of the first one, to name what differs. ``refused`` says why results would not
     be reproducible, and ``change_error`` why a schedule cannot be followed: with either, nothing may be trained.
+    ``layouts`` are the layouts that models can have, None if no config has passed, and ``layout_error`` says why
+    the one that the user has fixed is impossible.
     """
 
     metrics: list[str]
@@ -149,12 +153,15 @@ class RehearsalResult(_Message, frozen=True):
     refused: str = ""
     parts: dict[str, str] = {}
     change_error: str = ""
+    layouts: LayoutOptions | None = None
+    layout_error: str = ""
 
 
 class BatchesMeasured(_Message, frozen=True):
     """What some batches took: ``seconds`` for a whole unit, ``peak_bytes`` of this worker; or the ``error``.
 
-    ``architecture`` are the values that this depends on, and ``kind`` is the kind of device.
+    ``architecture`` are the values that this depends on, and ``kind`` is the kind of device. ``layouts`` are those
+    that the model can have. With ``too_large`` the ``error`` is that it ran out of memory.
     """
 
     seconds: float = 0.0
@@ -163,6 +170,8 @@ class BatchesMeasured(_Message, frozen=True):
     architecture: dict[str, Scalar] = {}
     kind: str = ""
     error: str = ""
+    layouts: LayoutOptions | None = None
+    too_large: bool = False
 
 
 class InputsObserved(_Message, frozen=True):
@@ -201,13 +210,16 @@ class StateMetrics(_Message, frozen=True):
 class RunFailed(_Message, frozen=True):
     """A unit or an evaluation failed; ``reason`` has the traceback of the user's code.
 
-    With ``lost``, the state that it starts from is missing or damaged.
+    With ``lost``, the state that it starts from is missing or damaged. After the fault "memory", ``limit`` is what
+    the worker may use, and ``asked`` what it asked for in vain, in bytes; 0 if unknown.
     """
 
     run: int
     reason: str
     fault: Fault
     lost: bool = False
+    limit: int = 0
+    asked: int = 0
 
 
 class StorageFull(_Message, frozen=True):

@@ -69,19 +69,33 @@ class ModelCache:
         """
         from hoptree.trainers.base import ModelState
 
-        build = (origin.seed, *sorted(origin.values.items(), key=lambda item: item[0]), placement)
+        build = _build_key(origin, placement)
         cached = self._cached.get(build)
         if cached is None or source is None:
             cached = self._cached[build] = CachedModel(self._build(origin, placement))
         self._cached.move_to_end(build)
         self._evict()
         if source is not None:
-            fetched = self._fetched.pop(source.key, None)
+            fetched = self._fetched.get(source.key)
             if cached.key != source.key:
                 cached.key = ""
                 self._trainer.load(cached.model, ModelState(*(fetched or self._fetch(source))))
                 cached.key = source.key
+            self._fetched.pop(source.key, None)
         return cached
+
+    def has_others(self, origin: Origin, placement: ModelPlacement | None) -> bool:
+        """Return whether models are cached besides one."""
+        return any(build != _build_key(origin, placement) for build in self._cached)
+
+    def drop_others(self, origin: Origin, placement: ModelPlacement | None) -> None:
+        """Drop all cached models but one, which needs the memory."""
+        for build in [build for build in self._cached if build != _build_key(origin, placement)]:
+            del self._cached[build]
+
+    def clear(self) -> None:
+        """Drop all cached models."""
+        self._cached.clear()
 
     def _build(self, origin: Origin, placement: ModelPlacement | None) -> Any:
         if placement is None:
@@ -111,3 +125,7 @@ class ModelCache:
             raise LostStateError(f"the state {source.key} was damaged and is trained again: {error}") from error
         except (StoreError, OSError) as error:
             raise LostStateError(f"the state {source.key} is missing and is trained again: {error}") from error
+
+
+def _build_key(origin: Origin, placement: ModelPlacement | None) -> object:
+    return (origin.seed, *sorted(origin.values.items(), key=lambda item: item[0]), placement)

@@ -17,7 +17,9 @@ import msgspec
 from hoptree.data.errors import DataChangedError
 from hoptree.identity.observation import InputRecorder, Observations
 from hoptree.trainers.errors import GangError
-from hoptree.worker.limits import is_out_of_memory, memory_advice
+from hoptree.trainers.layout_options import has_parts, offloaded
+from hoptree.worker.limits import asked_bytes, is_out_of_memory, memory_advice, memory_limit
+from hoptree.worker.memory import free_memory
 from hoptree.worker.messages import (
     BatchesMeasured,
     EvaluateState,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from hoptree.data import Dataset
     from hoptree.trainers.base import Columns, ModelState, Trainer
     from hoptree.trainers.gang import ModelPlacement
+    from hoptree.trainers.rehearsal import Rehearsal
     from hoptree.worker.model_cache import CachedModel
 
 
@@ -96,13 +99,35 @@ class CommandRunner:
 
     def train(self, command: TrainUnit, during: Callable[[int], AbstractContextManager[None]]) -> TrainedUnit:
         """Train a unit within ``during``. The model has no valid state until ``mark_kept`` is called."""
+        placement, origin = _placement(command), command.origin
+        if placement is not None and self._models.has_others(origin, placement):
+            self._models.drop_others(origin, placement)  # memory is short
+            free_memory()
+        try:
+            return self._train(command, placement, during)
+        except (Exception, SystemExit) as error:
+            if not is_out_of_memory(error):
+                raise
+            has_others = self._models.has_others(origin, placement)
+            self._models.clear()
+            if command.gang is not None or not has_others:
+                raise
+        free_memory()  # of models that are only cached; now the unit has the whole memory
+        return self._train(command, placement, during)
+
+    def _train(
+        self,
+        command: TrainUnit,
+        placement: ModelPlacement | None,
+        during: Callable[[int], AbstractContextManager[None]],
+    ) -> TrainedUnit:
         from hoptree.trainers.base import UnitSpec
 
         action, partitions = command.action, self._dataset.partitions
         unit = UnitSpec(action.values, action.unit, partitions, action.partition, action.seed, command.shuffle_seed)
         data = self._dataset.partition(action.partition)
         with self._recorder:
-            cached = self._models.restore(command.origin, command.source, _placement(command))
+            cached = self._models.restore(command.origin, command.source, placement)
             began = time.perf_counter()
             cached.key = ""
             with during(action.run):
@@ -125,9 +150,19 @@ class CommandRunner:
         return self._metrics(action.run, cached.model, values)
 
     def evaluate_state(self, command: EvaluateState) -> StateMetrics:
-        """Return the metrics of a stored state."""
+        """Return the metrics of a stored state; a model that does not fit is offloaded if that is possible."""
+        try:
+            return self._evaluate_state(command, None)
+        except (Exception, SystemExit) as error:
+            if not is_out_of_memory(error) or not has_parts(self._trainer):
+                raise
+        self._models.clear()
+        free_memory()
+        return self._evaluate_state(command, offloaded())
+
+    def _evaluate_state(self, command: EvaluateState, placement: ModelPlacement | None) -> StateMetrics:
         with self._recorder:
-            cached = self._models.restore(command.origin, command.source)
+            cached = self._models.restore(command.origin, command.source, placement)
         return self._metrics(command.action.run, cached.model, command.origin.values)
 
     def rehearse(self, command: Rehearse, partition: int) -> RehearsalResult | SetupRefused:
@@ -159,11 +194,15 @@ class CommandRunner:
         reset_peak()
         try:
             with self._recorder:
-                found = time_batches(self._trainer, data, command.values, command.examples, command.gang)
+                found = time_batches(
+                    self._trainer, data, command.values, command.examples, command.gang, command.layout
+                )
         except (Exception, SystemExit) as error:
-            return BatchesMeasured(error=user_traceback(error))
+            return BatchesMeasured(error=_reason(error), too_large=is_out_of_memory(error))
         kind = self._trainer.device_kind()
-        return BatchesMeasured(found.seconds, found.examples, peak_bytes(), found.architecture, kind)
+        return BatchesMeasured(
+            found.seconds, found.examples, peak_bytes(), found.architecture, kind, layouts=found.layouts
+        )
 
     def _metrics(self, run: int, model: Any, values: Mapping[str, Scalar]) -> StateMetrics:
         from hoptree.trainers.plain_numbers import as_number
@@ -199,15 +238,16 @@ def rehearse_until_passed(
 ) -> RehearsalResult:
     """Try configs until one can be built, trained and evaluated; if none can, return the error of each."""
     from hoptree.trainers.changes import change_error
-    from hoptree.trainers.errors import NotReproducibleError
-    from hoptree.trainers.rehearsal import rehearsed
+    from hoptree.trainers.errors import LayoutError, NotReproducibleError
 
     reasons: list[str] = []
     for config, afterwards in zip_longest(configs, later):
         try:
-            found = rehearsed(trainer, config, partition(), valid, afterwards)
+            found = _rehearsed(trainer, config, partition, valid, afterwards)
         except NotReproducibleError as error:
             return RehearsalResult([], reasons, refused=str(error))
+        except LayoutError as error:
+            return RehearsalResult([], reasons, layout_error=str(error))
         except (Exception, SystemExit) as error:
             reasons.append(_reason(error))
         else:
@@ -219,6 +259,7 @@ def rehearse_until_passed(
                 probes=[(dict(config), found.probe)],
                 parts=dict(found.parts),
                 change_error=change_error(trainer, changing),
+                layouts=found.layouts,
             )
     return RehearsalResult([], reasons)
 
@@ -232,7 +273,6 @@ def rehearse_kinds(
 ) -> RehearsalResult:
     """Try each config while time permits; ignore those that fail, and refuse one that is not reproducible."""
     from hoptree.trainers.errors import NotReproducibleError
-    from hoptree.trainers.rehearsal import rehearsed
 
     probes: list[tuple[dict[str, Scalar], str]] = []
     began = time.perf_counter()
@@ -240,13 +280,32 @@ def rehearse_kinds(
         if time.perf_counter() - began > _KINDS:
             break
         try:
-            found = rehearsed(trainer, config, partition(), valid, afterwards)
+            found = _rehearsed(trainer, config, partition, valid, afterwards)
         except NotReproducibleError as error:
             return RehearsalResult([], [], refused=str(error), probes=probes)
         except (Exception, SystemExit):  # noqa: S112 its trial reports it
             continue
         probes.append((dict(config), found.probe))
     return RehearsalResult([], [], probes=probes)
+
+
+def _rehearsed(
+    trainer: Trainer,
+    config: Mapping[str, Scalar],
+    partition: Callable[[], Columns],
+    valid: Columns | None,
+    later: Mapping[str, Scalar] | None,
+) -> Rehearsal:
+    """Rehearse a config; if it is out of memory, rehearse it again with offloaded models, if that is possible."""
+    from hoptree.trainers.rehearsal import rehearsed
+
+    try:
+        return rehearsed(trainer, config, partition(), valid, later)
+    except (Exception, SystemExit) as error:
+        if not is_out_of_memory(error) or not has_parts(trainer):
+            raise
+    free_memory()
+    return rehearsed(trainer, config, partition(), valid, later, offloaded())
 
 
 def failure(run: int, error: Exception | SystemExit) -> WorkerMessage:
@@ -259,6 +318,8 @@ def failure(run: int, error: Exception | SystemExit) -> WorkerMessage:
             return SetupRefused(str(error))
         case LostStateError():
             return RunFailed(run, str(error), "system", lost=True)
+        case _ if is_out_of_memory(error):  # also if another worker of its gang was
+            return RunFailed(run, _reason(error), "memory", limit=memory_limit(), asked=asked_bytes(error))
         case GangError():
             return RunFailed(run, str(error), "system")
         case SystemExit():
@@ -272,4 +333,4 @@ def failure(run: int, error: Exception | SystemExit) -> WorkerMessage:
 def _reason(error: BaseException) -> str:
     """Return the user's traceback, after a line that says so if there was no memory left."""
     text = user_traceback(error)
-    return f"{memory_advice()}\n{text}" if is_out_of_memory(error) else text
+    return f"{memory_advice(asked_bytes(error))}\n{text}" if is_out_of_memory(error) else text

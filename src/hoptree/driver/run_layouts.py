@@ -1,0 +1,80 @@
+"""Layouts in a run: which the models can have, and what the store remembers of those that did not fit."""
+
+from __future__ import annotations
+
+import logging
+from importlib.metadata import version
+from math import inf
+from typing import TYPE_CHECKING, final
+
+from hoptree.backends.choice import find_backend, worker_count
+from hoptree.backends.ray_settings import Ray
+from hoptree.core.actions import RunUnit
+from hoptree.core.allotment import Allotment
+from hoptree.core.errors import RefusedError
+from hoptree.core.events import UnitFailed
+from hoptree.core.layout_choice import LayoutChoice, LayoutOptions
+from hoptree.core.profile import Profile, ProfileEntry
+from hoptree.core.steps import Step
+from hoptree.driver.options import RunOptions
+from hoptree.driver.study_group import StudyGroup
+from hoptree.record.record import Record
+from hoptree.record.spec import StudySpec
+
+if TYPE_CHECKING:
+    from hoptree.store import Store
+
+log = logging.getLogger("hoptree")
+
+
+@final
+class RunLayouts:
+    """Makes the inputs of an engine that decide how units are trained, and keeps what the run learns of layouts.
+
+    The profile of a store is used and kept only for local workers: other nodes may have other kinds of devices.
+    """
+
+    def __init__(
+        self, store: Store, group: StudyGroup, spec: StudySpec, options: RunOptions, record: Record
+    ) -> None:
+        self._store, self._spec, self._record = store, spec, record
+        backend = find_backend(options.backend)
+        trainer = group.first.trainer
+        self._is_local = backend == "local"
+        forms_gangs = (self._is_local or isinstance(backend, Ray)) and spec.settings.order == "strict"
+        self._shards = min(study.trainer.shards for study in group.studies) if forms_gangs else 1
+        known = store.profiles.find(spec.trainer, spec.data) if self._is_local else Profile()
+        self._kind = trainer.device_kind() if self._is_local else ""
+        self._profile = known.of_kind(self._kind)
+        workers = worker_count(options.workers, trainer) if self._is_local else self._shards
+        self._widest = max(1, min(self._shards, workers))
+        self.choice = LayoutChoice(self._widest, options.memory_bytes, self._profile)
+
+    def allotment(self) -> Allotment | None:
+        """Return what forms gangs, if the trainer's models can be trained by several workers of this backend."""
+        return Allotment(self._shards, self._profile) if self._shards > 1 else None
+
+    def offer(self, options: LayoutOptions) -> None:
+        """Use the layouts that the models can have; refuse a fixed one for which there are too few workers."""
+        if not any(options.candidates(self._widest)):
+            kinds = " or ".join(map(repr, options.kinds))
+            raise RefusedError(
+                f"layout: {kinds} divides a model among workers, but this run has {self._widest} of them; expected "
+                "at least workers=2 on one machine, or layout='auto'"
+            )
+        self.choice.offer(options)
+
+    def note(self, step: Step) -> None:
+        """Keep that a layout did not fit, so that later runs do not try it with this limit."""
+        event, run = step.event, step.run
+        is_short = isinstance(event, UnitFailed) and event.fault == "memory" and not step.evaluating
+        if not is_short or not isinstance(event, UnitFailed) or not isinstance(run, RunUnit):
+            return
+        log.info("unit %d of %s is out of memory in the layout %s", run.unit, run.key[:8], run.layout)
+        if not self._is_local or not event.limit:  # without a limit, other processes may have taken the memory
+            return
+        values = self.choice.architecture(self._record.plan.nodes[run.node])
+        entry = ProfileEntry(
+            values, run.layout, 1 + len(run.crew), self._kind, inf, event.limit, version("hoptree")
+        )
+        self._store.profiles.put(self._spec.trainer, self._spec.data, [entry])
