@@ -44,6 +44,31 @@ class Attention(nn.Module):
         return self.out(self.layer(x[:, 0]).mean(1))
 
 
+class Rows(nn.Module):
+    """The rows of an image."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return x[:, 0]
+
+
+class Killing(nn.Module):
+    """A layer that kills its process once, where that is the helper or the leader of a gang."""
+
+    def __init__(self, whom: str) -> None:
+        super().__init__()
+        self.rank = {"leader": 0, "helper": 1}.get(whom)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training and self.rank is not None and rank_here() == self.rank:
+            try:
+                os.close(os.open(os.environ[FLAG], os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                pass
+            else:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+
 class Disturbed(nn.Module):
     """A net that kills its process once, or fails where it helps another, by the name of what happens."""
 
@@ -76,8 +101,16 @@ def net(hp: Any) -> nn.Module:
             return nn.Sequential(*layers)
         case "lstm":
             return Recurrent()
+        case "sequence":
+            layers = [nn.TransformerEncoderLayer(32, 4, 64, dropout=0.2, batch_first=True) for _ in range(2)]
+            return nn.Sequential(
+                Rows(), nn.Linear(12, 32), *layers, nn.Flatten(), nn.Linear(384, 50), nn.Linear(50, 5)
+            )
         case "transformer":
             return Attention()
+        case "sequence that is killed in its helper" | "sequence that is killed in its leader":
+            first, second = (Killing(str(hp["net"]).rpartition(" ")[2]) for _ in range(2))
+            return nn.Sequential(nn.Flatten(), first, nn.Linear(144, 200), second, nn.Linear(200, 5))
         case what:
             return Disturbed(str(what))
 
@@ -88,13 +121,15 @@ def slow_loss(output: Any, target: Any) -> Any:
     return nn.functional.cross_entropy(output, target)
 
 
-def study(folder: Path, kind: str, *, epochs: int = 3, shards: int = 4, slow: bool = True) -> ht.Study:
+def study(
+    folder: Path, kind: str, *, epochs: int = 3, shards: int = 4, slow: bool = True, **options: Any
+) -> ht.Study:
     rng = np.random.default_rng(0)
     x, y = rng.random((160, 1, 12, 12), dtype=np.float32), rng.integers(0, 5, 160)
     loss = slow_loss if slow else nn.functional.cross_entropy
     return ht.Study(
         "gangs",
-        trainer=ht.Torch(net, loss=loss, optimizer="adam", clip=1.0, shards=shards),
+        trainer=ht.Torch(net, loss=loss, optimizer="adam", clip=1.0, shards=shards, **options),
         data=ht.Dataset.from_arrays(x=x, y=y, partitions=2, valid=0.2, to=folder / "data"),
         space={"net": kind, "lr": 0.01, "batch_size": 30},
         search=ht.Grid(epochs=epochs),
@@ -103,15 +138,20 @@ def study(folder: Path, kind: str, *, epochs: int = 3, shards: int = 4, slow: bo
     )
 
 
-def widths(folder: Path) -> list[int]:
-    """Return how many workers have trained each unit that finished."""
-    found: dict[int, int] = {}
+def layouts(folder: Path, name: str = "gangs") -> list[tuple[str, int]]:
+    """Return the layout of each unit that finished, and how many workers have trained it."""
+    found: dict[int, tuple[str, int]] = {}
     ended = []
     with Store(folder / "store", create=False) as store:
-        for recorded in store.journal.read("gangs"):
+        for recorded in store.journal.read(name):
             for decided in recorded.entry.decided:
                 if isinstance(decided, UnitGiven):
-                    found[decided.run] = 1 + len(decided.crew)
+                    found[decided.run] = decided.layout, 1 + len(decided.crew)
             if isinstance(recorded.entry.event, UnitFinishedFact):
                 ended.append(found[recorded.entry.event.run])
     return ended
+
+
+def widths(folder: Path) -> list[int]:
+    """Return how many workers have trained each unit that finished."""
+    return [width for _, width in layouts(folder)]

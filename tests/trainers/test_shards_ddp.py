@@ -70,6 +70,6 @@ def test_two_shards_train_the_bits_of_two_ranks(tmp_path: Path) -> None:
         assert found.keys() == weights.keys(), name
         for part, array in weights.items():
             gathered_part = found[part].numpy()
-            if array.size % 32 == 0:  # its optimizer steps on halves of parameters: else their ends are rounded apart
+            if array.size % 32 == 0:  # its optimizer steps on halves, and rounds the rest of a vector apart
                 assert array.tobytes() == gathered_part.tobytes(), (name, part)
             np.testing.assert_allclose(array, gathered_part, rtol=1e-5, atol=1e-7, err_msg=f"{name} {part}")

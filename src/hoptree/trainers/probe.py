@@ -50,6 +50,10 @@ class ProbeSteps:
             return self._trainer.build_part(dict(values), seed, self._placement)
         return self._trainer.build(dict(values), seed)
 
+    def copy(self, state: ModelState) -> ModelState:
+        """Return a copy of a state; outside memory if the models are, too."""
+        return copy_state(state, mapped=self._placement is not None)
+
     def fit(self, state: ModelState) -> None:
         """Use fewer examples if the model or the examples are large."""
         row = sum(column[:1].nbytes for column in self._train.values())
@@ -133,14 +137,14 @@ def reference(trainer: Trainer, steps: ProbeSteps, values: Mapping[str, Scalar])
     untrained = trainer.dump(model)
     built, size = digests(untrained), sum(array.nbytes for array in untrained.arrays.values())
     steps.fit(untrained)
-    trainer.load(model, copy_state(untrained))
+    trainer.load(model, steps.copy(untrained))
     began = time.perf_counter()
     state, contents, first, second = None, {}, {}, {}
     finite = steps.train(model, values, 0)
     seconds = time.perf_counter() - began
     began = time.perf_counter()
     if finite:
-        state = copy_state(trainer.dump(model))
+        state = steps.copy(trainer.dump(model))
         first = digests(state)
         contents = dict(trainer.hidden_state(model))
         began = time.perf_counter()

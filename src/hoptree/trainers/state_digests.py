@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, TypeAlias
@@ -12,6 +13,7 @@ import numpy as np
 from hoptree.store import exact_json
 from hoptree.trainers.base import ModelState
 
+_LARGE = 1 << 16  # bytes of an array
 Digests: TypeAlias = dict[str, str]  # of arrays by name, of the JSON by path
 
 
@@ -53,12 +55,25 @@ def text_digest(value: str) -> str:
     return blake2b(value.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def copy_state(state: ModelState) -> ModelState:
-    """Return a copy of a state as another process would get it: read-only, with its JSON parsed again."""
-    arrays = {name: np.array(array, order="C", copy=True) for name, array in state.arrays.items()}
+def copy_state(state: ModelState, *, mapped: bool = False) -> ModelState:
+    """Return a copy of a state as another process would get it: read-only, with its JSON parsed again.
+
+    With ``mapped``, large arrays are in files without a name, for a state that is larger than memory.
+    """
+    arrays = {
+        name: _mapped_copy(array) if mapped and array.nbytes >= _LARGE else np.array(array, order="C", copy=True)
+        for name, array in state.arrays.items()
+    }
     for array in arrays.values():
         array.flags.writeable = False
     return ModelState(arrays, exact_json.load(exact_json.dump(state.meta, "meta")))
+
+
+def _mapped_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    with tempfile.TemporaryFile(prefix="hoptree-state-") as file:
+        copy = np.memmap(file, dtype=array.dtype, mode="w+", shape=array.shape)
+    np.copyto(copy, array)
+    return copy
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:

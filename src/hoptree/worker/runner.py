@@ -79,6 +79,7 @@ class CommandRunner:
         self._dataset = dataset
         self._models = models
         self._valid = dataset.valid()
+        self._short = False  # whether a unit was out of memory, and may have left some to free
         self._recorder = InputRecorder([str(dataset.path), *ignored], folder)
 
     def observed(self) -> list[Observations]:
@@ -102,6 +103,9 @@ class CommandRunner:
         placement, origin = _placement(command), command.origin
         if placement is not None and self._models.has_others(origin, placement):
             self._models.drop_others(origin, placement)  # memory is short
+            self._short = True
+        if self._short:  # also of what a unit before this one has left
+            self._short = False
             free_memory()
         try:
             return self._train(command, placement, during)
@@ -110,6 +114,7 @@ class CommandRunner:
                 raise
             has_others = self._models.has_others(origin, placement)
             self._models.clear()
+            self._short = True
             if command.gang is not None or not has_others:
                 raise
         free_memory()  # of models that are only cached; now the unit has the whole memory
