@@ -152,7 +152,8 @@ class Dispatcher:
                 lineage, partition = last, here
         if self._short is not None and self._is_short and self._short[1] in worker.held:
             lineage, partition = self._short
-        if self._choose(lineage, partition).devices > 1 + len(self._helpers(worker, partition)):
+        devices = self._choose(lineage, partition).devices
+        if devices > 1 and devices > 1 + len(self._helpers(worker, partition)):
             self._short = lineage, partition  # the next worker that is free helps
             return False
         self._start(worker, lineage, partition)
