@@ -24,6 +24,7 @@ from hoptree.core.events import (
 from hoptree.core.lineage import Values
 from hoptree.simulator.cluster import Cluster, WorkerSpec
 from hoptree.simulator.faults import Crash, FlakyUnits, StateLoss
+from hoptree.simulator.scaling import speed_up
 from hoptree.simulator.workload import Landscape
 
 Kind: TypeAlias = Literal["unit", "evaluation", "failed", "down"]
@@ -184,7 +185,8 @@ class SimulatedBackend:
             if worker.turn != turn:  # it crashed before it joined
                 return []
             worker.joined = True
-            return [WorkerJoined(worker.spec.name, worker.spec.partitions, worker.spec.speed)]
+            spec = worker.spec
+            return [WorkerJoined(spec.name, spec.partitions, spec.speed, spec.machine)]
 
         return fire
 
@@ -221,6 +223,8 @@ class SimulatedBackend:
             if seconds is None:
                 seconds = self._seconds[action.node] = self._landscape.seconds(action.values)
             seconds /= worker.spec.speed
+            if action.crew:
+                seconds = self._with_crew(worker, action, seconds)
             if self._cluster.noise or self._cluster.stragglers:
                 seconds *= self._slowdown()
             self._at(start + seconds, ScheduledEnd(worker, action, worker.turn, False))
@@ -228,6 +232,25 @@ class SimulatedBackend:
             self._at(
                 start + self._evaluation_seconds(worker, action), ScheduledEnd(worker, action, worker.turn, True)
             )
+
+    def _with_crew(self, leader: _Worker, action: RunUnit, seconds: float) -> float:
+        """Return the duration of a unit that several workers train; the slowest of them determines it."""
+        crew = [self._workers[name] for name in action.crew]
+        slowest = min(leader.spec.speed, *(worker.spec.speed for worker in crew))
+        for worker in crew:
+            assert worker.joined and worker.busy is None, f"{action}: {worker.spec.name} is not free"
+            worker.busy, worker.started = action, leader.started
+        return seconds * leader.spec.speed / slowest / speed_up(self._cluster.scaling, action.layout, 1 + len(crew))
+
+    def _release(self, action: RunUnit | Evaluate, kind: Kind) -> None:
+        """Let the workers that have trained a unit together with its leader be free."""
+        if not isinstance(action, RunUnit):
+            return
+        for name in action.crew:
+            worker = self._workers[name]
+            if worker.busy is action:
+                self._record_span(worker, kind, action)
+                self._next(worker)
 
     def _slowdown(self) -> float:
         factor = 1.0
@@ -243,9 +266,11 @@ class SimulatedBackend:
         for fault in self._flaky:
             if self._random.random() < fault.probability:
                 self._record_span(worker, "failed", action)
+                self._release(action, "failed")
                 self._next(worker)
                 return [UnitFailed(action.run, action.worker, fault.reason)]
         self._record_span(worker, "unit", action)
+        self._release(action, "unit")
         self.units += 1
         events: list[Event] = [UnitFinished(action.run, action.worker, self._now - worker.started)]
         if self._volatile:

@@ -6,12 +6,14 @@ the policy's order. A busy worker may get its next unit ahead of time, so that i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
-from typing import final
+from typing import Final, final
 
 from hoptree.core.actions import Action, Evaluate, RunUnit
 from hoptree.core.allotment import Allotment
 from hoptree.core.barriers import Barriers
+from hoptree.core.gang_planner import GangPlanner
 from hoptree.core.layouts import DATA, SINGLE
 from hoptree.core.nodes import ActiveLineage, Node, Run, State
 from hoptree.core.open_work import OpenWork
@@ -20,6 +22,8 @@ from hoptree.core.ready import ReadyQueue
 from hoptree.core.settings import Settings
 from hoptree.core.states import StateRegistry
 from hoptree.core.workers import Worker, Workers
+
+_FEW: Final = 2  # so many lineages for each worker, and dry runs decide: soon some workers may have nothing to do
 
 
 @final
@@ -47,6 +51,8 @@ class Dispatcher:
         self._actions = actions
         self.ready = ReadyQueue(settings.partitions, policy, free=self._free)
         self.allotment: Allotment | None = None
+        self.planner: GangPlanner | None = None
+        self.now = 0.0
         self.runs: dict[int, Run] = {}
         self.issued = 0
         self.fresh: list[ActiveLineage] = []
@@ -70,6 +76,8 @@ class Dispatcher:
             self._states.release(state)
         self.take_in()
         offered, self._offered = self._offered, {}
+        if self.planner is not None and self._follow_dry_run():
+            return
         if self._free:
             self._match()
         elif self.freed:
@@ -114,6 +122,36 @@ class Dispatcher:
                 member.queue.remove(run)
                 self.freed.append(member)
         run.crew = ()
+
+    # --- gangs: few lineages are left for the workers -----------------------------------------------------
+
+    def _follow_dry_run(self) -> bool:
+        """Start what a dry run of the present state starts now; return whether that is all that should start.
+
+        Workers may stay idle, because a gang waits for others; but never all of them.
+        """
+        assert self.planner is not None
+        workers, ready = self.workers, self.ready
+        if not ready.count or ready.count + len(self.runs) >= _FEW * len(workers.by_name):
+            return False
+        for worker in self.freed:
+            if not worker.queue and not worker.draining and not worker.gone:
+                workers.set_idle(worker)
+        while self._states.evaluations and workers.idle_count:
+            worker = workers.any_idle()
+            self._start_evaluation(worker, self._next_evaluation(worker))
+        if not workers.idle_count:
+            self.freed = []
+            return True
+        starts = self.planner.starts(ready.lineages(), list(self.runs.values()), self.now)
+        if starts is None:
+            return False
+        for lineage, partition, (leader, *crew) in starts:
+            self._start(leader, lineage, partition, crew)
+        if not self.runs:
+            return False
+        self.freed = []
+        return True
 
     # --- strict order: every unit has its partition, every worker takes its best --------------------------
 
@@ -166,6 +204,8 @@ class Dispatcher:
         heapify(offers)
         while offers:
             _, _, _, sequence, _, worker, lineage, partition = heappop(offers)
+            if not worker.idle:  # it helps another one by now
+                continue
             if lineage.sequence == sequence:
                 self._start(worker, lineage, partition)
                 self._fill_ahead(worker)
@@ -241,7 +281,9 @@ class Dispatcher:
 
     # --- starting -----------------------------------------------------------------------------------------
 
-    def _start(self, worker: Worker, lineage: ActiveLineage, partition: int) -> None:
+    def _start(
+        self, worker: Worker, lineage: ActiveLineage, partition: int, crew: Sequence[Worker] | None = None
+    ) -> None:
         self.ready.take(lineage)
         node = lineage.node
         chained = len(lineage.runs)
@@ -249,7 +291,10 @@ class Dispatcher:
         run = self._assign(worker, Run(self.issued, worker.name, node, unit, lineage))
         run.partition = partition
         run.evaluate = unit + 1 in node.requests and unit + 1 not in node.reports
-        run.crew = self._gather(worker, run) if self.allotment is not None and not chained else ()
+        run.began = self.now
+        if crew is None and self.allotment is not None and not chained:
+            crew = self._gather(worker, run)
+        run.crew = self._join(run, crew or ())
         lineage.runs.append(run)
         lineage.change("start")
         if self._policy.selective:
@@ -277,13 +322,15 @@ class Dispatcher:
             )
         )
 
-    def _gather(self, leader: Worker, run: Run) -> tuple[str, ...]:
+    def _gather(self, leader: Worker, run: Run) -> list[Worker]:
         """Return idle workers of the leader's machine that help it, and that no other ready lineage needs."""
         assert self.allotment is not None
         idle = self.workers.idle[run.partition].values()
         others = [worker for worker in idle if worker.machine == leader.machine]
         free = 1 + max(0, len(others) - self.ready.count)
-        crew = others[: self.allotment.width(run.node, free) - 1]
+        return others[: self.allotment.width(run.node, free) - 1]
+
+    def _join(self, run: Run, crew: Sequence[Worker]) -> tuple[str, ...]:
         for worker in crew:
             worker.queue.append(run)
             self.workers.set_busy(worker)

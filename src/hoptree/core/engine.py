@@ -16,6 +16,7 @@ from hoptree.core.active_lineages import ActiveLineages
 from hoptree.core.allotment import Allotment
 from hoptree.core.barriers import Barriers
 from hoptree.core.dispatch import Dispatcher
+from hoptree.core.dry_run import DryRun
 from hoptree.core.errors import ProtocolError, TransitionError, WorkloadError
 from hoptree.core.event_log import EventLog
 from hoptree.core.events import (
@@ -42,15 +43,16 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
+from hoptree.core.gang_planner import GangPlanner
 from hoptree.core.nodes import Node, Place, Run, State
 from hoptree.core.open_work import OpenWork
 from hoptree.core.other_drivers import OtherDrivers
 from hoptree.core.plan import Cost
-from hoptree.core.policies import Policy, checked, make_policy
+from hoptree.core.policies import FirstCome, LongestPath, Policy, checked, make_policy
 from hoptree.core.repricing import Repricing
 from hoptree.core.run_results import RunResults
 from hoptree.core.saving import SavePolicy, Saving
-from hoptree.core.settings import Settings
+from hoptree.core.settings import MONTE_CARLO, Settings
 from hoptree.core.states import StateRegistry
 from hoptree.core.study_state import StudyState
 from hoptree.core.trial import Trial
@@ -93,7 +95,11 @@ class Engine:
             settings, self._policy, self.open_work, self.workers, self._barriers, self.states, self._actions
         )
         self._dispatcher.issued = self.state.issued
-        self._dispatcher.allotment = None if settings.order == "free" else allotment
+        self._dispatcher.allotment = allotment
+        if allotment is not None and isinstance(chosen, LongestPath | FirstCome):
+            self._dispatcher.planner = GangPlanner(
+                settings, self.open_work, self.workers, allotment, DryRun(random=settings.policy == MONTE_CARLO)
+            )
         self._trials = Trials(
             self.plan,
             self.open_work,
@@ -139,6 +145,7 @@ class Engine:
     def step(self, event: Event, now: float, *, more: bool = False) -> list[Action]:
         """Apply one event and return the actions that follow from it."""
         self._actions.clear()
+        self._dispatcher.now = now
         try:
             self._apply(event)
             if self._repricing.under_way:

@@ -192,7 +192,9 @@ class ActiveLineage:
 class Run:
     """A unit or an evaluation that was assigned to a worker; ``status`` changes through the table ``RUN`` only."""
 
-    __slots__ = ("crew", "evaluate", "lineage", "node", "number", "partition", "state", "status", "unit", "worker")
+    __slots__ = (
+        "began", "crew", "evaluate", "lineage", "node", "number", "partition", "state", "status", "unit", "worker"
+    )  # fmt: skip
 
     def __init__(self, number: int, worker: str, node: Node, unit: int, lineage: ActiveLineage | None) -> None:
         self.number = number
@@ -203,6 +205,7 @@ class Run:
         self.partition = -1
         self.state: State | None = None
         self.crew: tuple[str, ...] = ()  # workers that train the unit together with this one
+        self.began = 0.0  # when it was assigned
         self.evaluate = False  # whether the state is evaluated right after the unit
         self.status: RunStatus = "evaluating" if lineage is None else "training"
 

@@ -5,15 +5,18 @@ The real engine runs in the real loop; only the workers and the clock are simula
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
 
 from hoptree.backends.event_loop import Observer, drive, without_collector
 from hoptree.backends.simulated import SimulatedBackend
+from hoptree.core.allotment import Allotment
 from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
 from hoptree.core.invariants import InvariantChecker
+from hoptree.core.layouts import SINGLE
 from hoptree.core.lineage import history
 from hoptree.core.plan import Node, Work
 from hoptree.core.policies import Policy
@@ -26,6 +29,7 @@ from hoptree.search.fixed import Fixed
 from hoptree.search.protocol import Search
 from hoptree.search.tuner import Tuner
 from hoptree.simulator.cluster import Cluster, WorkerSpec
+from hoptree.simulator.scaling import profile_of, speed_up, widest
 from hoptree.simulator.workload import Workload
 
 _DETAILS = ("ahead", "affinity", "retries", "patience", "landscape", "check", "watches", "enough")
@@ -73,7 +77,8 @@ def simulate(
     if starts is not None:
         histories = [history(config) for config in workload.config_list()]
         policy = planned(starts, histories, _root(seed), workload.partitions)
-    engine = Engine(settings, landscape.seconds, policy if isinstance(policy, Policy) else None)
+    own = policy if isinstance(policy, Policy) else None
+    engine = Engine(settings, landscape.seconds, own, allotment=_allotment(cluster, workload.partitions))
     units = workload.size * workload.epochs * workload.partitions
     backend = SimulatedBackend(
         cluster,
@@ -191,16 +196,24 @@ class Simulation:
             gantt.save(self.timeline, path, dark=dark)
 
 
+def _allotment(cluster: Cluster, partitions: int) -> Allotment | None:
+    """Return what forms gangs, with the cluster's scaling as its profile; None if every unit has one device."""
+    devices = Counter(spec.machine for spec in cluster.placed(partitions))
+    width = widest(cluster.scaling, max(devices.values()))
+    return Allotment(width, profile_of(cluster.scaling, width), exact=True) if width > 1 else None
+
+
 def _root(seed: int) -> str:
     return f"simulation {seed}"
 
 
 def _lower_bound(engine: Engine, cluster: Cluster) -> float:
-    """Count whole epochs only: each visits every partition once, at best on its fastest worker."""
+    """Count whole epochs only: each visits every partition once, at best on its fastest worker or gang."""
     plan, partitions = engine.plan, engine.settings.partitions
     placed = cluster.placed(partitions)
     holders = [tuple(spec for spec in placed if p in spec.partitions) for p in range(partitions)]
-    epoch = sum(1 / max(spec.speed for spec in specs) for specs in holders)
+    epoch = sum(1 / (max(spec.speed for spec in specs) * _gain(cluster, specs)) for specs in holders)
+    efficiency = _efficiency(cluster, len(placed))
     reach: dict[int, int] = {}
     longest = 0.0
     for trial in engine.trials.values():
@@ -210,10 +223,29 @@ def _lower_bound(engine: Engine, cluster: Cluster) -> float:
             length += _whole_epochs(node, end, partitions) * node.cost * epoch
         longest = max(longest, length)
     nodes = (plan.nodes[number] for number in reach)
-    load = sum(_whole_epochs(node, reach[node.id], partitions) * node.cost for node in nodes)
+    load = sum(_whole_epochs(node, reach[node.id], partitions) * node.cost for node in nodes) / efficiency
     # Partitions with the same holders must share them; all partitions share all workers.
-    groups = {names: holders.count(names) * load / _speed(names) for names in set(holders)}
+    groups = {names: holders.count(names) * load / _speed(names) for names in dict.fromkeys(holders)}
     return max(longest, partitions * load / _speed(placed), *groups.values())
+
+
+def _gain(cluster: Cluster, holders: Sequence[WorkerSpec]) -> float:
+    """Return the greatest speed-up of a gang of one machine."""
+    most = max(Counter(spec.machine for spec in holders).values())
+    return max(speed for width, speed in _speed_ups(cluster, most))
+
+
+def _efficiency(cluster: Cluster, devices: int) -> float:
+    """Return the most that a device does in a gang, over what it does alone."""
+    return max(speed / width for width, speed in _speed_ups(cluster, devices))
+
+
+def _speed_ups(cluster: Cluster, devices: int) -> Iterator[tuple[int, float]]:
+    width = 1
+    while width <= widest(cluster.scaling, devices):
+        for layout in cluster.scaling or (SINGLE,):
+            yield width, speed_up(cluster.scaling, layout, width)
+        width *= 2
 
 
 def _speed(specs: Iterable[WorkerSpec]) -> float:

@@ -20,6 +20,7 @@ POLICIES: Final = (
     "random",
     "breadth-first",
     "most-children",
+    "monte-carlo",
 )  # the names in hoptree.core, without importing it
 
 if TYPE_CHECKING:
