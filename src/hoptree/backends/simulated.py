@@ -238,7 +238,8 @@ class SimulatedBackend:
         crew = [self._workers[name] for name in action.crew]
         slowest = min(leader.spec.speed, *(worker.spec.speed for worker in crew))
         for worker in crew:
-            assert worker.joined and worker.busy is None, f"{action}: {worker.spec.name} is not free"
+            assert worker.joined, f"{action}: {worker.spec.name} is not there"
+            assert worker.busy is None, f"{action}: {worker.spec.name} is not free"
             worker.busy, worker.started = action, leader.started
         return seconds * leader.spec.speed / slowest / speed_up(self._cluster.scaling, action.layout, 1 + len(crew))
 

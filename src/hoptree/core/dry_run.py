@@ -31,7 +31,7 @@ class PlannedStart(NamedTuple):
 
 @final
 class DryRun:
-    """Finds schedules, each at least as good as what is left of the one before; with ``random`` by rollouts only."""
+    """Finds schedules, each no worse than what is left of the one before; with ``random`` by rollouts only."""
 
     def __init__(self, *, random: bool = False) -> None:
         self._random = random
@@ -149,7 +149,7 @@ def place(problem: GangProblem, order: Sequence[Start]) -> GangSchedule | None:
     done = [0] * len(problem.tasks)
     stage = [0] * len(problem.tasks)
     todo = [dict(task.stages[0]) if task.stages else {} for task in problem.tasks]
-    for index, task in enumerate(problem.tasks):
+    for index in range(len(problem.tasks)):
         _release(problem, index, 0, ready[index], ready, waiting)
     placed: list[Placed] = []
     delayed: list[Start] = []
@@ -207,10 +207,7 @@ def _earliest(
     """Return when and where a unit can begin first, and its width: not more than the site has."""
     best: tuple[float, Site, int] | None = None
     for site in problem.kinds[kind]:
-        if len(site) == 1:
-            times = free[site[0]]
-        else:
-            times = sorted(time for pool in site for time in free[pool])
+        times = free[site[0]] if len(site) == 1 else sorted(time for pool in site for time in free[pool])
         wide = width
         while wide > len(times):
             wide //= 2

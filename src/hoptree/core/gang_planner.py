@@ -42,8 +42,8 @@ class GangPlanner:
         layout = _Layout(self._workers, self._partitions)
         if layout.kinds is None:
             return None
-        lineages = list(ready)
-        lineages += dict.fromkeys(run.lineage for run in runs if run.lineage is not None)  # type: ignore[arg-type]
+        training = [run.lineage for run in runs if run.lineage is not None and run.lineage.runs]
+        lineages = [*ready, *dict.fromkeys(training)]
         quota = max(1, MOST_UNITS // max(1, len(lineages)))
         tasks: list[Task] = []
         by_task: dict[int, ActiveLineage] = {}
@@ -55,9 +55,7 @@ class GangPlanner:
                 time = 0.0
             if not self._add(tasks, layout, lineage, time, quota):
                 return None
-        free_at = tuple(
-            tuple(sorted(self._free_at(worker, now) for worker in pool)) for pool in layout.pools
-        )
+        free_at = tuple(tuple(sorted(self._free_at(worker, now) for worker in pool)) for pool in layout.pools)
         problem = GangProblem(tuple(tasks), free_at, tuple(layout.kinds))
         best = self._dry_run.best(problem, layout.names)
         found: list[GangStart] = []
@@ -106,9 +104,7 @@ class GangPlanner:
         first, *later = worker.queue
         return self._end(first, now) + sum(run.node.cost for run in later)
 
-    def _add(
-        self, tasks: list[Task], layout: _Layout, lineage: ActiveLineage, time: float, quota: int
-    ) -> bool:
+    def _add(self, tasks: list[Task], layout: _Layout, lineage: ActiveLineage, time: float, quota: int) -> bool:
         """Add the task of an active lineage, and those that begin where it ends."""
         node = lineage.node
         ahead = [other.unit for other in node.active if other.unit > lineage.unit]
@@ -150,9 +146,7 @@ class GangPlanner:
                 turn = 0 if self._free else _rotation(child, child.start, self._partitions)
                 if self._free and child.start % self._partitions:
                     turn = order
-                added = self._add_node(
-                    tasks, layout, child, child.start, None, turn, 0.0, left, is_child=True
-                )
+                added = self._add_node(tasks, layout, child, child.start, None, turn, 0.0, left, is_child=True)
                 if added < 0:
                     return -1
                 children.append((target - begin, added))

@@ -65,9 +65,7 @@ def _longest_wide(problem: GangProblem) -> Preferred:
     whole = at_most(problem, 1 << 30)
     paths = [_path(problem, index) for index in range(len(problem.tasks))]
     longest = max(paths, default=0.0)
-    return tuple(
-        row if path == longest else (1,) * len(row) for row, path in zip(whole, paths, strict=True)
-    )
+    return tuple(row if path == longest else (1,) * len(row) for row, path in zip(whole, paths, strict=True))
 
 
 def _path(problem: GangProblem, index: int) -> float:
@@ -85,8 +83,10 @@ def _within(problem: GangProblem, deadline: float) -> Preferred:
         row = [1] * len(counts)
 
         def length(row: list[int] = row, task: Task = task, counts: list[int] = counts) -> float:
-            return task.ready + task.beyond + sum(
-                count * task.cost / task.speeds[width] for count, width in zip(counts, row, strict=True)
+            return (
+                task.ready
+                + task.beyond
+                + sum(count * task.cost / task.speeds[width] for count, width in zip(counts, row, strict=True))
             )
 
         while length() > deadline:
@@ -230,7 +230,7 @@ class _Simulation:
             self._begin(task, kind, site, width)
 
     def _offers(self, index: int) -> Iterator[tuple[float, float, int, int, int, int, Site]]:
-        task, rule = self._problem.tasks[index], self._rule
+        rule = self._rule
         path = self._path[index]
         for kind in self._todo[index]:
             for number, site in enumerate(self._problem.kinds[kind]):
@@ -245,7 +245,15 @@ class _Simulation:
                         preferred = _pow2(free)
                 load = self._load[site]
                 first, second = (path, load) if rule.by_path else (max(path, load), min(path, load))
-                yield -first, -second, (kind + number - index) % len(self._problem.kinds), index, kind, preferred, site
+                yield (
+                    -first,
+                    -second,
+                    (kind + number - index) % len(self._problem.kinds),
+                    index,
+                    kind,
+                    preferred,
+                    site,
+                )
 
     def _take(self, site: Site, width: int) -> None:
         for pool in site:
@@ -297,4 +305,3 @@ class _Simulation:
 
 def _pow2(count: int) -> int:
     return 1 << (count.bit_length() - 1)
-

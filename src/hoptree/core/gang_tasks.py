@@ -20,8 +20,8 @@ MOST_UNITS = 128  # that a dry run simulates; of the others only their time coun
 class Task:
     """Units that follow each other; ``children`` are tasks that begin after so many of them.
 
-    ``speeds`` are the widths that pay with their speed-ups, from 1 on. ``ready`` is the time at which the first unit
-    may begin. ``beyond`` is the time on one worker of what is behind the last unit listed here.
+    ``speeds`` are the widths that pay with their speed-ups, from 1 on. ``ready`` is the time at which the first
+    unit may begin. ``beyond`` is the time on one worker of what is behind the last unit listed here.
     """
 
     key: tuple[int, int]
@@ -92,9 +92,7 @@ def rate(problem: GangProblem, placed: Sequence[Placed]) -> GangSchedule:
     ends = [task.ready for task in problem.tasks]
     for each in placed:
         ends[each.start.task] = max(ends[each.start.task], each.end)
-    finish = [
-        end + task.beyond / max(task.speeds.values()) for end, task in zip(ends, problem.tasks, strict=True)
-    ]
+    finish = [end + task.beyond / max(task.speeds.values()) for end, task in zip(ends, problem.tasks, strict=True)]
     devices = sum(map(len, problem.free_at))
     work = sum(task.beyond for task in problem.tasks)
     busy = sum((each.end - each.begin) * each.start.width for each in placed)
