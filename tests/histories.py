@@ -43,6 +43,7 @@ from hoptree.core.invariants import InvariantChecker
 from hoptree.core.keys import encode
 from hoptree.core.lineage import config_items
 from hoptree.core.policies import POLICIES
+from hoptree.core.profile import Profile
 from hoptree.core.saving import SavePolicy
 from hoptree.core.schedules import constant, cosine, cyclic, exponential, linear, multistep, warmup
 from hoptree.core.settings import Settings
@@ -71,8 +72,9 @@ class History:
     """One random history; ``journal`` holds every entry with its time.
 
     With ``learns`` costs are learned during the history, with ``retries`` failed trials are retried, and with
-    ``rebases`` code or environment change; up to ``gangs`` workers train a unit together. They are off by default
-    so that old seeds give the same histories.
+    ``rebases`` code or environment change; up to ``gangs`` workers train a unit together; with a ``profile`` of
+    gangs, which dry runs need, workers are on two machines. They are off by default so that old seeds give the same
+    histories.
     """
 
     def __init__(
@@ -85,8 +87,10 @@ class History:
         retries: bool = False,
         rebases: bool = False,
         gangs: int = 1,
+        profile: Profile | None = None,
     ) -> None:
         self.gangs = gangs
+        self.profile = profile
         self.rebases = rebases
         self.retries = retries
         self.learns = learns
@@ -126,7 +130,9 @@ class History:
 
     def fresh_engine(self, state: StudyState | None = None) -> Engine:
         cost = lambda values: 0.5 + len(repr(values)) % 3  # noqa: E731
-        allotment = Allotment(self.gangs) if self.gangs > 1 else None
+        allotment = None
+        if self.gangs > 1:
+            allotment = Allotment(self.gangs, self.profile or Profile(), exact=self.profile is not None)
         return Engine(self.settings, cost, state=state, saving=self.policy, allotment=allotment)
 
     def restart(self) -> None:
@@ -160,9 +166,13 @@ class History:
                 held[worker].add(partition)
         return {worker: tuple(sorted(partitions)) for worker, partitions in held.items()}
 
+    def join(self, worker: str) -> WorkerJoined:
+        machine = str(self.workers.index(worker) % 2) if self.profile is not None else ""
+        return WorkerJoined(worker, self.holds[worker], machine=machine)
+
     def begin(self) -> None:
         for worker in self.workers:
-            self.step(WorkerJoined(worker, self.holds[worker]))
+            self.step(self.join(worker))
         self.ask()
 
     def run(self) -> None:
@@ -182,7 +192,7 @@ class History:
 
     def calm(self) -> None:
         for worker in self.workers:
-            self.step(WorkerJoined(worker, self.holds[worker]))
+            self.step(self.join(worker))
         self.company = False
         while self.taken:
             self.step(LineageFreed(*self.taken.pop()))
@@ -341,7 +351,7 @@ class History:
             self.step(WorkerLost(random.choice(list(self.here))))
         elif choice < 0.80:
             worker = random.choice(self.workers)
-            self.step(WorkerJoined(worker, self.holds[worker]))
+            self.step(self.join(worker))
         elif choice < 0.82 and self.here:
             self.step(WorkerDrained(random.choice(list(self.here))))
         elif choice < 0.85 and self.stored:

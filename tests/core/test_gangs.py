@@ -147,6 +147,14 @@ def test_random_histories_with_gangs_keep_all_invariants(seed: int, widest: int)
     History(Random(seed), steps=40, gangs=widest).run()
 
 
+@given(st.integers(0, 2**32), st.sampled_from(["first-come", "longest-path", "monte-carlo"]), st.booleans())
+def test_random_histories_with_dry_runs_keep_all_invariants(seed: int, policy: str, free: bool) -> None:
+    random = Random(seed)
+    settings = Settings(random.choice([1, 2, 3, 4]), "free" if free else "strict", policy)
+    known = profile((1, 8.0), (2, 5.0), (4, 3.0))
+    History(random, steps=40, settings=settings, gangs=4, profile=known).run()
+
+
 @given(st.lists(st.tuples(st.sampled_from([1, 2, 4]), st.floats(0.01, 100)), max_size=20), st.integers(1, 9))
 def test_a_width_is_a_power_of_two_within_what_is_free(seen: list[tuple[int, float]], free: int) -> None:
     allotment = Allotment(4)

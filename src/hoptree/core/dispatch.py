@@ -23,7 +23,7 @@ from hoptree.core.settings import Settings
 from hoptree.core.states import StateRegistry
 from hoptree.core.workers import Worker, Workers
 
-_FEW: Final = 2  # so many lineages for each worker, and dry runs decide: soon some workers may have nothing to do
+_FEW: Final = 4  # lineages for each worker, below which dry runs decide: soon some workers may be idle
 
 
 @final

@@ -46,7 +46,8 @@ class DryRun:
         self.simulated = 0
         best = self._continued(problem) if pools == self._made_for else None
         goal = lower_bound(problem) * _CLOSE
-        for schedule in self._fresh(problem, first=pools != self._made_for):
+        is_new = pools != self._made_for
+        for schedule in () if best is not None and best.makespan <= goal else self._fresh(problem, first=is_new):
             self.simulated += len(schedule.placed)
             if better(schedule, best):
                 best = schedule
@@ -81,11 +82,18 @@ class DryRun:
         return (mixed ^ (mixed >> 31)) % below
 
     def _continued(self, problem: GangProblem) -> GangSchedule | None:
-        """Place what is left of the last plan; None if the tasks are others by now."""
+        """Place what is left of the last plan; what it lacks comes at the end, as wide as the task was before."""
+        left = {task.key: task.units for task in problem.tasks}
         index_of = {task.key: index for index, task in enumerate(problem.tasks)}
-        if any(each.key not in index_of for each in self._plan):
-            return None
-        order = [Start(index_of[each.key], each.kind, each.width) for each in self._plan]
+        width_of: dict[tuple[int, int], int] = {}
+        order: list[Start] = []
+        for each in self._plan:
+            if left.get(each.key, 0) and each.kind < len(problem.kinds):
+                left[each.key] -= 1
+                width_of[each.key] = each.width
+                order.append(Start(index_of[each.key], each.kind, each.width))
+        for index, task in enumerate(problem.tasks):
+            order += [Start(index, 0, width_of.get(task.key, 1))] * left[task.key]
         return place(problem, order)
 
     def _fresh(self, problem: GangProblem, *, first: bool) -> Iterator[GangSchedule]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 from hoptree.core.allotment import Allotment
 from hoptree.core.dry_run import DryRun, PlannedStart
@@ -13,6 +13,8 @@ from hoptree.core.nodes import ActiveLineage, Node, Run
 from hoptree.core.open_work import OpenWork
 from hoptree.core.settings import Settings
 from hoptree.core.workers import Worker, Workers
+
+_MOST_CHOICES: Final = 512  # lineages times kinds: with more, a dry run would take too long
 
 
 class GangStart(NamedTuple):
@@ -38,9 +40,10 @@ class GangPlanner:
         self._free = settings.order == "free"
 
     def starts(self, ready: Sequence[ActiveLineage], runs: Sequence[Run], now: float) -> list[GangStart] | None:
-        """Return what begins now; None if too little is known about widths, or a partition is held by nobody."""
+        """Return what begins now; None if there are too many choices, widths to be tried, or partitions nobody holds."""
         layout = _Layout(self._workers, self._partitions)
-        if layout.kinds is None:
+        choices = len(layout.kinds or ()) if self._free else 1
+        if layout.kinds is None or (len(ready) + len(runs)) * choices > _MOST_CHOICES:
             return None
         training = [run.lineage for run in runs if run.lineage is not None and run.lineage.runs]
         lineages = [*ready, *dict.fromkeys(training)]

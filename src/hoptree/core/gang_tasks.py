@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 Site: TypeAlias = tuple[int, ...]  # indices of pools
 Stage: TypeAlias = tuple[tuple[int, int], ...]  # kinds with the number of units, which may be trained in any order
-MOST_UNITS = 128  # that a dry run simulates; of the others only their time counts
+MOST_UNITS = 320  # that a dry run simulates; of the others only their time counts
 
 
 @dataclass(frozen=True, slots=True)
