@@ -48,6 +48,7 @@ class Case(NamedTuple):
 def main() -> None:
     began = time.process_time()
     cases = [solve_case(*one) for one in product(SCALINGS, COSTS, ("strict", "free"), CONFIGS)]  # type: ignore[arg-type]
+    print(*filter(slower, cases), sep="\n")
     draw(cases)
     record("hybrid", "python -m bench.decisions hybrid", text(cases, time.process_time() - began))
 

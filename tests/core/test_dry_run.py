@@ -70,7 +70,7 @@ def check(problem: GangProblem, schedule: GangSchedule) -> None:
                 for placed in order
                 if set(placed.site) <= pools and placed.begin <= moment < placed.end - 1e-9
             )
-            busy = sum(time > moment for pool in site for time in problem.free_at[pool])
+            busy = sum(time > moment + 1e-9 for pool in site for time in problem.free_at[pool])
             assert used + busy <= problem.capacity(site)
 
 

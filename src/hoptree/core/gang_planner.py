@@ -173,7 +173,9 @@ class GangPlanner:
         unit = begin
         while unit < end:
             inside = unit % count
-            units = [p for p in range(count) if not (inside and unit == begin and order >> p & 1)]
+            units = [p for p in range(count) if not (inside and order >> p & 1)]
+            if len(units) != count - inside:  # a branch in mid-epoch, whose parent is not there yet
+                units = list(range(count - inside))
             units = units[: end - unit]
             kinds: dict[int, int] = {}
             for partition in units:

@@ -245,10 +245,11 @@ class _Simulation:
                         preferred = _pow2(free)
                 load = self._load[site]
                 first, second = (path, load) if rule.by_path else (max(path, load), min(path, load))
+                turn = 0 if rule.by_path else (kind + number - index) % len(self._problem.kinds)
                 yield (
                     -first,
                     -second,
-                    (kind + number - index) % len(self._problem.kinds),
+                    turn,
                     index,
                     kind,
                     preferred,

@@ -53,9 +53,11 @@ def share(partitions: int, nodes: Sequence[int]) -> list[int]:
     >>> share(3, [4, 2, 2])
     [0, 1, 2]
     """
-    counts = [0] * len(nodes)
-    for _ in range(partitions):  # the next one to the node that has the least for its devices
-        counts[min(range(len(nodes)), key=lambda node: ((counts[node] + 1) / nodes[node], node))] += 1
+    devices = sum(nodes)
+    counts = [partitions * own // devices for own in nodes]
+    parts = sorted(range(len(nodes)), key=lambda node: (-(partitions * nodes[node] % devices), node))
+    for node in parts[: partitions - sum(counts)]:  # the largest remainders are rounded up
+        counts[node] += 1
     for node, count in enumerate(counts):
         if not count and partitions >= len(nodes):  # devices without data would be idle
             counts[max(range(len(nodes)), key=lambda other: (counts[other] / nodes[other], -other))] -= 1
