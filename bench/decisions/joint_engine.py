@@ -110,8 +110,8 @@ def text(cases: Sequence[Case], seconds: float) -> str:
             "partitions; the bound does not know that. `longest step` is the processor time from one step of the "
             "engine to the next, simulation and checks included.",
             f"In free order the engine misses its aim in **{missed} of {len(cases)}** problems, and is worse than "
-            f"one model per GPU or whole nodes at random in **{worse}**. All of it took {seconds:.0f} s of processor "
-            "time.",
+            f"one model per GPU or whole nodes at random in **{worse}**. All of it took {seconds:.0f} s of "
+            "processor time.",
             table(columns, rows),
             f"Charts with sublinear scaling, seed {SEEDS[0]}: {names}",
         ]

@@ -32,7 +32,9 @@ def problems(draw: st.DrawFn) -> GangProblem:
         index, cost = len(tasks), draw(st.sampled_from([0.3, 1.0, 2.5]))
         units = sum(count for each in stages for _, count in each)
         children = ((draw(st.integers(0, units)), index + 1),) if draw(st.booleans()) else ()
-        tasks.append(Task((number, 0), cost, speeds, draw(times), stages, children, draw(st.sampled_from([0.0, 9.0]))))
+        tasks.append(
+            Task((number, 0), cost, speeds, draw(times), stages, children, draw(st.sampled_from([0.0, 9.0])))
+        )
         if children:
             tasks.append(Task((number, 1), cost, speeds, 0.0, stages, is_child=True))
     return GangProblem(tuple(tasks), free_at, kinds)

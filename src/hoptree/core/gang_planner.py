@@ -40,7 +40,7 @@ class GangPlanner:
         self._free = settings.order == "free"
 
     def starts(self, ready: Sequence[ActiveLineage], runs: Sequence[Run], now: float) -> list[GangStart] | None:
-        """Return what begins now; None if there are too many choices, widths to be tried, or partitions nobody holds."""
+        """Return what begins now; None if there are too many choices, or if widths or holders are unknown."""
         layout = _Layout(self._workers, self._partitions)
         choices = len(layout.kinds or ()) if self._free else 1
         if layout.kinds is None or (len(ready) + len(runs)) * choices > _MOST_CHOICES:

@@ -18,8 +18,8 @@ class Rule(NamedTuple):
     """How free workers are given out.
 
     ``narrow``: a unit begins with fewer workers if those preferred are not free; otherwise it waits for them.
-    ``widen``: workers that stay free go to the longest paths among the units that begin now. ``by_path``: the longest
-    path goes first, also if another site has more left to do.
+    ``widen``: workers that stay free go to the longest paths among the units that begin now. ``by_path``: the
+    longest path goes first, also if another site has more left to do.
     """
 
     preferred: Preferred
