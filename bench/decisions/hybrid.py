@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def solve_case(scaling: str, costs: str, order: Order, configs: int) -> Case:
-    """Simulate a number of configs on one node: one device each, all devices for each, and as the engine decides."""
+    """Simulate configs on one node: one device for each, all devices for each, and as the engine decides."""
     random = Random(configs)
     seconds = [random.uniform(0.5, 1.5) if costs == "different" else 1.0 for _ in range(configs)]
     workload = Workload(configs=configs, epochs=EPOCHS, partitions=PARTITIONS, seconds=seconds)
@@ -86,8 +86,8 @@ def text(cases: Sequence[Case], seconds: float) -> str:
     return "\n\n".join(
         [
             "## Hopping, data parallelism, or both (appendix D of the Cerebro paper)",
-            f"1 to {max(CONFIGS)} configs on {DEVICES} devices that hold all {PARTITIONS} partitions, {EPOCHS} epochs, "
-            "simulated with the engine's decisions. Equal costs, or drawn from U(0.5, 1.5). Makespan in times of a "
+            f"1 to {max(CONFIGS)} configs on {DEVICES} devices that hold all {PARTITIONS} partitions, {EPOCHS} "
+            "epochs, simulated with the engine's decisions. Equal costs, or drawn from U(0.5, 1.5). Makespan in times of a "
             "unit on one device: **hopping** (one device for each config; the better of a partition on each device "
             "and all on all), **data parallelism** (one config after another, on all devices), **ours**, and in "
             "parentheses the lower bound of ours. Speed-ups with 2, 4 and 8 devices: "
@@ -95,8 +95,8 @@ def text(cases: Sequence[Case], seconds: float) -> str:
                 f"{name} {', '.join(f'{s:g}' for s in speeds.values())}" for name, speeds in SCALINGS.items()
             )
             + ". The table shows strict order.",
-            f"Ours is slower than one of the pure modes in **{worse} of {len(cases)}** cases (strict and free order), "
-            f"and more than 1 % faster than both in {faster}. All of it took {seconds:.0f} s of processor time.",
+            f"Ours is slower than one of the pure modes in **{worse} of {len(cases)}** cases (strict and free "
+            f"order), and more than 1 % faster than both in {faster}. All of it took {seconds:.0f} s of processor time.",
             table(columns, rows),
             f"![Makespan by the number of configs](pictures/{PICTURE.name})",
         ]

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from typing import Literal, NamedTuple, TypeAlias, assert_never, final
 
 from hoptree.backends.protocol import Task
-from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit, SaveState
+from hoptree.core.actions import CancelUnit, CopyPartitions, DropState, Evaluate, RunUnit, SaveState
 from hoptree.core.events import (
     Event,
     StateEvaluated,
@@ -56,7 +56,7 @@ Scheduled: TypeAlias = Callable[[], list[Event]] | ScheduledEnd
 
 @final
 class _Worker:
-    __slots__ = ("busy", "joined", "queue", "spec", "started", "turn")
+    __slots__ = ("busy", "copies", "joined", "life", "queue", "spec", "started", "turn")
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.spec = spec
@@ -64,6 +64,8 @@ class _Worker:
         self.queue: list[tuple[float, RunUnit | Evaluate]] = []
         self.busy: RunUnit | Evaluate | None = None
         self.started = 0.0
+        self.copies: tuple[int, ...] = ()  # partitions that it holds besides its own
+        self.life = 0  # copies that were ordered before a crash do not arrive after it
         self.turn = 0  # scheduled ends of an earlier turn are ignored
 
 
@@ -143,6 +145,8 @@ class SimulatedBackend:
                     self._begin(worker, action, self._now)
                 else:
                     worker.queue.append((self._now, action))
+            case CopyPartitions():
+                self._copy(action)
             case CancelUnit():
                 self._cancel(self._workers[action.worker], action.run)
             case _:
@@ -190,6 +194,25 @@ class SimulatedBackend:
 
         return fire
 
+    def _copy(self, action: CopyPartitions) -> None:
+        """Let workers hold copies when these have arrived; a worker that crashes meanwhile has none."""
+        seconds = self._cluster.latency
+        if self._cluster.bandwidth:
+            seconds += len(action.partitions) * self._cluster.partition_bytes / self._cluster.bandwidth
+        for name in action.workers:
+            worker = self._workers[name]
+            self._at(self._now + seconds, self._hold(worker, action.partitions, worker.life))
+
+    def _hold(self, worker: _Worker, partitions: tuple[int, ...], life: int) -> Callable[[], list[Event]]:
+        def fire() -> list[Event]:
+            if not worker.joined or worker.life != life:
+                return []
+            worker.copies = (*worker.copies, *partitions)
+            spec = worker.spec
+            return [WorkerJoined(spec.name, (*spec.partitions, *worker.copies), spec.speed, spec.machine)]
+
+        return fire
+
     def _crash(self, worker: _Worker, fault: Crash) -> Callable[[], list[Event]]:
         def fire() -> list[Event]:
             name = worker.spec.name
@@ -199,6 +222,8 @@ class SimulatedBackend:
             worker.busy = None
             worker.queue.clear()
             worker.turn += 1
+            worker.life += 1
+            worker.copies = ()
             if fault.back is not None:
                 first = worker.spec.joins + self._cluster.provisioning
                 self._at(max(fault.back, first), self._join(worker))

@@ -148,6 +148,7 @@ class Dispatcher:
             return False
         for lineage, partition, (leader, *crew) in starts:
             self._start(leader, lineage, partition, crew)
+        self._actions += self.planner.copies
         if not self.runs:
             return False
         self.freed = []

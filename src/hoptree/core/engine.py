@@ -49,6 +49,7 @@ from hoptree.core.open_work import OpenWork
 from hoptree.core.other_drivers import OtherDrivers
 from hoptree.core.plan import Cost
 from hoptree.core.policies import FirstCome, LongestPath, Policy, checked, make_policy
+from hoptree.core.replication import Replication, ReplicationSettings
 from hoptree.core.repricing import Repricing
 from hoptree.core.run_results import RunResults
 from hoptree.core.saving import SavePolicy, Saving
@@ -73,10 +74,11 @@ class Engine:
         state: StudyState | None = None,
         saving: SavePolicy | None = None,
         allotment: Allotment | None = None,
+        replication: ReplicationSettings | None = None,
     ) -> None:
         """Begin a study, or continue one from its ``state``: then the first event must be ``DriverStarted``.
 
-        Without ``allotment`` every unit is trained by one worker.
+        Without ``allotment`` every unit is trained by one worker, without ``replication`` idle nodes get no copies.
         """
         self.settings = settings
         self.state = state or StudyState(settings)
@@ -98,7 +100,12 @@ class Engine:
         self._dispatcher.allotment = allotment
         if allotment is not None and isinstance(chosen, LongestPath | FirstCome):
             self._dispatcher.planner = GangPlanner(
-                settings, self.open_work, self.workers, allotment, DryRun(random=settings.policy == MONTE_CARLO)
+                settings,
+                self.open_work,
+                self.workers,
+                allotment,
+                DryRun(random=settings.policy == MONTE_CARLO),
+                Replication(replication) if replication else None,
             )
         self._trials = Trials(
             self.plan,
@@ -255,6 +262,9 @@ class Engine:
 
     def _worker_lost(self, event: WorkerLost) -> None:
         worker = self.workers.leave(event.worker)
+        planner = self._dispatcher.planner
+        if planner is not None and planner.replication is not None:
+            planner.replication.lost(event.worker)
         if worker is not None:
             self._runs.worker_lost(worker)
 

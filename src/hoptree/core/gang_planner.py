@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Final, NamedTuple, final
 
+from hoptree.core.actions import CopyPartitions
 from hoptree.core.allotment import Allotment
 from hoptree.core.dry_run import DryRun, PlannedStart
-from hoptree.core.gang_tasks import MOST_UNITS, GangProblem, Site, Stage, Task
+from hoptree.core.gang_tasks import MOST_UNITS, GangProblem, GangSchedule, Site, Stage, Task
 from hoptree.core.nodes import ActiveLineage, Node, Run
 from hoptree.core.open_work import OpenWork
+from hoptree.core.replication import WORTH, Replication
 from hoptree.core.settings import Settings
 from hoptree.core.workers import Worker, Workers
 
@@ -30,8 +33,16 @@ class GangPlanner:
     """Makes a problem from the state of the engine, and lets a dry run decide."""
 
     def __init__(
-        self, settings: Settings, open_work: OpenWork, workers: Workers, allotment: Allotment, dry_run: DryRun
+        self,
+        settings: Settings,
+        open_work: OpenWork,
+        workers: Workers,
+        allotment: Allotment,
+        dry_run: DryRun,
+        replication: Replication | None = None,
     ) -> None:
+        self.copies: list[CopyPartitions] = []
+        self.replication = replication
         self._partitions = settings.partitions
         self._open_work = open_work
         self._workers = workers
@@ -41,12 +52,27 @@ class GangPlanner:
 
     def starts(self, ready: Sequence[ActiveLineage], runs: Sequence[Run], now: float) -> list[GangStart] | None:
         """Return what begins now; None if there are too many choices, or if widths or holders are unknown."""
+        self.copies = []
         layout = _Layout(self._workers, self._partitions)
         choices = len(layout.kinds or ()) if self._free else 1
         if layout.kinds is None or (len(ready) + len(runs)) * choices > _MOST_CHOICES:
             return None
         training = [run.lineage for run in runs if run.lineage is not None and run.lineage.runs]
         lineages = [*ready, *dict.fromkeys(training)]
+        made = self._problem(layout, lineages, now)
+        if made is None:
+            return None
+        problem, by_task = made
+        best = self._dry_run.best(problem, layout.names)
+        if self.replication is not None:
+            self._copy(self.replication, layout, lineages, now, best)
+        return self._begin(layout, problem, by_task, best)
+
+    def _problem(
+        self, layout: _Layout, lineages: Sequence[ActiveLineage], now: float
+    ) -> tuple[GangProblem, dict[int, ActiveLineage]] | None:
+        """Return the problem, and which tasks are ready lineages; None if too little is known about widths."""
+        assert layout.kinds is not None
         quota = max(1, MOST_UNITS // max(1, len(lineages)))
         tasks: list[Task] = []
         by_task: dict[int, ActiveLineage] = {}
@@ -59,8 +85,41 @@ class GangPlanner:
             if not self._add(tasks, layout, lineage, time, quota):
                 return None
         free_at = tuple(tuple(sorted(self._free_at(worker, now) for worker in pool)) for pool in layout.pools)
-        problem = GangProblem(tuple(tasks), free_at, tuple(layout.kinds))
-        best = self._dry_run.best(problem, layout.names)
+        return GangProblem(tuple(tasks), free_at, tuple(layout.kinds)), by_task
+
+    def _copy(
+        self,
+        replication: Replication,
+        layout: _Layout,
+        lineages: Sequence[ActiveLineage],
+        now: float,
+        best: GangSchedule,
+    ) -> None:
+        """Let a node of which all workers are idle take copies, if that shortens the rest of the run enough."""
+        for index, pool in enumerate(layout.pools):
+            first = min((placed.begin for placed in best.placed if index in placed.site), default=inf)
+            if first <= 1e-9 * best.makespan or not all(worker.idle for worker in pool):
+                continue
+            needed: dict[int, float] = {}
+            for lineage in lineages:
+                work = lineage.peak - lineage.unit * lineage.node.cost
+                for partition in range(self._partitions):
+                    needed[partition] = needed.get(partition, 0.0) + work
+            copies = replication.affordable(pool[0].name, pool[0].partitions, needed)
+            if not copies:
+                continue
+            wider = _Layout(self._workers, self._partitions, {pool[0].name: copies})
+            made = self._problem(wider, lineages, now)
+            if made is not None and DryRun().best(made[0], wider.names).makespan <= WORTH * best.makespan:
+                names = tuple(worker.name for worker in pool)
+                replication.ordered(names, copies)
+                self.copies.append(CopyPartitions(names, copies))
+                return  # others follow at the next decision, when it is known what this one changes
+
+    def _begin(
+        self, layout: _Layout, problem: GangProblem, by_task: dict[int, ActiveLineage], best: GangSchedule
+    ) -> list[GangStart]:
+        """Return the starts of a schedule that begin now, with their workers."""
         found: list[GangStart] = []
         soon = 1e-9 * best.makespan
         for placed in sorted(best.placed, key=lambda placed: placed.begin):
@@ -188,21 +247,27 @@ class GangPlanner:
 class _Layout:
     """Workers by pool, and partitions by kind; ``kinds`` is None if nobody holds some partition."""
 
-    def __init__(self, workers: Workers, partitions: int) -> None:
+    def __init__(
+        self, workers: Workers, partitions: int, copies: Mapping[str, tuple[int, ...]] | None = None
+    ) -> None:
+        """With ``copies``, the pool of a worker is taken to hold more partitions than it does."""
         grouped: dict[tuple[str, tuple[int, ...]], list[Worker]] = {}
         for worker in workers.by_name.values():
             if not worker.draining and worker.partitions:
                 grouped.setdefault((worker.machine, worker.partitions), []).append(worker)
         self.pools = list(grouped.values())
         self.names = tuple(tuple(worker.name for worker in pool) for pool in self.pools), tuple(grouped)
+        held_by = [set(held) for _, held in grouped]
+        for pool, more in zip(self.pools, held_by, strict=True):
+            more.update((copies or {}).get(pool[0].name, ()))
         self.taken: set[str] = set()
         self.kind_of: list[int] = []
         self.kinds: list[tuple[Site, ...]] | None = []
         numbers: dict[tuple[Site, ...], int] = {}
         for partition in range(partitions):
             machines: dict[str, list[int]] = {}
-            for index, (machine, held) in enumerate(grouped):
-                if partition in held:
+            for index, (machine, _) in enumerate(grouped):
+                if partition in held_by[index]:
                     machines.setdefault(machine, []).append(index)
             if not machines:
                 self.kinds = None

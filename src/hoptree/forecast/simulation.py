@@ -21,6 +21,7 @@ from hoptree.core.lineage import history
 from hoptree.core.plan import Node, Work
 from hoptree.core.policies import Policy
 from hoptree.core.policy_choice import PolicyChoice, check_policy, planned
+from hoptree.core.replication import ReplicationSettings
 from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
 from hoptree.report import gantt, trace
 from hoptree.report.tables import count, duration, size, text_table
@@ -78,7 +79,13 @@ def simulate(
         histories = [history(config) for config in workload.config_list()]
         policy = planned(starts, histories, _root(seed), workload.partitions)
     own = policy if isinstance(policy, Policy) else None
-    engine = Engine(settings, landscape.seconds, own, allotment=_allotment(cluster, workload.partitions))
+    engine = Engine(
+        settings,
+        landscape.seconds,
+        own,
+        allotment=_allotment(cluster, workload.partitions),
+        replication=_replication(cluster, workload.partitions),
+    )
     units = workload.size * workload.epochs * workload.partitions
     backend = SimulatedBackend(
         cluster,
@@ -203,6 +210,12 @@ def _allotment(cluster: Cluster, partitions: int) -> Allotment | None:
     return Allotment(width, profile_of(cluster.scaling, width), exact=True) if width > 1 else None
 
 
+def _replication(cluster: Cluster, partitions: int) -> ReplicationSettings | None:
+    if not cluster.replicate_idle:
+        return None
+    return ReplicationSettings(cluster.replicate_idle, (cluster.partition_bytes,) * partitions)
+
+
 def _root(seed: int) -> str:
     return f"simulation {seed}"
 
@@ -211,7 +224,9 @@ def _lower_bound(engine: Engine, cluster: Cluster) -> float:
     """Count whole epochs only: each visits every partition once, at best on its fastest worker or gang."""
     plan, partitions = engine.plan, engine.settings.partitions
     placed = cluster.placed(partitions)
-    holders = [tuple(spec for spec in placed if p in spec.partitions) for p in range(partitions)]
+    holders = [
+        tuple(spec for spec in placed if p in spec.partitions or cluster.replicate_idle) for p in range(partitions)
+    ]
     epoch = sum(1 / (max(spec.speed for spec in specs) * _gain(cluster, specs)) for specs in holders)
     efficiency = _efficiency(cluster, len(placed))
     reach: dict[int, int] = {}

@@ -37,11 +37,14 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
     With ``nodes`` there is a worker for each device of each node, and a node holds partitions in proportion to its
     devices. ``scaling`` says by layout how much faster a unit is on several devices: ``"linear"``, or speed-ups by
-    the number of devices, powers of two. Without it every unit is trained by one device.
+    the number of devices, powers of two. Without it every unit is trained by one device. ``replicate_idle`` is how
+    many bytes of other nodes' partitions an idle node may copy, and ``partition_bytes`` the size of each.
     """
 
     workers: int | list[WorkerSpec] = 8
     nodes: list[int] = []
+    replicate_idle: float = 0.0
+    partition_bytes: float = 1.0
     scaling: dict[str, Literal["linear"] | dict[int, float]] = {}
     replicas: int = 1
     bandwidth: float = 0.0
@@ -73,7 +76,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
             raise WorkloadError("nodes: given beside workers or replicas; expected one or the other")
         if not isinstance(self.replicas, int) or not 1 <= self.replicas <= count:
             raise WorkloadError(f"replicas: {self.replicas} on {count} workers; expected 1 to {count}")
-        for field in ("bandwidth", "latency", "noise", "provisioning"):
+        for field in ("bandwidth", "latency", "noise", "provisioning", "replicate_idle", "partition_bytes"):
             value = getattr(self, field)
             if not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
                 raise WorkloadError(f"{field}: {value}; expected a finite number, 0 or more")
