@@ -72,6 +72,7 @@ class DryRun:
     def adopt(self, plan: Iterable[PlannedStart], pools: object) -> None:
         """Use a plan from elsewhere at the next decision, as long as nothing better is found."""
         self._plan, self._made_for = list(plan), pools
+        self._turn = 0
 
     def chance(self, below: int) -> int:
         """Return the next number of a SplitMix64 stream, reduced to a range."""

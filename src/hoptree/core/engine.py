@@ -43,6 +43,7 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
+from hoptree.core.gang_plan import GangPlan
 from hoptree.core.gang_planner import GangPlanner
 from hoptree.core.nodes import Node, Place, Run, State
 from hoptree.core.open_work import OpenWork
@@ -75,10 +76,12 @@ class Engine:
         saving: SavePolicy | None = None,
         allotment: Allotment | None = None,
         replication: ReplicationSettings | None = None,
+        plan: GangPlan = (),
     ) -> None:
         """Begin a study, or continue one from its ``state``: then the first event must be ``DriverStarted``.
 
         Without ``allotment`` every unit is trained by one worker, without ``replication`` idle nodes get no copies.
+        Dry runs begin with ``plan``, and follow it until they find something better.
         """
         self.settings = settings
         self.state = state or StudyState(settings)
@@ -106,6 +109,7 @@ class Engine:
                 allotment,
                 DryRun(random=settings.policy == MONTE_CARLO),
                 Replication(replication) if replication else None,
+                plan,
             )
         self._trials = Trials(
             self.plan,

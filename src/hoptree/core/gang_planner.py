@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, final
 from hoptree.core.actions import CopyPartitions
 from hoptree.core.allotment import Allotment
 from hoptree.core.dry_run import DryRun, PlannedStart
+from hoptree.core.gang_plan import GangPlan, planned_starts
 from hoptree.core.gang_tasks import MOST_UNITS, GangProblem, GangSchedule, Site, Stage, Task
 from hoptree.core.nodes import ActiveLineage, Node, Run
 from hoptree.core.open_work import OpenWork
@@ -40,7 +41,9 @@ class GangPlanner:
         allotment: Allotment,
         dry_run: DryRun,
         replication: Replication | None = None,
+        plan: GangPlan = (),
     ) -> None:
+        self.plan = plan  # a solved schedule, until it is adopted
         self.copies: list[CopyPartitions] = []
         self.replication = replication
         self._partitions = settings.partitions
@@ -63,10 +66,26 @@ class GangPlanner:
         if made is None:
             return None
         problem, by_task = made
+        if self.plan:
+            self._adopt(layout, problem, lineages)
         best = self._dry_run.best(problem, layout.names)
         if self.replication is not None:
             self._copy(self.replication, layout, lineages, now, best)
         return self._begin(layout, problem, by_task, best)
+
+    def _adopt(self, layout: _Layout, problem: GangProblem, lineages: Sequence[ActiveLineage]) -> None:
+        """Begin with the solved schedule, once all its configs and nodes are there."""
+        task_of: dict[str, int] = {}
+        roots = [index for index, task in enumerate(problem.tasks) if not task.is_child]
+        for index, lineage in zip(roots, lineages, strict=True):
+            task_of.setdefault(lineage.node.origin.key, index)
+        machines = list(dict.fromkeys(pool[0].machine for pool in layout.pools))
+        if all(visit.config in task_of and visit.machine < len(machines) for visit in self.plan):
+            starts = planned_starts(
+                self.plan, problem, task_of, lambda pool: machines.index(layout.pools[pool][0].machine)
+            )
+            self._dry_run.adopt(starts, layout.names)
+            self.plan = ()
 
     def _problem(
         self, layout: _Layout, lineages: Sequence[ActiveLineage], now: float

@@ -15,14 +15,16 @@ from hoptree.backends.simulated import SimulatedBackend
 from hoptree.core.allotment import Allotment
 from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
+from hoptree.core.gang_plan import GangPlan, PlannedVisit
 from hoptree.core.invariants import InvariantChecker
 from hoptree.core.layouts import SINGLE
 from hoptree.core.lineage import history
-from hoptree.core.plan import Node, Work
+from hoptree.core.plan import Node, Plan, Work
 from hoptree.core.policies import Policy
 from hoptree.core.policy_choice import PolicyChoice, check_policy, planned
 from hoptree.core.replication import ReplicationSettings
 from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
+from hoptree.optimize.joint import JointSolution
 from hoptree.report import gantt, trace
 from hoptree.report.tables import count, duration, size, text_table
 from hoptree.report.timeline import Span, Timeline
@@ -41,7 +43,7 @@ def simulate(
     workload: Workload,
     cluster: Cluster | None = None,
     *,
-    policy: PolicyChoice = DEFAULT_POLICY,
+    policy: PolicyChoice | JointSolution = DEFAULT_POLICY,
     order: Order = "strict",
     search: Search | None = None,
     seed: int = 0,
@@ -49,7 +51,8 @@ def simulate(
 ) -> Simulation:
     """Run a workload on a simulated cluster.
 
-    ``policy`` is a name, a policy, or the ``starts`` of a solved schedule (then the order is free). ``search``
+    ``policy`` is a name, a policy, the ``starts`` of a solved schedule (then the order is free), or what
+    ``solve_joint`` has returned for the nodes of the cluster; dry runs follow that until they find better. ``search``
     replaces "train every config for ``epochs``". ``details``: ``ahead``, ``affinity``, ``retries`` and
     ``patience`` of the engine, ``landscape`` for costs and metrics as functions of values, ``check`` to test every
     invariant after every step, ``watches`` for observers that get every step, and ``enough``, which is called
@@ -68,6 +71,9 @@ def simulate(
         raise WorkloadError(
             f"enough: {enough!r}; expected a function without arguments that returns whether to end"
         )
+    plan: GangPlan = ()
+    if isinstance(policy, JointSolution):
+        plan, policy = _gang_plan(policy, workload, cluster, order, seed), DEFAULT_POLICY
     check_policy(policy)
     starts = None if isinstance(policy, str | Policy) else policy
     name = policy if isinstance(policy, str) else DEFAULT_POLICY
@@ -85,6 +91,7 @@ def simulate(
         own,
         allotment=_allotment(cluster, workload.partitions),
         replication=_replication(cluster, workload.partitions),
+        plan=plan,
     )
     units = workload.size * workload.epochs * workload.partitions
     backend = SimulatedBackend(
@@ -208,6 +215,28 @@ def _allotment(cluster: Cluster, partitions: int) -> Allotment | None:
     devices = Counter(spec.machine for spec in cluster.placed(partitions))
     width = widest(cluster.scaling, max(devices.values()))
     return Allotment(width, profile_of(cluster.scaling, width), exact=True) if width > 1 else None
+
+
+def _gang_plan(solution: JointSolution, workload: Workload, cluster: Cluster, order: Order, seed: int) -> GangPlan:
+    """Return a solved joint schedule by lineage; its rows belong to the configs in order."""
+    if order != "free":
+        raise WorkloadError(
+            f"policy: a joint solution with order {order!r}; expected order='free': strict order fixes it"
+        )
+    shape = (len(solution.visits), len(solution.visits[0]))
+    if shape != (workload.size, len(cluster.nodes)):
+        raise WorkloadError(
+            f"policy: a joint solution of {shape[0]} configs on {shape[1]} nodes; expected {workload.size} configs "
+            f"and {len(cluster.nodes)} nodes, as in the workload and the cluster"
+        )
+    plan = Plan(workload.partitions, order="free")
+    begin = plan.root(_root(seed))
+    keys = [plan.path(history(config), begin, 1)[0].key for config in workload.config_list()]
+    return tuple(
+        PlannedVisit(visit.start, key, node, visit.width)
+        for key, row in zip(keys, solution.visits, strict=True)
+        for node, visit in enumerate(row)
+    )
 
 
 def _replication(cluster: Cluster, partitions: int) -> ReplicationSettings | None:
