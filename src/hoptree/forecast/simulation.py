@@ -52,8 +52,8 @@ def simulate(
     """Run a workload on a simulated cluster.
 
     ``policy`` is a name, a policy, the ``starts`` of a solved schedule (then the order is free), or what
-    ``solve_joint`` has returned for the nodes of the cluster; dry runs follow that until they find better. ``search``
-    replaces "train every config for ``epochs``". ``details``: ``ahead``, ``affinity``, ``retries`` and
+    ``solve_joint`` has returned for the nodes of the cluster: dry runs follow that until they find better.
+    ``search`` replaces "train every config for ``epochs``". ``details``: ``ahead``, ``affinity``, ``retries`` and
     ``patience`` of the engine, ``landscape`` for costs and metrics as functions of values, ``check`` to test every
     invariant after every step, ``watches`` for observers that get every step, and ``enough``, which is called
     after every event and ends the run when it returns true.
