@@ -44,6 +44,7 @@ from hoptree.core.keys import encode
 from hoptree.core.layout_choice import LayoutChoice, LayoutOptions
 from hoptree.core.lineage import config_items
 from hoptree.core.policies import POLICIES
+from hoptree.core.profile import Profile
 from hoptree.core.saving import SavePolicy
 from hoptree.core.schedules import constant, cosine, cyclic, exponential, linear, multistep, warmup
 from hoptree.core.settings import Settings
@@ -72,8 +73,9 @@ class History:
     """One random history; ``journal`` holds every entry with its time.
 
     With ``learns`` costs are learned during the history, with ``retries`` failed trials are retried, and with
-    ``rebases`` code or environment change; up to ``gangs`` workers train a unit together. They are off by default
-    so that old seeds give the same histories.
+    ``rebases`` code or environment change; up to ``gangs`` workers train a unit together; with a ``profile`` of
+    gangs, which dry runs need, workers are on two machines. They are off by default so that old seeds give the same
+    histories.
     """
 
     def __init__(
@@ -87,11 +89,13 @@ class History:
         rebases: bool = False,
         gangs: int = 1,
         layouts: LayoutOptions | None = None,
+        profile: Profile | None = None,
     ) -> None:
         self.layouts = layouts
         self.too_large: dict[tuple[str, str, int], bool] = {}  # by config, layout and workers: drawn when tried
         self.refused: set[tuple[str, str, int]] = set()  # what this driver has tried in vain
         self.gangs = gangs
+        self.profile = profile
         self.rebases = rebases
         self.retries = retries
         self.learns = learns
@@ -100,7 +104,7 @@ class History:
         self.settings = settings or Settings(
             partitions=random.choice([1, 2, 3, 4]),
             order=random.choice(["strict", "strict", "free"]),
-            policy=random.choice(POLICIES),
+            policy=random.choice(POLICIES[:5]),  # those that there were when the pinned seeds were found
             ahead=random.random() < 0.7,
             affinity=random.random() < 0.7,
             retries=random.choice([0, 1, 2]),
@@ -131,7 +135,9 @@ class History:
 
     def fresh_engine(self, state: StudyState | None = None) -> Engine:
         cost = lambda values: 0.5 + len(repr(values)) % 3  # noqa: E731
-        allotment = Allotment(self.gangs) if self.gangs > 1 else None
+        allotment = None
+        if self.gangs > 1:
+            allotment = Allotment(self.gangs, self.profile or Profile(), exact=self.profile is not None)
         layouts = LayoutChoice(self.gangs, limit=1000)
         if self.layouts is not None:
             layouts.offer(self.layouts)
@@ -169,9 +175,13 @@ class History:
                 held[worker].add(partition)
         return {worker: tuple(sorted(partitions)) for worker, partitions in held.items()}
 
+    def join(self, worker: str) -> WorkerJoined:
+        machine = str(self.workers.index(worker) % 2) if self.profile is not None else ""
+        return WorkerJoined(worker, self.holds[worker], machine=machine)
+
     def begin(self) -> None:
         for worker in self.workers:
-            self.step(WorkerJoined(worker, self.holds[worker]))
+            self.step(self.join(worker))
         self.ask()
 
     def run(self) -> None:
@@ -191,7 +201,7 @@ class History:
 
     def calm(self) -> None:
         for worker in self.workers:
-            self.step(WorkerJoined(worker, self.holds[worker]))
+            self.step(self.join(worker))
         self.company = False
         while self.taken:
             self.step(LineageFreed(*self.taken.pop()))
@@ -350,7 +360,7 @@ class History:
             self.step(WorkerLost(random.choice(list(self.here))))
         elif choice < 0.80:
             worker = random.choice(self.workers)
-            self.step(WorkerJoined(worker, self.holds[worker]))
+            self.step(self.join(worker))
         elif choice < 0.82 and self.here:
             self.step(WorkerDrained(random.choice(list(self.here))))
         elif choice < 0.85 and self.stored:

@@ -1,5 +1,5 @@
 """Run all parts, or those named: `python -m bench.decisions [open-shop] [solvers] [taillard] [stage-trees]
-[policy-factor] [orders] [costs] [joint] [joint-milp]`.
+[policy-factor] [orders] [costs] [joint] [joint-milp] [joint-engine] [hybrid]`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ import sys
 
 from bench.decisions import (
     costs,
+    hybrid,
     joint,
+    joint_engine,
     joint_milp,
     open_shop,
     orders,
@@ -28,6 +30,8 @@ PARTS = {
     "costs": costs.main,
     "joint": joint.main,
     "joint-milp": joint_milp.main,
+    "joint-engine": joint_engine.main,
+    "hybrid": hybrid.main,
 }
 
 for name in sys.argv[1:] or PARTS:

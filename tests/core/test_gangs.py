@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hoptree.core.actions import Action, CancelUnit, RunUnit
@@ -36,8 +36,7 @@ class Driven:
     def __init__(
         self, workers: int, trials: int, widest: int = 8, epochs: int = 3, profile: Profile | None = None
     ) -> None:
-        settings = Settings(partitions=2)
-        self.engine = Engine(settings, allotment=Allotment(widest, profile or Profile()))
+        self.engine = Engine(Settings(partitions=2), allotment=Allotment(widest, profile or Profile()))
         self.checker = InvariantChecker(self.engine)
         self.runs: list[RunUnit] = []
         for number in range(trials):
@@ -145,6 +144,15 @@ def test_while_the_leader_evaluates_the_others_are_free() -> None:
 @given(st.integers(0, 2**32), st.sampled_from([2, 4, 8]))
 def test_random_histories_with_gangs_keep_all_invariants(seed: int, widest: int) -> None:
     History(Random(seed), steps=40, gangs=widest).run()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(["first-come", "longest-path", "monte-carlo"]), st.booleans())
+def test_random_histories_with_dry_runs_keep_all_invariants(seed: int, policy: str, free: bool) -> None:
+    random = Random(seed)
+    chosen = Settings(random.choice([1, 2, 3, 4]), "free" if free else "strict", policy)
+    known = profile((1, 8.0), (2, 5.0), (4, 3.0))
+    History(random, steps=40, settings=chosen, gangs=4, profile=known).run()
 
 
 @given(st.lists(st.tuples(st.sampled_from([1, 2, 4]), st.floats(0.01, 100)), max_size=20), st.integers(1, 9))

@@ -23,7 +23,7 @@ from hoptree.backends.state_tracker import PlaceId, SaveLedger, StateLocation, S
 from hoptree.backends.worker_handle import WorkerHandle, WorkerPool
 from hoptree.backends.worker_states import WorkerEvent, WorkerState
 from hoptree.backends.worker_supervisor import WorkerSupervisor
-from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit, SaveState
+from hoptree.core.actions import CancelUnit, CopyPartitions, DropState, Evaluate, RunUnit, SaveState
 from hoptree.core.errors import RefusedError
 from hoptree.core.events import (
     Event,
@@ -146,6 +146,8 @@ class PoolBackend:
                 if self._tracker.find((node, unit)) is None:  # it was found in the store and never loaded here
                     self._ledger.dropped(action.key)
                 self._tracker.drop((node, unit))
+            case CopyPartitions():  # no driver asks for copies yet: local workers hold everything
+                pass
             case _:
                 assert_never(action)
 

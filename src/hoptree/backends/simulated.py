@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from typing import Literal, NamedTuple, TypeAlias, assert_never, final
 
 from hoptree.backends.protocol import Task
-from hoptree.core.actions import CancelUnit, DropState, Evaluate, RunUnit, SaveState
+from hoptree.core.actions import CancelUnit, CopyPartitions, DropState, Evaluate, RunUnit, SaveState
 from hoptree.core.events import (
     Event,
     StateEvaluated,
@@ -24,6 +24,7 @@ from hoptree.core.events import (
 from hoptree.core.lineage import Values
 from hoptree.simulator.cluster import Cluster, WorkerSpec
 from hoptree.simulator.faults import Crash, FlakyUnits, StateLoss
+from hoptree.simulator.scaling import speed_up
 from hoptree.simulator.workload import Landscape
 
 Kind: TypeAlias = Literal["unit", "evaluation", "failed", "down"]
@@ -55,7 +56,7 @@ Scheduled: TypeAlias = Callable[[], list[Event]] | ScheduledEnd
 
 @final
 class _Worker:
-    __slots__ = ("busy", "joined", "queue", "spec", "started", "turn")
+    __slots__ = ("busy", "copies", "joined", "life", "queue", "spec", "started", "turn")
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.spec = spec
@@ -63,6 +64,8 @@ class _Worker:
         self.queue: list[tuple[float, RunUnit | Evaluate]] = []
         self.busy: RunUnit | Evaluate | None = None
         self.started = 0.0
+        self.copies: tuple[int, ...] = ()  # partitions that it holds besides its own
+        self.life = 0  # copies that were ordered before a crash do not arrive after it
         self.turn = 0  # scheduled ends of an earlier turn are ignored
 
 
@@ -142,6 +145,8 @@ class SimulatedBackend:
                     self._begin(worker, action, self._now)
                 else:
                     worker.queue.append((self._now, action))
+            case CopyPartitions():
+                self._copy(action)
             case CancelUnit():
                 self._cancel(self._workers[action.worker], action.run)
             case _:
@@ -184,7 +189,27 @@ class SimulatedBackend:
             if worker.turn != turn:  # it crashed before it joined
                 return []
             worker.joined = True
-            return [WorkerJoined(worker.spec.name, worker.spec.partitions, worker.spec.speed)]
+            spec = worker.spec
+            return [WorkerJoined(spec.name, spec.partitions, spec.speed, spec.machine)]
+
+        return fire
+
+    def _copy(self, action: CopyPartitions) -> None:
+        """Let workers hold copies when these have arrived; a worker that crashes meanwhile has none."""
+        seconds = self._cluster.latency
+        if self._cluster.bandwidth:
+            seconds += len(action.partitions) * self._cluster.partition_bytes / self._cluster.bandwidth
+        for name in action.workers:
+            worker = self._workers[name]
+            self._at(self._now + seconds, self._hold(worker, action.partitions, worker.life))
+
+    def _hold(self, worker: _Worker, partitions: tuple[int, ...], life: int) -> Callable[[], list[Event]]:
+        def fire() -> list[Event]:
+            if not worker.joined or worker.life != life:
+                return []
+            worker.copies = (*worker.copies, *partitions)
+            spec = worker.spec
+            return [WorkerJoined(spec.name, (*spec.partitions, *worker.copies), spec.speed, spec.machine)]
 
         return fire
 
@@ -197,6 +222,8 @@ class SimulatedBackend:
             worker.busy = None
             worker.queue.clear()
             worker.turn += 1
+            worker.life += 1
+            worker.copies = ()
             if fault.back is not None:
                 first = worker.spec.joins + self._cluster.provisioning
                 self._at(max(fault.back, first), self._join(worker))
@@ -221,6 +248,8 @@ class SimulatedBackend:
             if seconds is None:
                 seconds = self._seconds[action.node] = self._landscape.seconds(action.values)
             seconds /= worker.spec.speed
+            if action.crew:
+                seconds = self._with_crew(worker, action, seconds)
             if self._cluster.noise or self._cluster.stragglers:
                 seconds *= self._slowdown()
             self._at(start + seconds, ScheduledEnd(worker, action, worker.turn, False))
@@ -228,6 +257,26 @@ class SimulatedBackend:
             self._at(
                 start + self._evaluation_seconds(worker, action), ScheduledEnd(worker, action, worker.turn, True)
             )
+
+    def _with_crew(self, leader: _Worker, action: RunUnit, seconds: float) -> float:
+        """Return the duration of a unit that several workers train; the slowest of them determines it."""
+        crew = [self._workers[name] for name in action.crew]
+        slowest = min(leader.spec.speed, *(worker.spec.speed for worker in crew))
+        for worker in crew:
+            assert worker.joined, f"{action}: {worker.spec.name} is not there"
+            assert worker.busy is None, f"{action}: {worker.spec.name} is not free"
+            worker.busy, worker.started = action, leader.started
+        return seconds * leader.spec.speed / slowest / speed_up(self._cluster.scaling, action.layout, 1 + len(crew))
+
+    def _release(self, action: RunUnit | Evaluate, kind: Kind) -> None:
+        """Let the workers that have trained a unit together with its leader be free."""
+        if not isinstance(action, RunUnit):
+            return
+        for name in action.crew:
+            worker = self._workers[name]
+            if worker.busy is action:
+                self._record_span(worker, kind, action)
+                self._next(worker)
 
     def _slowdown(self) -> float:
         factor = 1.0
@@ -243,9 +292,11 @@ class SimulatedBackend:
         for fault in self._flaky:
             if self._random.random() < fault.probability:
                 self._record_span(worker, "failed", action)
+                self._release(action, "failed")
                 self._next(worker)
                 return [UnitFailed(action.run, action.worker, fault.reason)]
         self._record_span(worker, "unit", action)
+        self._release(action, "unit")
         self.units += 1
         events: list[Event] = [UnitFinished(action.run, action.worker, self._now - worker.started)]
         if self._volatile:

@@ -128,6 +128,16 @@ class DropState(_Action, frozen=True):
         return state_key(self.lineage, self.unit, self.tree)
 
 
+class CopyPartitions(_Action, frozen=True):
+    """Let the workers of an idle node hold copies of partitions; ``WorkerJoined`` with all they hold confirms it.
+
+    It changes no state and no result, so the journal does not record it.
+    """
+
+    workers: tuple[str, ...]
+    partitions: tuple[int, ...]
+
+
 class Report(_Action, frozen=True):
     """Report a trial's metrics at an epoch to the search."""
 
@@ -144,5 +154,7 @@ class EndTrial(_Action, frozen=True):
     reason: str = ""
 
 
-Task: TypeAlias = RunUnit | Evaluate | CancelUnit | SaveState | DropState  # what a backend carries out
+Task: TypeAlias = (
+    RunUnit | Evaluate | CancelUnit | SaveState | DropState | CopyPartitions
+)  # what a backend carries out
 Action: TypeAlias = Task | AdoptState | Report | EndTrial

@@ -9,7 +9,7 @@ unit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, final
 
 from hoptree.core.lineage import Values
@@ -28,10 +28,14 @@ class WidthTimes(NamedTuple):
 
 @final
 class Allotment:
-    """Chooses widths, powers of two up to ``widest``, from the durations of earlier units and a profile."""
+    """Chooses widths, powers of two up to ``widest``, from the durations of earlier units and a profile.
 
-    def __init__(self, widest: int, profile: Profile = Profile()) -> None:  # noqa: B008 frozen
+    A profile that is ``exact``, as in simulation, is not corrected by durations.
+    """
+
+    def __init__(self, widest: int, profile: Profile = Profile(), *, exact: bool = False) -> None:  # noqa: B008 frozen
         self.widest = widest
+        self._exact = exact
         self._measured: dict[str, dict[int, WidthTimes]] = {}  # by config and width
         self._profile = profile
         self._profiled = [seconds_by_devices(each.entries) for each in profile.architectures()]
@@ -39,7 +43,7 @@ class Allotment:
 
     def observe(self, node: Node, width: int, seconds: float) -> None:
         """Note how long a unit took."""
-        if seconds > 0.0:
+        if seconds > 0.0 and not self._exact:
             known = self._measured.setdefault(node.origin.key, {})
             before = known.get(width, WidthTimes(seconds, 0))
             known[width] = WidthTimes(min(seconds, before.seconds), before.units + 1)
@@ -52,6 +56,31 @@ class Allotment:
             width *= 2
         return width
 
+    def speeds(self, node: Node) -> dict[int, float] | None:
+        """Return the speed-ups of the widths that pay, from 1 on; None while the next width has to be tried."""
+        own = self._measured.get(node.origin.key, {})
+        found = {1: 1.0}
+        for width, ratio in self._ratios(node, own):
+            if ratio is None:
+                return None if self._pays(node, own, width) else found
+            if not is_faster(ratio, 1.0):
+                break
+            found[width] = found[width // 2] / ratio
+        return found
+
+    def _ratios(self, node: Node, own: dict[int, WidthTimes]) -> Iterator[tuple[int, float | None]]:
+        """Yield every width with its time over that of half of it, as ``_pays`` compares them; None if unknown."""
+        mixed = {**self._times(node.values), **_settled(own)}
+        width = 2
+        while width <= self.widest:
+            if _is_known(own, width):
+                yield width, own[width].seconds / own[width // 2].seconds
+            else:
+                others = [_settled(each) for each in self._measured.values() if _is_known(each, width)]
+                known = (_ratio(each, width) for each in ([mixed], others, self._profiled))
+                yield width, next((ratio for ratio in known if ratio is not None), None)
+            width *= 2
+
     def _pays(self, node: Node, own: dict[int, WidthTimes], width: int) -> bool:
         """Return whether a width is known to pay, or is the next one to try."""
         half = width // 2
@@ -60,9 +89,9 @@ class Allotment:
         mixed = {**self._times(node.values), **_settled(own)}
         others = [_settled(each) for each in self._measured.values() if _is_known(each, width)]
         for known in ([mixed], others, self._profiled):
-            found = _compare(known, width)
-            if found is not None:
-                return found
+            ratio = _ratio(known, width)
+            if ratio is not None:
+                return is_faster(ratio, 1.0)
         return half in _settled(own)
 
     def _times(self, values: Values) -> dict[int, float]:
@@ -73,12 +102,11 @@ class Allotment:
         return self._expected[values]
 
 
-def _compare(known: Sequence[Mapping[int, float]], width: int) -> bool | None:
-    """Return whether a width is faster than half of it, over all where both are known; None if there are none."""
+def _ratio(known: Sequence[Mapping[int, float]], width: int) -> float | None:
+    """Return the time of a width over that of half of it, over all where both are known; None if there are none."""
     both = [each for each in known if width in each and width // 2 in each]
-    if not both:
-        return None
-    return is_faster(sum(each[width] for each in both), sum(each[width // 2] for each in both))
+    half = sum(each[width // 2] for each in both)
+    return sum(each[width] for each in both) / half if half else None
 
 
 def _settled(measured: Mapping[int, WidthTimes]) -> dict[int, float]:

@@ -7,13 +7,15 @@ the policy's order. A busy worker may get its next unit ahead of time, so that i
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import final
+from typing import Final, final
 
 from hoptree.core.actions import Action, Evaluate, RunUnit
 from hoptree.core.allotment import Allotment
 from hoptree.core.barriers import Barriers
+from hoptree.core.gang_planner import GangPlanner
 from hoptree.core.layout_choice import Candidate, LayoutChoice
 from hoptree.core.layouts import DATA, Layout
 from hoptree.core.nodes import ActiveLineage, Node, Run, State
@@ -23,6 +25,8 @@ from hoptree.core.ready import ReadyQueue
 from hoptree.core.settings import Settings
 from hoptree.core.states import StateRegistry
 from hoptree.core.workers import Worker, Workers
+
+_FEW: Final = 4  # lineages for each worker, below which dry runs decide: soon some workers may be idle
 
 
 @final
@@ -52,6 +56,8 @@ class Dispatcher:
         self.allotment: Allotment | None = None
         self.layouts = LayoutChoice()
         self._short: tuple[ActiveLineage, int] | None = None  # a lineage that waits for workers, and its partition
+        self.planner: GangPlanner | None = None
+        self.now = 0.0
         self.runs: dict[int, Run] = {}
         self.issued = 0
         self.fresh: list[ActiveLineage] = []
@@ -75,6 +81,8 @@ class Dispatcher:
             self._states.release(state)
         self.take_in()
         offered, self._offered = self._offered, {}
+        if self.planner is not None and self._follow_dry_run():
+            return
         if self._free:
             self._match()
         elif self.freed:
@@ -122,6 +130,40 @@ class Dispatcher:
                 member.queue.remove(run)
                 self.freed.append(member)
         run.crew = ()
+
+    # --- gangs: few lineages are left for the workers -----------------------------------------------------
+
+    def _follow_dry_run(self) -> bool:
+        """Start what a dry run of the present state starts now; return whether that is all that should start.
+
+        Workers may stay idle, because a gang waits for others; but never all of them.
+        """
+        assert self.planner is not None
+        workers, ready = self.workers, self.ready
+        if not ready.count or ready.count + len(self.runs) >= _FEW * len(workers.by_name):
+            return False
+        for worker in self.freed:
+            if not worker.queue and not worker.draining and not worker.gone:
+                workers.set_idle(worker)
+        while self._states.evaluations and workers.idle_count:
+            worker = workers.any_idle()
+            self._start_evaluation(worker, self._next_evaluation(worker))
+        if not workers.idle_count:
+            self.freed = []
+            return True
+        lineages = ready.lineages()
+        if not all(self._is_plain(lineage) for lineage in lineages):
+            return False  # the layouts of their models need a certain number of workers
+        starts = self.planner.starts(lineages, list(self.runs.values()), self.now)
+        if starts is None:
+            return False
+        for lineage, partition, (leader, *crew) in starts:
+            self._start(leader, lineage, partition, crew)
+        self._actions += self.planner.copies
+        if not self.runs:
+            return False
+        self.freed = []
+        return True
 
     # --- strict order: every unit has its partition, every worker takes its best --------------------------
 
@@ -180,6 +222,8 @@ class Dispatcher:
         heapify(offers)
         while offers:
             _, _, _, sequence, _, worker, lineage, partition = heappop(offers)
+            if not worker.idle:  # it helps another one by now
+                continue
             if lineage.sequence == sequence:
                 self._start(worker, lineage, partition)
                 self._fill_ahead(worker)
@@ -260,7 +304,9 @@ class Dispatcher:
 
     # --- starting -----------------------------------------------------------------------------------------
 
-    def _start(self, worker: Worker, lineage: ActiveLineage, partition: int) -> None:
+    def _start(
+        self, worker: Worker, lineage: ActiveLineage, partition: int, crew: Sequence[Worker] | None = None
+    ) -> None:
         self.ready.take(lineage)
         node = lineage.node
         chained = len(lineage.runs)
@@ -268,8 +314,11 @@ class Dispatcher:
         run = self._assign(worker, Run(self.issued, worker.name, node, unit, lineage))
         run.partition = partition
         run.evaluate = unit + 1 in node.requests and unit + 1 not in node.reports
+        run.began = self.now
         candidate = self._choose(lineage, partition) if not chained else self.layouts.choose(node, _is_alone)
-        run.crew = self._gather(worker, run, candidate) if self.allotment is not None and not chained else ()
+        if crew is None and self.allotment is not None and not chained:
+            crew = self._gather(worker, run, candidate)
+        run.crew = self._join(run, crew or ())
         run.layout = _layout_name(candidate, run)
         if self._short is not None and self._short[0] is lineage:
             self._short = None
@@ -307,7 +356,7 @@ class Dispatcher:
 
     def can_gather(self, partition: int, devices: int) -> bool:
         """Return whether a machine has so many workers that hold a partition, idle or not."""
-        if devices == 1 or self.allotment is None:
+        if devices == 1 or self.allotment is None or self._free:
             return devices == 1
         workers = self.workers.by_name.values()
         near = Counter(each.machine for each in workers if partition in each.held and not each.draining)
@@ -322,7 +371,14 @@ class Dispatcher:
         idle = self.workers.idle[partition].values()
         return [each for each in idle if each.machine == leader.machine and each is not leader]
 
-    def _gather(self, leader: Worker, run: Run, candidate: Candidate) -> tuple[str, ...]:
+    def _is_plain(self, lineage: ActiveLineage) -> bool:
+        """Return whether any number of workers may train copies of a lineage's model."""
+        assert self.allotment is not None
+        widest = self.allotment.widest
+        candidate = self._choose(lineage, lineage.partition)
+        return self.layouts.widest_copies(lineage.node, candidate, widest) == widest
+
+    def _gather(self, leader: Worker, run: Run, candidate: Candidate) -> list[Worker]:
         """Return idle workers that help: as many as the layout needs, or that pay and that nobody else needs."""
         assert self.allotment is not None
         others = self._helpers(leader, run.partition)
@@ -330,7 +386,9 @@ class Dispatcher:
         if width == 1:
             free = 1 + max(0, len(others) - self.ready.count)
             width = self.allotment.width(run.node, self.layouts.widest_copies(run.node, candidate, free))
-        crew = others[: width - 1]
+        return others[: width - 1]
+
+    def _join(self, run: Run, crew: Sequence[Worker]) -> tuple[str, ...]:
         for worker in crew:
             worker.queue.append(run)
             self.workers.set_busy(worker)

@@ -16,6 +16,7 @@ from hoptree.core.active_lineages import ActiveLineages
 from hoptree.core.allotment import Allotment
 from hoptree.core.barriers import Barriers
 from hoptree.core.dispatch import Dispatcher
+from hoptree.core.dry_run import DryRun
 from hoptree.core.errors import ProtocolError, TransitionError, WorkloadError
 from hoptree.core.event_log import EventLog
 from hoptree.core.events import (
@@ -42,16 +43,19 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
+from hoptree.core.gang_plan import GangPlan
+from hoptree.core.gang_planner import GangPlanner
 from hoptree.core.layout_choice import LayoutChoice
 from hoptree.core.nodes import Node, Place, Run, State
 from hoptree.core.open_work import OpenWork
 from hoptree.core.other_drivers import OtherDrivers
 from hoptree.core.plan import Cost
-from hoptree.core.policies import Policy, checked, make_policy
+from hoptree.core.policies import FirstCome, LongestPath, Policy, checked, make_policy
+from hoptree.core.replication import Replication, ReplicationSettings
 from hoptree.core.repricing import Repricing
 from hoptree.core.run_results import RunResults
 from hoptree.core.saving import SavePolicy, Saving
-from hoptree.core.settings import Settings
+from hoptree.core.settings import MONTE_CARLO, Settings
 from hoptree.core.states import StateRegistry
 from hoptree.core.study_state import StudyState
 from hoptree.core.trial import Trial
@@ -73,11 +77,14 @@ class Engine:
         saving: SavePolicy | None = None,
         allotment: Allotment | None = None,
         layouts: LayoutChoice | None = None,
+        replication: ReplicationSettings | None = None,
+        plan: GangPlan = (),
     ) -> None:
         """Begin a study, or continue one from its ``state``: then the first event must be ``DriverStarted``.
 
-        Without ``allotment`` every unit is trained by one worker. Without ``layouts`` a unit that runs out of
-        memory has no other layout to be trained in.
+        Without ``allotment`` every unit is trained by one worker, without ``replication`` idle nodes get no copies.
+        Without ``layouts`` a unit that runs out of memory has no other layout to be trained in. Dry runs begin with
+        ``plan``, and follow it until they find something better.
         """
         self.settings = settings
         self.state = state or StudyState(settings)
@@ -96,8 +103,18 @@ class Engine:
             settings, self._policy, self.open_work, self.workers, self._barriers, self.states, self._actions
         )
         self._dispatcher.issued = self.state.issued
-        self._dispatcher.allotment = None if settings.order == "free" else allotment
+        self._dispatcher.allotment = allotment
         self._dispatcher.layouts = layouts or LayoutChoice()
+        if allotment is not None and isinstance(chosen, LongestPath | FirstCome):
+            self._dispatcher.planner = GangPlanner(
+                settings,
+                self.open_work,
+                self.workers,
+                allotment,
+                DryRun(random=settings.policy == MONTE_CARLO),
+                Replication(replication) if replication else None,
+                plan,
+            )
         self._trials = Trials(
             self.plan,
             self.open_work,
@@ -143,6 +160,7 @@ class Engine:
     def step(self, event: Event, now: float, *, more: bool = False) -> list[Action]:
         """Apply one event and return the actions that follow from it."""
         self._actions.clear()
+        self._dispatcher.now = now
         try:
             self._apply(event)
             if self._repricing.under_way:
@@ -252,6 +270,9 @@ class Engine:
 
     def _worker_lost(self, event: WorkerLost) -> None:
         worker = self.workers.leave(event.worker)
+        planner = self._dispatcher.planner
+        if planner is not None and planner.replication is not None:
+            planner.replication.lost(event.worker)
         if worker is not None:
             self._runs.worker_lost(worker)
 

@@ -8,6 +8,7 @@ from hoptree.core.actions import (
     Action,
     AdoptState,
     CancelUnit,
+    CopyPartitions,
     DropState,
     EndTrial,
     Evaluate,
@@ -66,7 +67,8 @@ class FactWriter:
 
     def entry(self, step: Step) -> Entry:
         """Return the journal entry of a step."""
-        return Entry(self._event(step), tuple(self.decided(action) for action in step.actions))
+        recorded = (action for action in step.actions if not isinstance(action, CopyPartitions))
+        return Entry(self._event(step), tuple(self.decided(action) for action in recorded))
 
     def _event(self, step: Step) -> EventFact:
         event, run = step.event, step.run
@@ -139,6 +141,8 @@ class FactWriter:
                 return TrialReported(trial, epoch)
             case EndTrial(trial, ending, reason):
                 return TrialEnded(trial, ending, reason)
+            case CopyPartitions():
+                raise AssertionError(f"{action} is not recorded")
             case _:
                 assert_never(action)
 

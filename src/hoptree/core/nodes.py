@@ -194,6 +194,7 @@ class Run:
     """A unit or an evaluation that was assigned to a worker; ``status`` changes through the table ``RUN`` only."""
 
     __slots__ = (
+        "began",
         "crew",
         "evaluate",
         "layout",
@@ -217,6 +218,7 @@ class Run:
         self.state: State | None = None
         self.crew: tuple[str, ...] = ()  # workers that train the unit together with this one
         self.layout = SINGLE  # the name of how they hold the model
+        self.began = 0.0  # when it was assigned
         self.evaluate = False  # whether the state is evaluated right after the unit
         self.status: RunStatus = "evaluating" if lineage is None else "training"
 

@@ -264,7 +264,7 @@ def make_policy(settings: Settings, open_work: OpenWork, workers: Workers, barri
     match settings.policy:
         case "first-come":
             return FirstCome(open_work, workers, barriers, free=free)
-        case "longest-path":
+        case "longest-path" | "monte-carlo":  # the latter differs only in how gangs are formed
             return LongestPath(workers.pace, free=free)
         case "random":
             return RandomOrder(settings.seed)
@@ -283,5 +283,5 @@ def unknown_policy(given: object) -> WorkloadError:
     )
 
 
-POLICIES = ("first-come", "longest-path", "random", "breadth-first", "most-children")
+POLICIES = ("first-come", "longest-path", "random", "breadth-first", "most-children", "monte-carlo")
 _MASK = (1 << 64) - 1

@@ -69,6 +69,11 @@ class ReadyQueue:
             lineage.sequence = -1
             self.count -= 1
 
+    def lineages(self) -> list[ActiveLineage]:
+        """Return all ready lineages, longest ready first; it takes as long as there are entries."""
+        found = {entry.sequence: entry.lineage for heap in self._heaps for entry in heap if _is_valid(entry)}
+        return [found[sequence] for sequence in sorted(found)]
+
     def best(self, partitions: Iterable[int]) -> tuple[ReadyEntry, int] | None:
         """Return the first entry among some partitions, and its partition; it stays in the queue.
 
@@ -118,3 +123,7 @@ class ReadyQueue:
                 heap[:] = [entry for entry in heap if entry.lineage.sequence == entry.sequence]
                 heapify(heap)
             self._entries = sum(map(len, heaps))
+
+
+def _is_valid(entry: ReadyEntry) -> bool:
+    return entry.lineage.sequence == entry.sequence

@@ -10,6 +10,7 @@ from hoptree.core.errors import WorkloadError
 
 Order: TypeAlias = Literal["strict", "free"]
 DEFAULT_POLICY: Final = "first-come"
+MONTE_CARLO: Final = "monte-carlo"
 
 
 class Settings(msgspec.Struct, frozen=True):

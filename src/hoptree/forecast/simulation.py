@@ -5,20 +5,26 @@ The real engine runs in the real loop; only the workers and the clock are simula
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
 
 from hoptree.backends.event_loop import Observer, drive, without_collector
 from hoptree.backends.simulated import SimulatedBackend
+from hoptree.core.allotment import Allotment
 from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
+from hoptree.core.gang_plan import GangPlan, PlannedVisit
 from hoptree.core.invariants import InvariantChecker
+from hoptree.core.layouts import SINGLE
 from hoptree.core.lineage import history
-from hoptree.core.plan import Node, Work
+from hoptree.core.plan import Node, Plan, Work
 from hoptree.core.policies import Policy
 from hoptree.core.policy_choice import PolicyChoice, check_policy, planned
+from hoptree.core.replication import ReplicationSettings
 from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
+from hoptree.optimize.joint import JointSolution
 from hoptree.report import gantt, trace
 from hoptree.report.tables import count, duration, size, text_table
 from hoptree.report.timeline import Span, Timeline
@@ -26,6 +32,7 @@ from hoptree.search.fixed import Fixed
 from hoptree.search.protocol import Search
 from hoptree.search.tuner import Tuner
 from hoptree.simulator.cluster import Cluster, WorkerSpec
+from hoptree.simulator.scaling import profile_of, speed_up, widest
 from hoptree.simulator.workload import Workload
 
 _DETAILS = ("ahead", "affinity", "retries", "patience", "landscape", "check", "watches", "enough")
@@ -36,7 +43,7 @@ def simulate(
     workload: Workload,
     cluster: Cluster | None = None,
     *,
-    policy: PolicyChoice = DEFAULT_POLICY,
+    policy: PolicyChoice | JointSolution = DEFAULT_POLICY,
     order: Order = "strict",
     search: Search | None = None,
     seed: int = 0,
@@ -44,8 +51,9 @@ def simulate(
 ) -> Simulation:
     """Run a workload on a simulated cluster.
 
-    ``policy`` is a name, a policy, or the ``starts`` of a solved schedule (then the order is free). ``search``
-    replaces "train every config for ``epochs``". ``details``: ``ahead``, ``affinity``, ``retries`` and
+    ``policy`` is a name, a policy, the ``starts`` of a solved schedule (then the order is free), or what
+    ``solve_joint`` has returned for the nodes of the cluster: dry runs follow that until they find better.
+    ``search`` replaces "train every config for ``epochs``". ``details``: ``ahead``, ``affinity``, ``retries`` and
     ``patience`` of the engine, ``landscape`` for costs and metrics as functions of values, ``check`` to test every
     invariant after every step, ``watches`` for observers that get every step, and ``enough``, which is called
     after every event and ends the run when it returns true.
@@ -63,6 +71,9 @@ def simulate(
         raise WorkloadError(
             f"enough: {enough!r}; expected a function without arguments that returns whether to end"
         )
+    plan: GangPlan = ()
+    if isinstance(policy, JointSolution):
+        plan, policy = _gang_plan(policy, workload, cluster, order, seed), DEFAULT_POLICY
     check_policy(policy)
     starts = None if isinstance(policy, str | Policy) else policy
     name = policy if isinstance(policy, str) else DEFAULT_POLICY
@@ -73,7 +84,15 @@ def simulate(
     if starts is not None:
         histories = [history(config) for config in workload.config_list()]
         policy = planned(starts, histories, _root(seed), workload.partitions)
-    engine = Engine(settings, landscape.seconds, policy if isinstance(policy, Policy) else None)
+    own = policy if isinstance(policy, Policy) else None
+    engine = Engine(
+        settings,
+        landscape.seconds,
+        own,
+        allotment=_allotment(cluster, workload.partitions),
+        replication=_replication(cluster, workload.partitions),
+        plan=plan,
+    )
     units = workload.size * workload.epochs * workload.partitions
     backend = SimulatedBackend(
         cluster,
@@ -191,16 +210,54 @@ class Simulation:
             gantt.save(self.timeline, path, dark=dark)
 
 
+def _allotment(cluster: Cluster, partitions: int) -> Allotment | None:
+    """Return what forms gangs, with the cluster's scaling as its profile; None if every unit has one device."""
+    devices = Counter(spec.machine for spec in cluster.placed(partitions))
+    width = widest(cluster.scaling, max(devices.values()))
+    return Allotment(width, profile_of(cluster.scaling, width), exact=True) if width > 1 else None
+
+
+def _gang_plan(solution: JointSolution, workload: Workload, cluster: Cluster, order: Order, seed: int) -> GangPlan:
+    """Return a solved joint schedule by lineage; its rows belong to the configs in order."""
+    if order != "free":
+        raise WorkloadError(
+            f"policy: a joint solution with order {order!r}; expected order='free': strict order fixes it"
+        )
+    shape = (len(solution.visits), len(solution.visits[0]))
+    if shape != (workload.size, len(cluster.nodes)):
+        raise WorkloadError(
+            f"policy: a joint solution of {shape[0]} configs on {shape[1]} nodes; expected {workload.size} configs "
+            f"and {len(cluster.nodes)} nodes, as in the workload and the cluster"
+        )
+    plan = Plan(workload.partitions, order="free")
+    begin = plan.root(_root(seed))
+    keys = [plan.path(history(config), begin, 1)[0].key for config in workload.config_list()]
+    return tuple(
+        PlannedVisit(visit.start, key, node, visit.width)
+        for key, row in zip(keys, solution.visits, strict=True)
+        for node, visit in enumerate(row)
+    )
+
+
+def _replication(cluster: Cluster, partitions: int) -> ReplicationSettings | None:
+    if not cluster.replicate_idle:
+        return None
+    return ReplicationSettings(cluster.replicate_idle, (cluster.partition_bytes,) * partitions)
+
+
 def _root(seed: int) -> str:
     return f"simulation {seed}"
 
 
 def _lower_bound(engine: Engine, cluster: Cluster) -> float:
-    """Count whole epochs only: each visits every partition once, at best on its fastest worker."""
+    """Count whole epochs only: each visits every partition once, at best on its fastest worker or gang."""
     plan, partitions = engine.plan, engine.settings.partitions
     placed = cluster.placed(partitions)
-    holders = [tuple(spec for spec in placed if p in spec.partitions) for p in range(partitions)]
-    epoch = sum(1 / max(spec.speed for spec in specs) for specs in holders)
+    holders = [
+        tuple(spec for spec in placed if p in spec.partitions or cluster.replicate_idle) for p in range(partitions)
+    ]
+    epoch = sum(1 / (max(spec.speed for spec in specs) * _gain(cluster, specs)) for specs in holders)
+    efficiency = _efficiency(cluster, len(placed))
     reach: dict[int, int] = {}
     longest = 0.0
     for trial in engine.trials.values():
@@ -210,10 +267,29 @@ def _lower_bound(engine: Engine, cluster: Cluster) -> float:
             length += _whole_epochs(node, end, partitions) * node.cost * epoch
         longest = max(longest, length)
     nodes = (plan.nodes[number] for number in reach)
-    load = sum(_whole_epochs(node, reach[node.id], partitions) * node.cost for node in nodes)
+    load = sum(_whole_epochs(node, reach[node.id], partitions) * node.cost for node in nodes) / efficiency
     # Partitions with the same holders must share them; all partitions share all workers.
-    groups = {names: holders.count(names) * load / _speed(names) for names in set(holders)}
+    groups = {names: holders.count(names) * load / _speed(names) for names in dict.fromkeys(holders)}
     return max(longest, partitions * load / _speed(placed), *groups.values())
+
+
+def _gain(cluster: Cluster, holders: Sequence[WorkerSpec]) -> float:
+    """Return the greatest speed-up of a gang of one machine."""
+    most = max(Counter(spec.machine for spec in holders).values())
+    return max(speed for width, speed in _speed_ups(cluster, most))
+
+
+def _efficiency(cluster: Cluster, devices: int) -> float:
+    """Return the most that a device does in a gang, over what it does alone."""
+    return max(speed / width for width, speed in _speed_ups(cluster, devices))
+
+
+def _speed_ups(cluster: Cluster, devices: int) -> Iterator[tuple[int, float]]:
+    width = 1
+    while width <= widest(cluster.scaling, devices):
+        for layout in cluster.scaling or (SINGLE,):
+            yield width, speed_up(cluster.scaling, layout, width)
+        width *= 2
 
 
 def _speed(specs: Iterable[WorkerSpec]) -> float:

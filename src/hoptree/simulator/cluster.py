@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import msgspec
 
 from hoptree.core.errors import WorkloadError
 from hoptree.simulator.faults import Crash, Fault
+from hoptree.simulator.scaling import check_nodes, check_scaling, share
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +19,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     speed: float = 1.0
     partitions: tuple[int, ...] = ()
     joins: float = 0.0
+    machine: str = ""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.speed) and self.speed > 0):
@@ -31,9 +34,18 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     ``noise`` is the relative spread of unit times (log-normal), ``stragglers`` the fraction of units that take
     ``straggling`` times as long, ``bandwidth`` the bytes per second of a hop (0: hops take no time),
     ``provisioning`` the delay of every worker before it joins.
+
+    With ``nodes`` there is a worker for each device of each node, and a node holds partitions in proportion to its
+    devices. ``scaling`` says by layout how much faster a unit is on several devices: ``"linear"``, or speed-ups by
+    the number of devices, powers of two. Without it every unit is trained by one device. ``replicate_idle`` is how
+    many bytes of other nodes' partitions an idle node may copy, and ``partition_bytes`` the size of each.
     """
 
     workers: int | list[WorkerSpec] = 8
+    nodes: list[int] = []
+    replicate_idle: float = 0.0
+    partition_bytes: float = 1.0
+    scaling: dict[str, Literal["linear"] | dict[int, float]] = {}
     replicas: int = 1
     bandwidth: float = 0.0
     latency: float = 0.0
@@ -56,10 +68,15 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
             repeated = next((name for name in names if names.count(name) > 1), None)
             if repeated is not None:
                 raise WorkloadError(f"workers: two are named {repeated!r}; expected different names")
-        count = self.workers if isinstance(self.workers, int) else len(self.workers)
+        if self.nodes:
+            check_nodes(self.nodes)
+        check_scaling(self.scaling)
+        count = len(self._specs())
+        if self.nodes and (self.workers != 8 or self.replicas != 1):
+            raise WorkloadError("nodes: given beside workers or replicas; expected one or the other")
         if not isinstance(self.replicas, int) or not 1 <= self.replicas <= count:
             raise WorkloadError(f"replicas: {self.replicas} on {count} workers; expected 1 to {count}")
-        for field in ("bandwidth", "latency", "noise", "provisioning"):
+        for field in ("bandwidth", "latency", "noise", "provisioning", "replicate_idle", "partition_bytes"):
             value = getattr(self, field)
             if not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
                 raise WorkloadError(f"{field}: {value}; expected a finite number, 0 or more")
@@ -73,11 +90,9 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
         Partitions are assigned in turn, and each is also placed on the next ``replicas - 1`` workers.
         """
-        specs = (
-            [WorkerSpec(name=f"w{index}") for index in range(self.workers)]
-            if isinstance(self.workers, int)
-            else self.workers
-        )
+        if self.nodes:
+            return self._placed_on_nodes(partitions)
+        specs = self._specs()
         count = len(specs)
         placed: list[WorkerSpec] = []
         for index, spec in enumerate(specs):
@@ -88,7 +103,31 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
             )
             if count > partitions and not spec.partitions:
                 own_partitions = tuple(sorted({(index + copy) % partitions for copy in range(self.replicas)}))
-            placed.append(WorkerSpec(name=spec.name, speed=spec.speed, partitions=own_partitions, joins=spec.joins))
+            placed.append(msgspec.structs.replace(spec, partitions=own_partitions))
+        self._check(placed, partitions)
+        return placed
+
+    def _specs(self) -> list[WorkerSpec]:
+        """Return the workers as they are given, without their partitions."""
+        if self.nodes:
+            return [
+                WorkerSpec(name=f"n{node}.{device}", machine=f"n{node}")
+                for node, devices in enumerate(self.nodes)
+                for device in range(devices)
+            ]
+        if isinstance(self.workers, int):
+            return [WorkerSpec(name=f"w{index}") for index in range(self.workers)]
+        return self.workers
+
+    def _placed_on_nodes(self, partitions: int) -> list[WorkerSpec]:
+        """Give each node partitions in proportion to its devices; all its devices hold them."""
+        holders = share(partitions, self.nodes)
+        placed = [
+            msgspec.structs.replace(
+                spec, partitions=tuple(p for p, node in enumerate(holders) if spec.machine == f"n{node}")
+            )
+            for spec in self._specs()
+        ]
         self._check(placed, partitions)
         return placed
 

@@ -12,6 +12,7 @@ import msgspec
 from hoptree.core.actions import (
     AdoptState,
     CancelUnit,
+    CopyPartitions,
     DropState,
     EndTrial,
     Evaluate,
@@ -111,7 +112,7 @@ class _SearchRun:
                         inbox.extend(self._cancelled(action))
                     case Report() | EndTrial():
                         inbox.extend(self._tuner.tell(action))
-                    case SaveState() | AdoptState() | DropState():
+                    case SaveState() | AdoptState() | DropState() | CopyPartitions():
                         pass
                     case _:
                         assert_never(action)

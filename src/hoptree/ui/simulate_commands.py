@@ -6,7 +6,7 @@ import random
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 import msgspec
@@ -20,6 +20,7 @@ POLICIES: Final = (
     "random",
     "breadth-first",
     "most-children",
+    "monte-carlo",
 )  # the names in hoptree.core, without importing it
 
 if TYPE_CHECKING:
@@ -68,7 +69,17 @@ def demo_command(simulated: bool, workers: int | None) -> None:
 @click.option("--bandwidth", default=0.0, help="MB per second to move a state.  [default: takes no time]")
 @click.option("--noise", default=0.0, help="Relative spread of unit times.")
 @click.option("--stragglers", default=0.0, help="Fraction of units that take three times as long.")
-@click.option("--policy", default="first-come", show_default=True, type=click.Choice(POLICIES))
+@click.option("--nodes", default="", metavar="N,N", help="Devices of each node, instead of workers: 4,2,2.")
+@click.option(
+    "--scaling", default="", help="Speed-ups of several devices: linear, or 2:1.8,4:3.1.  [default: one device]"
+)
+@click.option(
+    "--policy",
+    default="first-come",
+    metavar="NAME",
+    type=click.Choice(POLICIES),
+    help=f"One of {', '.join(POLICIES)}.  [default: first-come]",
+)
 @click.option("--order", default="strict", show_default=True, type=click.Choice(["strict", "free"]))
 @click.option("--share/--no-share", default=True, help="Train common prefixes once.  [default: share]")
 @click.option("--barrier", is_flag=True, help="Trials wait for each other at every report (needs --every).")
@@ -88,6 +99,7 @@ def simulate_command(file: Path | None, **options: Any) -> None:
     Examples:
       hoptree simulate --configs 16 --workers 8 --epochs 5
       hoptree simulate --configs 256 --workers 16 --heterogeneous --order free
+      hoptree simulate --configs 6 --nodes 4,2,2 --scaling 2:1.8,4:3.1
       hoptree simulate study.toml --save gantt.svg --trace trace.json
     """  # noqa: D301 click needs the real character
     from hoptree.forecast.simulation import simulate
@@ -122,7 +134,11 @@ def _described(options: dict[str, Any]) -> tuple[Workload, Cluster]:
     from hoptree.simulator.cluster import Cluster, WorkerSpec
     from hoptree.simulator.workload import Workload
 
-    workers, configs = options["workers"], options["configs"]
+    configs = options["configs"]
+    nodes = _numbers("--nodes", options["nodes"])
+    if nodes:
+        _check_without_workers()
+    workers = sum(nodes) or options["workers"]
     seconds: float | list[float] = options["seconds"]
     specs: int | list[WorkerSpec] = workers
     if options["heterogeneous"] and workers > 0 and configs > 0:
@@ -133,8 +149,10 @@ def _described(options: dict[str, Any]) -> tuple[Workload, Cluster]:
         speeds = draw.choices(list(GPU_TFLOPS.values()), k=workers)
         mean_speed = sum(GPU_TFLOPS.values()) / len(GPU_TFLOPS)
         specs = [WorkerSpec(name=f"w{i}", speed=speed / mean_speed) for i, speed in enumerate(speeds)]
+    scaling = _scaling(options["scaling"])
     cluster = Cluster(
-        workers=specs,
+        **({"nodes": nodes} if nodes else {"workers": specs}),
+        scaling={"data": scaling} if scaling else {},
         replicas=options["replicas"],
         bandwidth=options["bandwidth"] * 1e6,
         noise=options["noise"],
@@ -152,6 +170,32 @@ def _described(options: dict[str, Any]) -> tuple[Workload, Cluster]:
         state_bytes=options["state_mb"] * 1e6,
     )
     return workload, cluster
+
+
+def _check_without_workers() -> None:
+    context = click.get_current_context()
+    for name in ("workers", "replicas", "heterogeneous"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise WorkloadError(
+                f"--{name}: given beside --nodes, which says what workers there are; omit one of them"
+            )
+
+
+def _numbers(field: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")] if text else []
+    except ValueError:
+        raise WorkloadError(f"{field}: {text!r}; expected whole numbers, such as 4,2,2") from None
+
+
+def _scaling(text: str) -> Literal["linear"] | dict[int, float]:
+    if text == "linear":
+        return "linear"
+    try:
+        pairs = [part.split(":") for part in text.split(",")] if text else []
+        return {int(width): float(speed) for width, speed in pairs}
+    except ValueError:
+        raise WorkloadError(f"--scaling: {text!r}; expected linear, or speed-ups such as 2:1.8,4:3.1") from None
 
 
 def _show(result: Simulation, options: dict[str, Any]) -> None:

@@ -105,7 +105,7 @@ def _convert(table: dict[str, Any], kind: type[Any]) -> Any:
     if unknown:
         raise WorkloadError(f"{unknown[0]}: unknown field; expected {', '.join(sorted(fields))}")
     try:
-        return msgspec.convert(table, kind)
+        return msgspec.convert(table, kind, str_keys=True)  # keys of a TOML table are text, also widths of scaling
     except msgspec.ValidationError as error:
         raise WorkloadError(_mismatch(str(error), table)) from None
 
