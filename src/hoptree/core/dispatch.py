@@ -295,7 +295,7 @@ class Dispatcher:
         run.began = self.now
         if crew is None and self.allotment is not None and not chained:
             crew = self._gather(worker, run)
-        run.crew = self._join(run, crew or ())
+        run.crew = self._join(run, crew) if crew else ()
         lineage.runs.append(run)
         lineage.change("start")
         if self._policy.selective:
