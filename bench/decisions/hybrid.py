@@ -87,9 +87,11 @@ def text(cases: Sequence[Case], seconds: float) -> str:
         [
             "## Hopping, data parallelism, or both (appendix D of the Cerebro paper)",
             f"1 to {max(CONFIGS)} configs on {DEVICES} devices that hold all {PARTITIONS} partitions, {EPOCHS} "
-            "epochs, simulated with the engine's decisions. Equal costs, or drawn from U(0.5, 1.5). Makespan in times of "
-            "a unit on one device: **hopping** (one device for each config; the better of a partition on each device "
-            "and all on all), **data parallelism** (one config after another, on all devices), **ours**, and in "
+            "epochs, simulated with the engine's decisions. Equal costs, or drawn from U(0.5, 1.5). "
+            "Makespan in times "
+            "of a unit on one device: **hopping** (one device for each config; the better of a partition on each "
+            "device and all on all), **data parallelism** (one config after another, on all devices), "
+            "**ours**, and in "
             "parentheses the lower bound of ours. Speed-ups with 2, 4 and 8 devices: "
             + "; ".join(
                 f"{name} {', '.join(f'{s:g}' for s in speeds.values())}" for name, speeds in SCALINGS.items()
@@ -97,7 +99,7 @@ def text(cases: Sequence[Case], seconds: float) -> str:
             + ". The table shows strict order.",
             f"Ours is slower than one of the pure modes in **{worse} of {len(cases)}** cases (strict and free "
             f"order), and more than 1 % faster than both in {faster}. All of it took {seconds:.0f} s of "
-            "processor time. Where it is slower, each device of the pure mode holds one partition, and all loads are equal.",
+            "processor time. Where it is slower, each device of the pure mode holds one partition: equal loads.",
             table(columns, rows),
             f"![Makespan by the number of configs](pictures/{PICTURE.name})",
         ]

@@ -315,10 +315,10 @@ class Dispatcher:
         run.partition = partition
         run.evaluate = unit + 1 in node.requests and unit + 1 not in node.reports
         run.began = self.now
-        candidate = self._choose(lineage, partition) if not chained else self.layouts.choose(node, _is_alone)
+        candidate = self._choose(lineage, partition, alone=chained > 0)
         if crew is None and self.allotment is not None and not chained:
             crew = self._gather(worker, run, candidate)
-        run.crew = self._join(run, crew or ())
+        run.crew = self._join(run, crew) if crew else ()
         run.layout = _layout_name(candidate, run)
         if self._short is not None and self._short[0] is lineage:
             self._short = None
@@ -362,9 +362,12 @@ class Dispatcher:
         near = Counter(each.machine for each in workers if partition in each.held and not each.draining)
         return devices <= max(near.values(), default=0)
 
-    def _choose(self, lineage: ActiveLineage, partition: int) -> Candidate:
-        """Return the layout of a lineage's next unit."""
-        return self.layouts.choose(lineage.node, partial(self.can_gather, partition))
+    def _choose(self, lineage: ActiveLineage, partition: int, *, alone: bool = False) -> Candidate:
+        """Return the layout of a lineage's next unit; ``alone``: no other worker can help."""
+        only = self.layouts.only
+        if only is not None:
+            return only
+        return self.layouts.choose(lineage.node, _is_alone if alone else partial(self.can_gather, partition))
 
     def _helpers(self, leader: Worker, partition: int) -> list[Worker]:
         """Return the idle workers of the leader's machine that hold a partition, without the leader."""

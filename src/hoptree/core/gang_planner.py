@@ -18,7 +18,7 @@ from hoptree.core.replication import WORTH, Replication
 from hoptree.core.settings import Settings
 from hoptree.core.workers import Worker, Workers
 
-_MOST_CHOICES: Final = 512  # lineages times kinds: with more, a dry run would take too long
+_MOST_CHOICES: Final = 64  # lineages times kinds: with more, a dry run would take too long
 
 
 class GangStart(NamedTuple):

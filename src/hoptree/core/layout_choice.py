@@ -89,6 +89,12 @@ class LayoutChoice:
             self._options, self._candidates = options, candidates
             self._known.clear()
 
+    @property
+    def only(self) -> Candidate | None:
+        """The layout of all units, if there is just one and any worker can train with it alone."""
+        first = self._candidates[0]
+        return first if len(self._candidates) == 1 and first.devices == 1 else None
+
     def choose(self, node: Node, is_possible: Callable[[int], bool]) -> Candidate:
         """Return the first layout that may fit; ``is_possible`` says whether there are so many workers.
 
