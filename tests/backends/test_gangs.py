@@ -64,3 +64,14 @@ def test_events_of_a_second_failure_are_held_too() -> None:
 
 def test_a_run_of_one_worker_is_reported_at_once() -> None:
     assert Gangs("s").hold(7, failed(7)) == failed(7)
+
+
+def test_a_worker_that_is_out_of_memory_explains_what_its_leader_has_reported() -> None:
+    gangs = Gangs("s")
+    gangs.form(unit(1, "a", "b"), "here")
+    assert gangs.hold(1, failed(1)) == []
+    gangs.leave(1, "a")
+    short = UnitFailed(1, "b", "out of memory", "memory", limit=100)
+    gangs.explain(short)
+    assert gangs.leave(1, "b") == [UnitFailed(1, "a", "out of memory", "memory", limit=100)]
+    gangs.explain(short)  # nothing is held any more

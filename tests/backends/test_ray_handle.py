@@ -39,7 +39,7 @@ LOW = "1 worker(s) were killed due to the node running low on memory."
     [
         (
             OutOfMemoryError(f"{LOW}\nobjects spillable: 0"),
-            WorkerExit(f"was killed by Ray, since its node ran out of memory: {LOW}", "user"),
+            WorkerExit(f"was killed by Ray, since its node ran out of memory: {LOW}", "memory"),
         ),
         (NodeDiedError("the node is unreachable"), WorkerExit("was on a node that was lost", None)),
     ],
