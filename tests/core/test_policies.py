@@ -230,6 +230,23 @@ def test_later_trials_stand_behind_if_a_report_or_another_budget_came_between(un
     assert sorted(order) == list(range(16))
 
 
+def test_equal_trials_requested_together_complete_one_after_the_other():
+    found = turns(*(({"lr": float(number)}, 2) for number in range(9)))
+    assert found[:8] == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]  # not the first epoch of each
+
+
+def test_a_report_of_a_trial_that_goes_on_separates_those_requested_before_and_after():
+    driver = Driver(1)
+    for number in range(2):
+        driver.ask(number, 0.1 + number, until=2, every=1)
+    driver.join("w")
+    driver.train("w")
+    driver.evaluate("w")
+    assert driver.reports == [(0, 1)]
+    driver.ask(2, 0.1, until=2)
+    assert [trial.standing for trial in driver.engine.trials.values()] == [0, 0, 2]
+
+
 def test_a_resumed_study_has_the_standings_that_it_had():
     driver = Driver(1, named="first-come")
     for number in range(4):
