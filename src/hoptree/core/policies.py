@@ -288,13 +288,15 @@ def unknown_policy(given: object) -> WorkloadError:
 
 POLICIES = ("first-come", "longest-path", "random", "breadth-first", "most-children")
 _MASK = (1 << 64) - 1
-_TIMES = 1 << 13  # more than there are classes of times
+_SHORTEST = 1e-9
+_TIMES = 1 << 13  # more than there are classes of times, from 1e-9 s to 1e28 s
 _TRIALS = 1 << 20
 
 
 def _time_class(seconds: float) -> int:
-    """Return a small number that grows with a time; times that differ by less than 1 % are about equal.
+    """Return a small number that grows with a time; times that differ by less than about 1 % may have the same.
 
-    Estimated times of equal units differ a little, which must not decide between trials.
+    Estimates of equal times differ a little, which must not decide between trials.
     """
-    return math.floor(64 * math.log2(min(seconds, 1e12) + 1e-9)) + 2048
+    mantissa, exponent = math.frexp(seconds + _SHORTEST)  # the mantissa is at least 0.5
+    return 64 * exponent + int(128 * mantissa) + 2048
