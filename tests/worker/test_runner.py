@@ -36,7 +36,7 @@ def test_a_unit_that_failed_half_way_starts_again_from_its_state(tmp_path: Path)
     data = dataset(tmp_path)
     command = train(0, unit=1, source=StateSource("stored"))
 
-    def trained(runner: CommandRunner) -> list[float]:
+    def trained(runner: CommandRunner) -> Any:
         return runner.train(command, lambda _: nullcontext()).state.arrays["w"].tolist()
 
     breaks = BreaksOnce()
