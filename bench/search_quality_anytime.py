@@ -44,6 +44,14 @@ PROCEDURES: dict[str, Procedure] = {
 POLICIES = ("longest-path", "first-come", "breadth-first")
 
 
+class Row(NamedTuple):
+    """A row of the table, and the area of the default policy over longest path's."""
+
+    procedure: str
+    cells: list[object]
+    ratio: float
+
+
 class Played(NamedTuple):
     """One simulated search: when its best report got better and how far that was from the best, and its end."""
 
@@ -96,7 +104,7 @@ def play(procedure: Procedure, seed: int, policy: str, shape: Shape, partitions:
     return Played(steps, result.makespan, level, WORKERS * result.makespan / result.busy_seconds)
 
 
-def row(seeds: range, name: str, shape: str, placement: str) -> list[object]:
+def row(seeds: range, name: str, shape: str, placement: str) -> Row:
     """Compare the policies for one procedure."""
     runs = {
         policy: [play(PROCEDURES[name], seed, policy, SHAPES[shape], PLACEMENTS[placement]) for seed in seeds]
@@ -104,14 +112,25 @@ def row(seeds: range, name: str, shape: str, placement: str) -> list[object]:
     }
     before = runs["longest-path"]
     cells: list[object] = [name, shape, placement]
+    ratios: dict[str, float] = {}
     for policy in POLICIES:
         pairs = [_areas(old, new) for old, new in zip(before, runs[policy], strict=True)]
         old, new = mean(b for b, _ in pairs), mean(a for _, a in pairs)
+        ratios[policy] = new / old
         cells.append(f"{new:.4f}" if policy == "longest-path" else f"{new:.4f} ({_ratio(new, old, pairs)})")
     cells += [f"{mean(run.level for run in runs[policy]):.4f}" for policy in POLICIES[:2]]
     spans = [mean(run.makespan for run in runs[policy]) for policy in POLICIES[:2]]
     cells.append(f"{spans[1] / spans[0]:.3f}")
-    return cells
+    return Row(name, cells, ratios["first-come"])
+
+
+def summary(rows: Sequence[Row], *names: str) -> str:
+    """Return the mean ratio of some procedures over all landscapes and placements of the data."""
+    means = {name: mean(each.ratio for each in rows if each.procedure == name) for name in names}
+    listed = ", ".join(f"{name} {value:.2f}" for name, value in means.items())
+    return (
+        f"Area of first come over longest path's, mean of the {len(SHAPES) * len(PLACEMENTS)} settings: {listed}."
+    )
 
 
 def _areas(old: Played, new: Played) -> tuple[float, float]:
@@ -160,7 +179,9 @@ def main(count: int = 20, first: int = 0) -> None:
         "The area under the regret over simulated time, as the mean regret while it runs, with 4 workers; means "
         f"over the seeds {first} to {seeds[-1]}, in brackets over longest path's, ± its standard error. A unit "
         "takes as long as the config is deep (1 to 4). The finals are levels, 0 is the best.\n\n"
-        + table(columns, rows)
+        + summary(rows, "Random", "Hyperband")
+        + "\n\n"
+        + table(columns, [each.cells for each in rows])
         + "\n\nOptuna's TPE, 40 trials of 9 epochs: the makespan over the time that the work takes if no worker is "
         "ever idle, and the final level.\n\n"
         + table(["mode", "partitions", "makespan / work", "final"], batches(seeds))

@@ -10,16 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hoptree.core.actions import EndTrial, Report, RunUnit
+from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
+from hoptree.core.events import DriverStarted
 from hoptree.core.lineage import Values
 from hoptree.core.nodes import ActiveLineage
 from hoptree.core.policies import POLICIES, BreadthFirst, Policy
 from hoptree.core.schedules import Config, multistep, piecewise
+from hoptree.core.snapshots import restored, snapshot_of
 from hoptree.core.steps import Step
 from hoptree.forecast.simulation import simulate
 from hoptree.optimize import solve
 from hoptree.search import Decision, Extend, Train
 from hoptree.simulator import Cluster, WorkerSpec, Workload
+from hoptree.simulator.workload import Landscape
 from tests.core.driver import Driver
 from tests.core.strategies import configs
 
@@ -176,6 +180,89 @@ def test_first_come_trains_trials_in_the_order_in_which_they_were_requested():
     found = turns(*asked)
     assert found[:6] == [0.0, 1.0, 1.0, 2.0, 3.0, 3.0]  # there is much left: neither the longest nor each in turn
     assert sorted(found) == sorted(rate for config, until in asked for rate in [config["lr"]] * until)
+
+
+SECONDS = [3.0, 1.0, 2.0, 1.005, 1.0, 2.0, 3.0, 1.0]
+
+
+class Waves(Budgets):
+    """A search that requests the same configs again after its first report, or without waiting for it."""
+
+    def __init__(self, untils: Sequence[int], *, wait: bool) -> None:
+        super().__init__([({"config": index}, untils[0]) for index in range(len(SECONDS))])
+        self._late: list[Decision] = [
+            Train({"config": index, "late": 1}, untils[1]) for index in range(len(SECONDS))
+        ]
+        self._wait = wait
+
+    def start(self) -> Sequence[Decision]:
+        if self._wait:
+            return super().start()
+        now, self._late = self._late, []
+        return [*super().start(), *now]
+
+    def tell(self, news: Report | EndTrial) -> Sequence[Decision]:
+        now, self._late = self._late, []
+        return now
+
+
+def begun(search: Waves) -> list[int]:
+    """Return the trials in the order in which one worker began them: 0 to 7 first wave, 8 to 15 second."""
+    watch = Given()
+    landscape = Landscape(lambda values: SECONDS[values.constants()["config"]], lambda *_: {"loss": 1.0})  # type: ignore[index]
+    cluster = Cluster(workers=1)
+    simulate(Workload(partitions=1), cluster, search=search, landscape=landscape, watches=[watch.see], ahead=False)
+    found = [run.values.constants() for run in watch.runs if run.unit == 0]
+    return [each["config"] + len(SECONDS) * ("late" in each) for each in found]  # type: ignore[operator]
+
+
+SHORTEST_FIRST = [1, 3, 4, 7, 2, 5, 0, 6]  # times that differ by less than 1 % count as equal
+
+
+def test_of_trials_requested_together_the_shortest_go_first():
+    assert begun(Waves((1, 1), wait=False))[:8] == [1, 3, 4, 7, 9, 11, 12, 15]
+
+
+@pytest.mark.parametrize(("untils", "wait"), [((1, 1), True), ((1, 2), False)])
+def test_later_trials_stand_behind_if_a_report_or_another_budget_came_between(untils: tuple[int, int], wait: bool):
+    order = begun(Waves(untils, wait=wait))
+    assert order[:7] == SHORTEST_FIRST[:7]
+    assert sorted(order) == list(range(16))
+
+
+def test_equal_trials_requested_together_complete_one_after_the_other():
+    found = turns(*(({"lr": float(number)}, 2) for number in range(9)))
+    assert found[:8] == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]  # not the first epoch of each
+
+
+def test_a_report_of_a_trial_that_goes_on_separates_those_requested_before_and_after():
+    driver = Driver(1)
+    for number in range(2):
+        driver.ask(number, 0.1 + number, until=2, every=1)
+    driver.join("w")
+    driver.train("w")
+    driver.evaluate("w")
+    assert driver.reports == [(0, 1)]
+    driver.ask(2, 0.1, until=2)
+    assert [trial.standing for trial in driver.engine.trials.values()] == [0, 0, 2]
+
+
+def test_a_resumed_study_has_the_standings_that_it_had():
+    driver = Driver(1, named="first-come")
+    for number in range(4):
+        driver.ask(number, 0.1 + number, until=1 + number // 2)
+    driver.join("w")
+    driver.train("w")
+    driver.evaluate("w")
+    for number in range(4, 7):
+        driver.ask(number, 0.1 + number, until=2)
+    had = {number: trial.standing for number, trial in driver.engine.trials.items()}
+    assert had == {0: 0, 1: 0, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4}
+    settings = driver.engine.settings
+    engine = Engine(settings, state=restored(snapshot_of(driver.engine.state, 0.0), settings))
+    engine.step(DriverStarted(), 0.0)
+    assert {number: trial.standing for number, trial in engine.trials.items()} == had
+    assert [node.standing for node in engine.plan.walk()] == [0, 0, 2, 2, 4, 4, 4]
 
 
 def test_a_path_that_becomes_critical_goes_first():

@@ -236,6 +236,7 @@ class Engine:
         if not self._folded:
             return
         self._folded = False
+        self._trials.standings.resume(self.state.dialogue, self.trials, self.plan.nodes)
         for node in self.plan.nodes:
             node.cost = self.plan.price(node)
             for partition, count in node.trained.items():

@@ -70,6 +70,7 @@ class Node:
         "reports",
         "requests",
         "rotation",
+        "standing",
         "start",
         "states",
         "taken",
@@ -101,6 +102,7 @@ class Node:
         self.requests: dict[int, list[Trial]] = {}
         self.live = 0  # trials that pass here and have not ended
         self.first = -1  # the first trial that passed here; -1: none yet
+        self.standing = -1  # that trial's
         self.finals: dict[int, list[Trial]] = {}  # complete trials, by the unit after which they ended
         self.attempts: dict[tuple[str, int], int] = {}
         self.taken: set[int] = set()  # units from which another driver is training

@@ -199,7 +199,7 @@ class Plan:
         for node, _ in self.path_with_ends(trial, until * self.partitions) if until else ():
             node.live += 1
             if node.first < 0:
-                node.first = trial.number
+                node.first, node.standing = trial.number, trial.standing
         return before
 
     def arrange(self, nodes: list[Node]) -> None:

@@ -25,8 +25,8 @@ class Trial:
 
     __slots__ = (
         "alone", "asked_by", "barrier", "curve", "earlier", "ending", "every", "final", "followed", "history",
-        "lost_state", "number", "onward", "open", "owed", "pinned", "reached", "reason", "retries", "root", "study",
-        "tree_owner", "until", "variant", "wanting",
+        "lost_state", "number", "onward", "open", "owed", "pinned", "reached", "reason", "retries", "root",
+        "standing", "study", "tree_owner", "until", "variant", "wanting",
     )  # fmt: skip
 
     def __init__(self, number: int, history: History, root: str, study: str, every: int) -> None:
@@ -38,6 +38,7 @@ class Trial:
         self.earlier: tuple[EarlierHistory, ...] = ()  # oldest first
         self.study = study
         self.every = every
+        self.standing = number  # the first trial that was requested together with it
         self.asked_by: Asker | None = None
         self.alone = False
         self.tree_owner = number  # if alone: the trial whose private tree it uses

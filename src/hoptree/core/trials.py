@@ -23,6 +23,7 @@ from hoptree.core.metrics import unspelled
 from hoptree.core.nodes import Node, Place, State
 from hoptree.core.open_work import OpenWork
 from hoptree.core.plan import Plan
+from hoptree.core.standings import Standings
 from hoptree.core.states import StateRegistry
 from hoptree.core.trial import Trial, due_epochs
 
@@ -49,6 +50,7 @@ class Trials:
         self._actions = actions
         self.by_number = trials
         self.live = 0  # trials that have not ended
+        self.standings = Standings()
         self.missing: dict[tuple[int, int], Place] = {}  # lost final states that are being retrained
 
     def asked(self, event: TrialAsked) -> None:
@@ -180,6 +182,7 @@ class Trials:
             self._unwant(trial, epoch)
             trial.add_report(epoch, metrics)
             self._actions.append(Report(trial.number, epoch, metrics))
+            self.standings.end()
             if not trial.open:
                 self._complete(trial)
             elif trial.barrier:
@@ -244,6 +247,7 @@ class Trials:
         self._plan.path(
             trial.history, self._root(trial), until * self._plan.partitions
         )  # raises if a cost is invalid
+        self.standings.begin(trial, until)
         self.by_number[trial.number] = trial
         self.live += 1
         self._proceed(trial, until, known)
@@ -387,6 +391,7 @@ class Trials:
         trial.change(ending)
         trial.reason = reason
         self._actions.append(EndTrial(trial.number, ending, reason))
+        self.standings.end()
         self._leave_nodes(trial)
         if trial.barrier:
             self._dispatcher.fresh.extend(self._barriers.leave(trial))
