@@ -63,6 +63,7 @@ bench: $(READY_BENCH)  ## speed, sharing, clusters, quality of decisions, faults
 	$(BIN)/python -m bench.rehearsal
 	$(BIN)/python -m bench.shards
 	$(BIN)/python -m bench.gangs
+	$(BIN)/python -m bench.gangs_halving
 	$(BIN)/python -m bench.cluster
 	$(BIN)/python -m bench.opening
 	$(BIN)/python -m bench.faults

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.conftest import Nodes
-from tests.system.gang_nets import FLAG, study, widths
+from tests.system.gang_nets import FLAG, layouts, study, widths
 from tests.system.processes import units_done_twice
 
 
@@ -25,6 +25,19 @@ def test_the_bits_do_not_depend_on_how_many_actors_train_a_unit(
     assert [trial.state for trial in results.trials] == ["complete"]
     assert results.best.fingerprint == alone.best.fingerprint
     assert 2 in widths(tmp_path / "ray")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["sharded", "pipeline"])
+def test_actors_on_two_nodes_hold_parts_of_a_model(tmp_path: Path, nodes: Nodes, layout: str) -> None:
+    alone = study(tmp_path / "alone", "sequence", epochs=1, slow=False).run(workers=1)
+    nodes.add(2, 1)
+    nodes.wait_for(3)
+    divided = study(tmp_path / "ray", "sequence", epochs=1, slow=False, layout=layout)
+    results = divided.run(backend=nodes.where(replicas=2))
+    assert [trial.state for trial in results.trials] == ["complete"]
+    assert results.best.fingerprint == alone.best.fingerprint
+    assert set(layouts(tmp_path / "ray")) == {(layout, 2)}
 
 
 def test_nodes_that_do_not_hold_the_partition_do_not_help(tmp_path: Path, nodes: Nodes) -> None:
