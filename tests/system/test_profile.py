@@ -47,8 +47,9 @@ def test_workers_measure_widths_and_the_store_keeps_them(tmp_path: Path) -> None
     report = chosen.profile(workers=2)
     found = [(entry.values, entry.layout, entry.devices) for entry in report.profile.entries]
     values = {"net": "mlp", "batch_size": 30}
-    assert found == [(values, "single", 1), (values, "data", 2)]
-    assert report.measured == 2
+    assert [each for each in found if each[1] in ("single", "data")] == [(values, "single", 1), (values, "data", 2)]
+    assert ("single+offload", 1) in [each[1:] for each in found]
+    assert report.measured == len(found) == len({each[1:] for each in found})
     for entry in report.profile.entries:
         assert entry.seconds > 0
         assert entry.peak_bytes > 10_000_000  # torch alone takes more
@@ -57,7 +58,7 @@ def test_workers_measure_widths_and_the_store_keeps_them(tmp_path: Path) -> None
     again = study(tmp_path, "mlp").profile(workers=2)
     assert again.measured == 0
     assert [entry.seconds for entry in again.profile.entries] == [entry.seconds for entry in report.profile.entries]
-    assert "does not pay" in str(report) or report.rows()[1]["pays"]
+    assert "does not pay" in str(report) or any(row["pays"] for row in report.rows() if row["devices"] == 2)
     with chosen.open_store() as store:
         assert store.catalog.all() == []
         assert store.journal.last("gangs") == 0
@@ -92,8 +93,9 @@ def test_configs_that_differ_in_what_the_model_does_not_read_are_one_architectur
     )
     report = chosen.profile(workers=2)
     found = [(entry.values, entry.layout) for entry in report.profile.entries]
-    assert sorted(found, key=str) == [({"batch_size": 8, "width": width}, "single") for width in (4, 8)]
-    assert report.measured == 2
+    whole = [each for each in found if each[1] == "single"]
+    assert sorted(whole, key=str) == [({"batch_size": 8, "width": width}, "single") for width in (4, 8)]
+    assert report.measured == len(found)
     assert not report.failed
 
 

@@ -80,7 +80,7 @@ class LayoutTimes:
 def _simpler(layout: Layout) -> list[Layout]:
     """Return the layouts with one option less.
 
-    >>> [each.name for each in _simpler(Layout(SINGLE, offload=True, checkpoint=True))]
+    >>> [each.name for each in _simpler(Layout("single", offload=True, checkpoint=True))]
     ['single+checkpoint', 'single+offload']
     """
     without = [Layout(layout.kind, False, layout.checkpoint), Layout(layout.kind, layout.offload, False)]

@@ -15,7 +15,7 @@ import msgspec
 from hoptree.core.layouts import DATA, SINGLE, Layout
 from hoptree.core.lineage import Values
 from hoptree.core.nodes import Node
-from hoptree.core.profile import Profile, ProfileEntry
+from hoptree.core.profile import Profile, ProfileEntry, is_faster
 from hoptree.core.schedules import Scalar
 
 _OPTIONS = ((False, False), (False, True), (True, False), (True, True))  # offload, checkpoint: least memory last
@@ -178,12 +178,19 @@ def readable_bytes(size: int) -> str:
 
 
 def _fastest_first(candidates: Sequence[Candidate], entries: Iterable[ProfileEntry]) -> list[Candidate]:
-    """Sort those candidates of each number of devices whose times are known; the others keep their places."""
+    """Sort those candidates of each number of devices whose times are known; the others keep their places.
+
+    A layout comes before a simpler one only if it is clearly faster: times are noisy.
+    """
     seconds = {Candidate(Layout.parse(each.layout), each.devices): each.seconds for each in entries}
     found = list(candidates)
     for devices in sorted({each.devices for each in candidates}):
         places = [i for i, each in enumerate(found) if each.devices == devices and seconds.get(each, inf) < inf]
-        for place, each in zip(places, sorted((found[i] for i in places), key=seconds.__getitem__), strict=True):
+        ordered: list[Candidate] = []
+        for each in (found[i] for i in places):
+            slower = (i for i, other in enumerate(ordered) if is_faster(seconds[each], seconds[other]))
+            ordered.insert(next(slower, len(ordered)), each)
+        for place, each in zip(places, ordered, strict=True):
             found[place] = each
     return found
 

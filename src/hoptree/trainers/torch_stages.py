@@ -66,7 +66,7 @@ def cut(costs: Sequence[LayerCost], stages: int) -> list[int]:
     >>> even = LayerCost(1.0, 10, True)
     >>> cut([even, even, even, even], 2)
     [0, 2]
-    >>> cut([LayerCost(3.0, 10, True), even, even, even], 2)
+    >>> cut([LayerCost(9.0, 10, True), even, even, even], 2)
     [0, 1]
     """
     count = len(costs)
