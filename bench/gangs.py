@@ -88,6 +88,7 @@ class Rank:
             self._optimizer.zero_grad()
         dist.barrier()
         seconds = time.perf_counter() - began
+        del module  # else it would free the group with the interpreter's lock held, which may wait forever
         dist.destroy_process_group()
         return {"ddp": seconds}
 
