@@ -57,6 +57,8 @@ class GangPlanner:
         """Return what begins now; None if there are too many choices, or if widths or holders are unknown."""
         self.copies = []
         layout = _Layout(self._workers, self._partitions)
+        if self.replication is None:  # the rule that tries widths decides, also if there are too few workers
+            layout.most = inf
         choices = len(layout.kinds or ()) if self._free else 1
         if layout.kinds is None or (len(ready) + len(runs)) * choices > _MOST_CHOICES:
             return None
@@ -210,7 +212,7 @@ class GangPlanner:
         is_child: bool = False,
     ) -> int:
         """Add the units of a node from one on, and its waiting children; return the task's index, or -1."""
-        speeds = self._allotment.speeds(node)
+        speeds = self._allotment.speeds(node, layout.most, hopeful=layout.hopeful)
         if speeds is None:
             return -1
         targets = [target for target in node.targets if target > begin and (limit is None or target <= limit)]
@@ -269,7 +271,10 @@ class _Layout:
     def __init__(
         self, workers: Workers, partitions: int, copies: Mapping[str, tuple[int, ...]] | None = None
     ) -> None:
-        """With ``copies``, the pool of a worker is taken to hold more partitions than it does."""
+        """With ``copies``, the pool of a worker is taken to hold more partitions than it does.
+
+        Then a width that cannot be tried without them is expected to pay: else it would never be tried.
+        """
         grouped: dict[tuple[str, tuple[int, ...]], list[Worker]] = {}
         for worker in workers.by_name.values():
             if not worker.draining and worker.partitions:
@@ -280,6 +285,8 @@ class _Layout:
         for pool, more in zip(self.pools, held_by, strict=True):
             more.update((copies or {}).get(pool[0].name, ()))
         self.taken: set[str] = set()
+        self.hopeful = copies is not None
+        self.most: float = 0  # workers of the largest site
         self.kind_of: list[int] = []
         self.kinds: list[tuple[Site, ...]] | None = []
         numbers: dict[tuple[Site, ...], int] = {}
@@ -292,6 +299,7 @@ class _Layout:
                 self.kinds = None
                 return
             sites = tuple(tuple(site) for site in machines.values())
+            self.most = max(self.most, *(sum(len(self.pools[pool]) for pool in site) for site in sites))
             self.kind_of.append(numbers.setdefault(sites, len(numbers)))
         self.kinds = list(numbers)
 
