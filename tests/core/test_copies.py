@@ -8,6 +8,7 @@ from hoptree.core.engine import Engine
 from hoptree.core.events import Event, StateEvaluated, TrialAsked, UnitFinished, WorkerJoined, WorkerLost
 from hoptree.core.invariants import InvariantChecker
 from hoptree.core.lineage import config_items
+from hoptree.core.profile import Profile, ProfileEntry
 from hoptree.core.replication import ReplicationSettings
 from hoptree.core.settings import Settings
 
@@ -101,3 +102,25 @@ def test_without_a_budget_nothing_is_copied() -> None:
             driven.finish()
         assert not driven.copies
         assert not any(run.crew for run in driven.runs)
+
+
+def test_of_many_idle_nodes_some_are_tried_at_each_decision() -> None:
+    """Only the node with two workers gains by copies, and it is the last of seven."""
+    profile = Profile(tuple(ProfileEntry({}, "data", width, "cpu", 1.0 / width, 0, "1") for width in (1, 2)))
+    engine = Engine(
+        Settings(partitions=8),
+        allotment=Allotment(2, profile, exact=True),
+        replication=ReplicationSettings(7.0, (1.0,) * 8),
+    )
+    for number in range(6):
+        engine.step(WorkerJoined(f"w{number}", (number,), machine=f"m{number}"), 0.0)
+    for worker in ("x", "y"):
+        engine.step(WorkerJoined(worker, (6, 7), machine="m6"), 0.0)
+    actions = engine.step(TrialAsked(0, config_items({"lr": 0.1}), 4), 0.0)
+    copies: list[list[CopyPartitions]] = []
+    for now in range(3):
+        copies.append([action for action in actions if isinstance(action, CopyPartitions)])
+        (run,) = [action for action in actions if isinstance(action, RunUnit)]
+        actions = engine.step(UnitFinished(run.run, run.worker, 1.0), now + 1.0)
+    assert [len(some) for some in copies] == [0, 1, 0]
+    assert copies[1][0].workers == ("x", "y")

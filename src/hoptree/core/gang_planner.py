@@ -11,6 +11,7 @@ from hoptree.core.actions import CopyPartitions
 from hoptree.core.allotment import Allotment
 from hoptree.core.dry_run import DryRun, PlannedStart
 from hoptree.core.gang_plan import GangPlan, planned_starts
+from hoptree.core.gang_rules import lower_bound
 from hoptree.core.gang_tasks import MOST_UNITS, GangProblem, GangSchedule, Site, Stage, Task
 from hoptree.core.nodes import ActiveLineage, Node, Run
 from hoptree.core.open_work import OpenWork
@@ -19,6 +20,7 @@ from hoptree.core.settings import Settings
 from hoptree.core.workers import Worker, Workers
 
 _MOST_CHOICES: Final = 64  # lineages times kinds: with more, a dry run would take too long
+_MOST_COPIES: Final = 4  # idle pools for which copies are tried at a decision, for the same reason
 
 
 class GangStart(NamedTuple):
@@ -52,6 +54,7 @@ class GangPlanner:
         self._allotment = allotment
         self._dry_run = dry_run
         self._free = settings.order == "free"
+        self._turn = 0  # of the idle pools, where the next decision goes on
 
     def starts(self, ready: Sequence[ActiveLineage], runs: Sequence[Run], now: float) -> list[GangStart] | None:
         """Return what begins now; None if there are too many choices, or if widths or holders are unknown."""
@@ -117,21 +120,26 @@ class GangPlanner:
         best: GangSchedule,
     ) -> None:
         """Let a node of which all workers are idle take copies, if that shortens the rest of the run enough."""
+        goal = WORTH * best.makespan
+        needed: dict[int, float] = {}
+        for lineage in lineages:
+            work = lineage.peak - lineage.unit * lineage.node.cost
+            for partition in range(self._partitions):
+                needed[partition] = needed.get(partition, 0.0) + work
+        idle: list[tuple[list[Worker], tuple[int, ...]]] = []
         for index, pool in enumerate(layout.pools):
             first = min((placed.begin for placed in best.placed if index in placed.site), default=inf)
-            if first <= 1e-9 * best.makespan or not all(worker.idle for worker in pool):
-                continue
-            needed: dict[int, float] = {}
-            for lineage in lineages:
-                work = lineage.peak - lineage.unit * lineage.node.cost
-                for partition in range(self._partitions):
-                    needed[partition] = needed.get(partition, 0.0) + work
-            copies = replication.affordable(pool[0].name, pool[0].partitions, needed)
-            if not copies:
-                continue
+            if first > 1e-9 * best.makespan and all(worker.idle for worker in pool):
+                copies = replication.affordable(pool[0].name, pool[0].partitions, needed)
+                idle += [(pool, copies)] if copies else []
+        begin = self._turn % len(idle) if len(idle) > _MOST_COPIES else 0
+        self._turn = begin + _MOST_COPIES
+        for pool, copies in [*idle[begin:], *idle[:begin]][:_MOST_COPIES]:
             wider = _Layout(self._workers, self._partitions, {pool[0].name: copies})
             made = self._problem(wider, lineages, now)
-            if made is not None and DryRun().best(made[0], wider.names).makespan <= WORTH * best.makespan:
+            if made is None or lower_bound(made[0]) > goal:
+                continue
+            if DryRun().best(made[0], wider.names).makespan <= goal:
                 names = tuple(worker.name for worker in pool)
                 replication.ordered(names, copies)
                 self.copies.append(CopyPartitions(names, copies))
