@@ -148,6 +148,17 @@ def test_a_node_without_workers_has_no_copies(cluster: Cluster) -> None:
     assert cluster.holders.of("b") == (2, 3)
 
 
+def test_a_worker_that_fails_to_copy_goes_on_with_its_share(cluster: Cluster) -> None:
+    first, second, third, _ = cluster.workers[2:] + cluster.workers[:2]
+    cluster.holders.copy("b", (0,), cluster.workers)
+    assert cluster.holders.give_up_copies(first, cluster.workers)
+    assert cluster.holders.of("b") == (2, 3)
+    assert cluster.holders.give_up_copies(second, cluster.workers), "it was told at the same time"
+    assert cluster.told("b") == [[(0, 2, 3), (2, 3), (2, 3)]] * 2
+    assert not cluster.holders.give_up_copies(first, cluster.workers), "then its share is what it cannot hold"
+    assert not cluster.holders.give_up_copies(third, cluster.workers), "it was told of no copies"
+
+
 def test_a_node_that_has_left_gets_none(cluster: Cluster) -> None:
     cluster.holders.keep_nodes({"a"})
     cluster.holders.copy("b", (0,), cluster.workers)

@@ -150,6 +150,22 @@ def test_partitions_that_no_node_can_bring_end_the_study(
         here.receive_forever()
 
 
+def test_a_node_that_cannot_copy_goes_on_with_its_share(
+    tmp_path: Path, nodes: Nodes, alone: Callable[..., Alone], caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes.add(2)
+    here = alone(copies=10**6, copy=True)
+    here.recruit()
+    here.join_all()
+    first, second = here.workers.values()
+    share = first.partitions
+    for file in (tmp_path / "data").glob("*.arrow"):
+        file.unlink()
+    here.pool.copy_partitions([first.name], second.partitions)
+    assert here.receive() == [(first, PartitionsHeld(share))]
+    assert "does without copies: node" in caplog.text
+
+
 def test_copies_stay_on_a_node_as_long_as_it_has_a_worker(nodes: Nodes, alone: Callable[..., Alone]) -> None:
     nodes.add(1, cpus=2)
     nodes.add(1, cpus=1)

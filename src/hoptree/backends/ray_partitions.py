@@ -28,6 +28,7 @@ class PartitionHolders:
         self._dataset = dataset
         self._budget = budget
         self._copies: dict[str, tuple[int, ...]] = {}
+        self._copying: set[str] = set()  # workers that were told to take copies
         self._held: dict[str, tuple[int, ...]] = {}
         self._releasing: set[str] = set()  # nodes whose workers know that they hold less, but have not released it
 
@@ -66,8 +67,18 @@ class PartitionHolders:
             return
         self._copies[node] = tuple(copies)
         log.info("node %s takes copies of partitions %s, %s", node[:6], tuple(copies), size(self._bytes(copies)))
+        self._copying.update(worker.name for worker in workers if worker.node == node)
         if node not in self._releasing:  # else the next call of ``hold`` sends it
             self._send(node, workers)
+
+    def give_up_copies(self, worker: RayWorkerHandle, workers: Sequence[RayWorkerHandle]) -> bool:
+        """Let a node do without copies if that may be what a worker has failed at; return whether it may."""
+        if worker.name not in self._copying:
+            return False
+        self._copying.discard(worker.name)
+        self._copies.pop(worker.node, None)
+        self._send(worker.node, workers)
+        return True
 
     def hold(
         self, target: Mapping[str, tuple[int, ...]], workers: Sequence[RayWorkerHandle]

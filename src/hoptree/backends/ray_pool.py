@@ -148,6 +148,13 @@ class RayPool:
         for node in dict.fromkeys(worker.node for worker in found):
             self._partitions.copy(node, partitions, list(self._workers.values()))
 
+    def _do_without_copies(self, worker: RayWorkerHandle, reason: str) -> bool:
+        """Continue without copies on a node that cannot take them; return whether it was told to."""
+        if not self._partitions.give_up_copies(worker, list(self._workers.values())):
+            return False
+        log.warning("node %s does without copies: %s", worker.node[:6], reason)
+        return True
+
     def _release_left_out(self) -> None:
         """Do without nodes all of whose workers are left out: no unit may run on the partitions that they hold."""
         left_out = {worker.node for worker in self._workers.values() if _is_left_out(worker)}
@@ -267,6 +274,8 @@ class RayPool:
                 self._exclude_node(worker, reason)
             if isinstance(message, WorkerReady | SetupRefused) or message is None:
                 self._unanswered.discard(worker.name)
+            if isinstance(message, SetupRefused) and self._do_without_copies(worker, message.reason):
+                continue
             if isinstance(message, SetupRefused) and answered:
                 self._exclude_node(worker, message.reason)
             else:
