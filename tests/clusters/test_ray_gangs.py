@@ -48,6 +48,25 @@ def test_nodes_that_do_not_hold_the_partition_do_not_help(tmp_path: Path, nodes:
     assert widths(tmp_path) == [1] * 6
 
 
+def test_idle_nodes_take_copies_and_then_help(tmp_path: Path, nodes: Nodes) -> None:
+    alone = study(tmp_path / "alone", "mlp", epochs=5).run(workers=1)
+    nodes.add(2)
+    nodes.wait_for(3)
+    chosen = study(tmp_path / "ray", "mlp", epochs=5)
+    results = chosen.run(backend=nodes.where(copy=True), replicate_idle="1 MB")
+    assert [trial.state for trial in results.trials] == ["complete"]
+    assert results.best.fingerprint == alone.best.fingerprint
+    assert widths(tmp_path / "ray").count(2) >= 2
+
+
+def test_copies_that_exceed_the_budget_are_not_taken(tmp_path: Path, nodes: Nodes) -> None:
+    nodes.add(2)
+    nodes.wait_for(3)
+    results = study(tmp_path, "mlp").run(backend=nodes.where(), replicate_idle="1 KB")
+    assert [trial.state for trial in results.trials] == ["complete"]
+    assert widths(tmp_path) == [1] * 6
+
+
 @pytest.mark.parametrize("kind", ["helper", pytest.param("leader", marks=pytest.mark.slow)])
 def test_an_actor_of_a_gang_that_is_killed_costs_a_retry(tmp_path: Path, nodes: Nodes, kind: str) -> None:
     nodes.add(2, **{FLAG: str(tmp_path / "flag")})

@@ -15,7 +15,7 @@ import hoptree as ht
 from hoptree.backends.state_tracker import StateLocation
 from hoptree.backends.worker_handle import WorkerHandle
 from hoptree.store import FolderStates
-from hoptree.worker.messages import HoldPartitions, WorkerMessage, WorkerReady
+from hoptree.worker.messages import HoldPartitions, PartitionsHeld, WorkerMessage, WorkerReady
 from hoptree.worker.model_cache import LostStateError
 from tests.clusters.conftest import Nodes
 from tests.system.plain import Plain, dataset, study
@@ -26,11 +26,12 @@ pytestmark = pytest.mark.slow
 class Alone:
     """A pool without a backend: its workers, and their messages."""
 
-    def __init__(self, folder: Path, settings: ht.Ray) -> None:
+    def __init__(self, folder: Path, settings: ht.Ray, copies: int = 0) -> None:
         from hoptree.backends.ray_pool import RayPool
 
         self.states = FolderStates(folder / "states")
-        self.pool = RayPool(settings, Plain(), dataset(folder, partitions=4), self.states, "alone")
+        data = dataset(folder, partitions=4)
+        self.pool = RayPool(settings, Plain(), data, self.states, "alone", copies=copies)
         self.workers: dict[str, WorkerHandle] = {}
 
     def recruit(self) -> None:
@@ -58,13 +59,22 @@ class Alone:
                 worker.partitions = message.partitions
                 worker.join()
 
+    def kill(self, *killed: WorkerHandle) -> None:
+        """Kill workers, and wait until they have exited."""
+        for worker in killed:
+            worker.kill()
+        while any(worker.name in self.workers for worker in killed):
+            for worker, message in self.receive():
+                if message is None:
+                    del self.workers[worker.name]
+
 
 @pytest.fixture
 def alone(tmp_path: Path, nodes: Nodes) -> Iterator[Callable[..., Alone]]:
     made: list[Alone] = []
 
-    def make(**settings: Any) -> Alone:
-        made.append(Alone(tmp_path, nodes.where(**settings)))
+    def make(copies: int = 0, **settings: Any) -> Alone:
+        made.append(Alone(tmp_path, nodes.where(**settings), copies))
         return made[-1]
 
     yield make
@@ -138,3 +148,44 @@ def test_partitions_that_no_node_can_bring_end_the_study(
         worker.send(HoldPartitions((0, 1, 2, 3)))
     with pytest.raises(ht.RefusedError, match=r"node \w+: FileNotFoundError: .*train-0000\d\.arrow"):
         here.receive_forever()
+
+
+def test_a_node_that_cannot_copy_goes_on_with_its_share(
+    tmp_path: Path, nodes: Nodes, alone: Callable[..., Alone], caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes.add(2)
+    here = alone(copies=10**6, copy=True)
+    here.recruit()
+    here.join_all()
+    first, second = here.workers.values()
+    share = first.partitions
+    for file in (tmp_path / "data").glob("*.arrow"):
+        file.unlink()
+    here.pool.copy_partitions([first.name], second.partitions)
+    assert here.receive() == [(first, PartitionsHeld(share))]
+    assert "does without copies: node" in caplog.text
+
+
+def test_copies_stay_on_a_node_as_long_as_it_has_a_worker(nodes: Nodes, alone: Callable[..., Alone]) -> None:
+    nodes.add(1, cpus=2)
+    nodes.add(1, cpus=1)
+    here = alone(copies=10**6, copy=True)
+    here.recruit()
+    here.join_all()
+    first, second = (worker for worker in here.workers.values() if len(worker.partitions) == 3)
+    assert first.node == second.node
+    (missing,) = {0, 1, 2, 3} - set(first.partitions)
+    here.pool.copy_partitions([first.name, second.name, "one that has left"], [missing])
+    answers: dict[str, WorkerMessage | None] = {}
+    while len(answers) < 2:
+        answers |= {worker.name: message for worker, message in here.receive()}
+    assert answers == dict.fromkeys((first.name, second.name), PartitionsHeld((0, 1, 2, 3)))
+    here.kill(first)
+    here.recruit()
+    here.join_all()
+    (third,) = (worker for worker in here.workers.values() if worker.node == second.node and worker is not second)
+    assert third.partitions == (0, 1, 2, 3)
+    here.kill(second, third)
+    here.recruit()
+    here.join_all()
+    assert [len(worker.partitions) for worker in here.workers.values() if worker.node == first.node] == [3, 3]

@@ -16,6 +16,8 @@ PLACES = [  # workers by pool, and the sites of each kind
     ((4, 2, 2), (((0,),), ((1,),), ((2,),))),
     ((1, 1), (((0, 1),),)),  # a site of two pools
     ((2, 2), (((0,), (1,)), ((1,),))),  # a kind that two nodes hold
+    ((1, 1), (((0,),), ((0, 1),))),  # a pool that has a site of its own, and shares another
+    ((2, 1, 1), (((0, 1),), ((0,),), ((1, 2),))),
 ]
 
 

@@ -55,6 +55,14 @@ def test_an_exception_of_user_code_in_the_driver_is_shown_with_its_line(tmp_path
     assert str(tmp_path / ".hoptree" / "logs") in done.stderr
 
 
+@pytest.mark.parametrize("option", ["memory-per-worker", "replicate-idle"])
+def test_a_size_that_is_none_is_refused_by_the_name_of_its_option(option: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SEARCH)
+    done = hoptree("run", "mine.py", f"--{option}", "much", cwd=tmp_path, PYTHONPATH=os.pathsep.join(sys.path))
+    assert done.returncode == 2
+    assert f"StoreError: {option.replace('-', '_')}: 'much'; expected a size" in done.stderr
+
+
 def test_an_error_names_the_line_of_the_program(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("import hoptree as ht\n\nlr = ht.multistep(0.1, at=[4, 2], gamma=0.1)\n")
     done = hoptree("run", "bad.py", cwd=tmp_path)

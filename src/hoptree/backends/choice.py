@@ -82,10 +82,12 @@ def make_pool(
     token: int,
     heartbeat_limit: float = LIMIT,
     memory: int = 0,
+    copies: int = 0,
 ) -> WorkerPool:
     """Return the pool that trains a study; its workers start when ``recruit`` is called.
 
     ``token`` is the fencing token of the driver's lease, ``memory`` that of a worker in bytes, 0 if not limited.
+    A node that holds a part of the data may take ``copies`` of so many bytes.
     """
     beat = beat_interval(heartbeat_limit)
     if backend == "local":
@@ -95,7 +97,7 @@ def make_pool(
         return LocalPool(trainer, dataset, states, workers=count, slots=slots, token=token, options=options)
     from hoptree.backends.ray_pool import RayPool
 
-    return RayPool(backend.asked(workers), trainer, dataset, states, study, beat, memory)
+    return RayPool(backend.asked(workers), trainer, dataset, states, study, beat, memory, copies)
 
 
 def _registered(name: str) -> BackendSettings:

@@ -20,7 +20,7 @@ from hoptree.backends.protocol import Task
 from hoptree.backends.rehearsal_progress import RehearsalProgress
 from hoptree.backends.rehearsals import Rehearsals
 from hoptree.backends.state_tracker import PlaceId, SaveLedger, StateLocation, StateTracker
-from hoptree.backends.worker_handle import WorkerHandle, WorkerPool
+from hoptree.backends.worker_handle import CopiesPartitions, WorkerHandle, WorkerPool
 from hoptree.backends.worker_states import WorkerEvent, WorkerState
 from hoptree.backends.worker_supervisor import WorkerSupervisor
 from hoptree.core.actions import CancelUnit, CopyPartitions, DropState, Evaluate, RunUnit, SaveState
@@ -146,8 +146,9 @@ class PoolBackend:
                 if self._tracker.find((node, unit)) is None:  # it was found in the store and never loaded here
                     self._ledger.dropped(action.key)
                 self._tracker.drop((node, unit))
-            case CopyPartitions():  # no driver asks for copies yet: local workers hold everything
-                pass
+            case CopyPartitions(workers, partitions):
+                if isinstance(self._pool, CopiesPartitions):
+                    self._pool.copy_partitions(workers, partitions)
             case _:
                 assert_never(action)
 
@@ -297,7 +298,8 @@ class PoolBackend:
                 return []
             case PartitionsHeld(partitions):
                 worker.partitions = partitions
-                return [WorkerJoined(name, partitions, machine=worker.machine)] if worker.joined else []
+                staying = worker.joined and not worker.leaving  # joining again, it would get units
+                return [WorkerJoined(name, partitions, machine=worker.machine)] if staying else []
             case WorkerLeaving():
                 worker.request_leave()
                 return [WorkerDrained(name)] if worker.joined else []

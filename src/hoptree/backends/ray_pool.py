@@ -67,6 +67,7 @@ class RayPool:
         study: str,
         heartbeat: float = beat_interval(LIMIT),
         memory: int = 0,
+        copies: int = 0,
     ) -> None:
         self._settings = settings
         self._heartbeat = heartbeat
@@ -81,7 +82,7 @@ class RayPool:
         self._started = 0
         self._workers: dict[str, RayWorkerHandle] = {}
         self._unusable: set[str] = set()  # nodes on which workers cannot be set up
-        self._partitions = PartitionHolders(dataset)
+        self._partitions = PartitionHolders(dataset, copies)
         self._references = StateReferences(copied=settings.replicas > 1)
         self.transport: StateTransport = RayStates(states, self._references, lambda: list(self._workers.values()))
         self._held_back: list[
@@ -120,6 +121,7 @@ class RayPool:
         self._release_left_out()
         nodes = self._nodes()
         self._partitions.keep_nodes({node.id for node in nodes})
+        self._partitions.keep_copies({worker.node for worker in self._workers.values()})
         room = self._resources.room(nodes)
         counts = self._scale(room, lineages) if self._settings.autoscale else share(self._settings.workers, room)
         wanted = {node: count for node, count in counts.items() if count}
@@ -139,6 +141,19 @@ class RayPool:
             self._deadline = time.monotonic() + _FIRST_ANSWERS
             self._unanswered = {worker.name for worker in started}
         return started
+
+    def copy_partitions(self, workers: Sequence[str], partitions: Sequence[int]) -> None:
+        """Let the nodes of these workers hold copies; workers that have left are ignored."""
+        found = [self._workers[name] for name in workers if name in self._workers]
+        for node in dict.fromkeys(worker.node for worker in found):
+            self._partitions.copy(node, partitions, list(self._workers.values()))
+
+    def _do_without_copies(self, worker: RayWorkerHandle, reason: str) -> bool:
+        """Continue without copies on a node that cannot take them; return whether it was told to."""
+        if not self._partitions.give_up_copies(worker, list(self._workers.values())):
+            return False
+        log.warning("node %s does without copies: %s", worker.node[:6], reason)
+        return True
 
     def _release_left_out(self) -> None:
         """Do without nodes all of whose workers are left out: no unit may run on the partitions that they hold."""
@@ -259,6 +274,8 @@ class RayPool:
                 self._exclude_node(worker, reason)
             if isinstance(message, WorkerReady | SetupRefused) or message is None:
                 self._unanswered.discard(worker.name)
+            if isinstance(message, SetupRefused) and self._do_without_copies(worker, message.reason):
+                continue
             if isinstance(message, SetupRefused) and answered:
                 self._exclude_node(worker, message.reason)
             else:

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -138,4 +138,13 @@ class WorkerPool(Protocol):
 
     def close(self, workers: Sequence[WorkerHandle], *, at_once: bool, failed: bool) -> None:
         """End all workers and wait for that; after a failure, keep what another driver could resume from."""
+        ...
+
+
+@runtime_checkable
+class CopiesPartitions(Protocol):
+    """A pool whose workers hold only a part of the data; of the others, all workers hold everything."""
+
+    def copy_partitions(self, workers: Sequence[str], partitions: Sequence[int]) -> None:
+        """Let the nodes of these workers hold copies of partitions too; ``PartitionsHeld`` confirms it."""
         ...

@@ -10,6 +10,7 @@ unit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import NamedTuple, final
 
 from hoptree.core.lineage import Values
@@ -56,13 +57,21 @@ class Allotment:
             width *= 2
         return width
 
-    def speeds(self, node: Node) -> dict[int, float] | None:
-        """Return the speed-ups of the widths that pay, from 1 on; None while the next width has to be tried."""
+    def speeds(self, node: Node, most: float = inf, *, hopeful: bool = False) -> dict[int, float] | None:
+        """Return the speed-ups of the widths that pay, from 1 on; None while the next width has to be tried.
+
+        A width above ``most``, the largest group of workers, cannot be tried. If ``hopeful``, a width that would
+        have to be tried counts as twice as fast as half of it.
+        """
         own = self._measured.get(node.origin.key, {})
         found = {1: 1.0}
         for width, ratio in self._ratios(node, own):
             if ratio is None:
-                return None if self._pays(node, own, width) else found
+                if width > most or not self._pays(node, own, width):
+                    return found
+                if not hopeful:
+                    return None
+                ratio = 0.5
             if not is_faster(ratio, 1.0):
                 break
             found[width] = found[width // 2] / ratio

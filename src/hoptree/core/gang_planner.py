@@ -11,6 +11,7 @@ from hoptree.core.actions import CopyPartitions
 from hoptree.core.allotment import Allotment
 from hoptree.core.dry_run import DryRun, PlannedStart
 from hoptree.core.gang_plan import GangPlan, planned_starts
+from hoptree.core.gang_rules import lower_bound
 from hoptree.core.gang_tasks import MOST_UNITS, GangProblem, GangSchedule, Site, Stage, Task
 from hoptree.core.nodes import ActiveLineage, Node, Run
 from hoptree.core.open_work import OpenWork
@@ -19,6 +20,7 @@ from hoptree.core.settings import Settings
 from hoptree.core.workers import Worker, Workers
 
 _MOST_CHOICES: Final = 64  # lineages times kinds: with more, a dry run would take too long
+_MOST_COPIES: Final = 4  # idle pools for which copies are tried at a decision, for the same reason
 
 
 class GangStart(NamedTuple):
@@ -52,11 +54,14 @@ class GangPlanner:
         self._allotment = allotment
         self._dry_run = dry_run
         self._free = settings.order == "free"
+        self._turn = 0  # of the idle pools, where the next decision goes on
 
     def starts(self, ready: Sequence[ActiveLineage], runs: Sequence[Run], now: float) -> list[GangStart] | None:
         """Return what begins now; None if there are too many choices, or if widths or holders are unknown."""
         self.copies = []
         layout = _Layout(self._workers, self._partitions)
+        if self.replication is None:  # the rule that tries widths decides, also if there are too few workers
+            layout.most = inf
         choices = len(layout.kinds or ()) if self._free else 1
         if layout.kinds is None or (len(ready) + len(runs)) * choices > _MOST_CHOICES:
             return None
@@ -115,21 +120,26 @@ class GangPlanner:
         best: GangSchedule,
     ) -> None:
         """Let a node of which all workers are idle take copies, if that shortens the rest of the run enough."""
+        goal = WORTH * best.makespan
+        needed: dict[int, float] = {}
+        for lineage in lineages:
+            work = lineage.peak - lineage.unit * lineage.node.cost
+            for partition in range(self._partitions):
+                needed[partition] = needed.get(partition, 0.0) + work
+        idle: list[tuple[list[Worker], tuple[int, ...]]] = []
         for index, pool in enumerate(layout.pools):
             first = min((placed.begin for placed in best.placed if index in placed.site), default=inf)
-            if first <= 1e-9 * best.makespan or not all(worker.idle for worker in pool):
-                continue
-            needed: dict[int, float] = {}
-            for lineage in lineages:
-                work = lineage.peak - lineage.unit * lineage.node.cost
-                for partition in range(self._partitions):
-                    needed[partition] = needed.get(partition, 0.0) + work
-            copies = replication.affordable(pool[0].name, pool[0].partitions, needed)
-            if not copies:
-                continue
+            if first > 1e-9 * best.makespan and all(worker.idle for worker in pool):
+                copies = replication.affordable(pool[0].name, pool[0].partitions, needed)
+                idle += [(pool, copies)] if copies else []
+        begin = self._turn % len(idle) if len(idle) > _MOST_COPIES else 0
+        self._turn = begin + _MOST_COPIES
+        for pool, copies in [*idle[begin:], *idle[:begin]][:_MOST_COPIES]:
             wider = _Layout(self._workers, self._partitions, {pool[0].name: copies})
             made = self._problem(wider, lineages, now)
-            if made is not None and DryRun().best(made[0], wider.names).makespan <= WORTH * best.makespan:
+            if made is None or lower_bound(made[0]) > goal:
+                continue
+            if DryRun().best(made[0], wider.names).makespan <= goal:
                 names = tuple(worker.name for worker in pool)
                 replication.ordered(names, copies)
                 self.copies.append(CopyPartitions(names, copies))
@@ -210,7 +220,7 @@ class GangPlanner:
         is_child: bool = False,
     ) -> int:
         """Add the units of a node from one on, and its waiting children; return the task's index, or -1."""
-        speeds = self._allotment.speeds(node)
+        speeds = self._allotment.speeds(node, layout.most, hopeful=layout.hopeful)
         if speeds is None:
             return -1
         targets = [target for target in node.targets if target > begin and (limit is None or target <= limit)]
@@ -269,7 +279,10 @@ class _Layout:
     def __init__(
         self, workers: Workers, partitions: int, copies: Mapping[str, tuple[int, ...]] | None = None
     ) -> None:
-        """With ``copies``, the pool of a worker is taken to hold more partitions than it does."""
+        """With ``copies``, the pool of a worker is taken to hold more partitions than it does.
+
+        Then a width that cannot be tried without them is expected to pay: else it would never be tried.
+        """
         grouped: dict[tuple[str, tuple[int, ...]], list[Worker]] = {}
         for worker in workers.by_name.values():
             if not worker.draining and worker.partitions:
@@ -280,6 +293,8 @@ class _Layout:
         for pool, more in zip(self.pools, held_by, strict=True):
             more.update((copies or {}).get(pool[0].name, ()))
         self.taken: set[str] = set()
+        self.hopeful = copies is not None
+        self.most: float = 0  # workers of the largest site
         self.kind_of: list[int] = []
         self.kinds: list[tuple[Site, ...]] | None = []
         numbers: dict[tuple[Site, ...], int] = {}
@@ -292,6 +307,7 @@ class _Layout:
                 self.kinds = None
                 return
             sites = tuple(tuple(site) for site in machines.values())
+            self.most = max(self.most, *(sum(len(self.pools[pool]) for pool in site) for site in sites))
             self.kind_of.append(numbers.setdefault(sites, len(numbers)))
         self.kinds = list(numbers)
 

@@ -140,6 +140,15 @@ def follow(problem: GangProblem, rule: Rule, chance: Chance | None = None) -> Ga
     return _Simulation(problem, rule, chance).run()
 
 
+class _Starting(NamedTuple):
+    """A unit that begins now, with the pool of each of its workers."""
+
+    task: int
+    kind: int
+    site: Site
+    pools: tuple[int, ...]
+
+
 class _Simulation:
     """One dry run, in the order of events."""
 
@@ -213,21 +222,20 @@ class _Simulation:
             self._ready.append(index)
 
     def _give_out(self) -> None:
-        starting: list[tuple[int, int, Site, int]] = []
+        starting: list[_Starting] = []
         while self._ready:
             offers = [offer for task in self._ready for offer in self._offers(task)]
             if not offers:
                 break
             chosen = offers[self._chance(len(offers))] if self._chance else min(offers)
             _, _, _, task, kind, width, site = chosen
-            self._take(site, width)
             self._ready.remove(task)
             self._subtract(task, kind)
-            starting.append((task, kind, site, width))
+            starting.append(_Starting(task, kind, site, self._take(site, width)))
         if self._rule.widen:
             starting = self._widened(starting)
-        for task, kind, site, width in starting:
-            self._begin(task, kind, site, width)
+        for each in starting:
+            self._begin(each)
 
     def _offers(self, index: int) -> Iterator[tuple[float, float, int, int, int, int, Site]]:
         rule = self._rule
@@ -256,11 +264,14 @@ class _Simulation:
                     site,
                 )
 
-    def _take(self, site: Site, width: int) -> None:
+    def _take(self, site: Site, width: int) -> tuple[int, ...]:
+        """Take free workers of a site; return the pool of each, which gets it back."""
+        taken: list[int] = []
         for pool in site:
-            taken = min(width, self._free[pool])
-            self._free[pool] -= taken
-            width -= taken
+            count = min(width - len(taken), self._free[pool])
+            self._free[pool] -= count
+            taken += [pool] * count
+        return tuple(taken)
 
     def _subtract(self, index: int, kind: int) -> None:
         seconds = self._seconds(self._problem.tasks[index], self._rule.preferred[index][kind])
@@ -272,36 +283,26 @@ class _Simulation:
         else:
             todo[kind] -= 1
 
-    def _widened(self, starting: list[tuple[int, int, Site, int]]) -> list[tuple[int, int, Site, int]]:
-        order = sorted(range(len(starting)), key=lambda at: -self._path[starting[at][0]])
+    def _widened(self, starting: list[_Starting]) -> list[_Starting]:
+        order = sorted(range(len(starting)), key=lambda at: -self._path[starting[at].task])
         for at in order:
-            task, kind, site, width = starting[at]
+            task, kind, site, pools = starting[at]
             speeds = self._problem.tasks[task].speeds
-            while 2 * width in speeds and sum(self._free[pool] for pool in site) >= width:
-                self._take(site, width)
-                width *= 2
-            starting[at] = (task, kind, site, width)
+            while 2 * len(pools) in speeds and sum(self._free[pool] for pool in site) >= len(pools):
+                pools += self._take(site, len(pools))
+            starting[at] = _Starting(task, kind, site, pools)
         return starting
 
-    def _begin(self, index: int, kind: int, site: Site, width: int) -> None:
+    def _begin(self, starting: _Starting) -> None:
+        index, kind, site, pools = starting
         task = self._problem.tasks[index]
-        end = self._now + self._seconds(task, width)
-        self._placed.append(Placed(Start(index, kind, width), site, self._now, end))
+        end = self._now + self._seconds(task, len(pools))
+        self._placed.append(Placed(Start(index, kind, len(pools)), site, self._now, end))
         self._done[index] += 1
         if not self._todo[index] and self._stage[index] + 1 < len(task.stages):
             self._stage[index] += 1
             self._todo[index] = dict(task.stages[self._stage[index]])
-        self._at(end, self._pools(site, width), index)
-
-    def _pools(self, site: Site, width: int) -> tuple[int, ...]:
-        """Return the pools of workers that a unit gives back: exact if a site is one pool, else in proportion."""
-        if len(site) == 1:
-            return site * width
-        sizes = [len(self._problem.free_at[pool]) - self._free[pool] for pool in site]
-        chosen: list[int] = []
-        for pool, busy in zip(site, sizes, strict=True):
-            chosen += [pool] * min(busy, width - len(chosen))
-        return tuple(chosen)
+        self._at(end, pools, index)
 
 
 def _pow2(count: int) -> int:

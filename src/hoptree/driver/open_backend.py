@@ -69,6 +69,7 @@ def open_backend(
         opened.lease.token,
         options.heartbeat_limit,
         options.memory_bytes,
+        options.replicate_bytes,
     )
     metrics = [goal.metric for goal in group.goals.values()]
     rehearsals = Rehearsals(rehearsal.configs, metrics, variants.probed, rehearsal.changing, rehearsal.layouts)

@@ -27,6 +27,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     accept_changes: bool = False
     same_platform: bool = False
     memory_per_worker: str | float | None = None
+    replicate_idle: str | float | None = None
     unit_limit: float | None = None
     heartbeat_limit: float = LIMIT
     mirror: Any = None
@@ -36,6 +37,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.workers, self.memory_bytes)
+        _ = self.replicate_bytes  # raises if it is no size
         limit = self.unit_limit
         number = isinstance(limit, int | float) and not isinstance(limit, bool)
         if limit is not None and not (number and 0 < limit < math.inf):
@@ -55,6 +57,11 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
                 "for no limit"
             )
         return size
+
+    @property
+    def replicate_bytes(self) -> int:
+        """The bytes of copies that an idle node may take; 0 if none."""
+        return 0 if self.replicate_idle is None else parse_size(self.replicate_idle, "replicate_idle")
 
     def make_display(self) -> Display:
         """Return the display that shows progress."""

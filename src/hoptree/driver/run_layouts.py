@@ -15,6 +15,7 @@ from hoptree.core.errors import RefusedError
 from hoptree.core.events import UnitFailed
 from hoptree.core.layout_choice import LayoutChoice, LayoutOptions
 from hoptree.core.profile import Profile, ProfileEntry
+from hoptree.core.replication import ReplicationSettings
 from hoptree.core.steps import Step
 from hoptree.driver.options import RunOptions
 from hoptree.driver.study_group import StudyGroup
@@ -41,6 +42,8 @@ class RunLayouts:
         backend = find_backend(options.backend)
         trainer = group.first.trainer
         self._is_local = backend == "local"
+        self._copies = options.replicate_bytes if isinstance(backend, Ray) else 0
+        self._sizes = tuple(file.bytes for file in group.first.data.manifest.train)
         forms_gangs = (self._is_local or isinstance(backend, Ray)) and spec.settings.order == "strict"
         self._shards = min(study.trainer.shards for study in group.studies) if forms_gangs else 1
         known = store.profiles.find(spec.trainer, spec.data) if self._is_local else Profile()
@@ -53,6 +56,12 @@ class RunLayouts:
     def allotment(self) -> Allotment | None:
         """Return what forms gangs, if the trainer's models can be trained by several workers of this backend."""
         return Allotment(self._shards, self._profile) if self._shards > 1 else None
+
+    def replication(self) -> ReplicationSettings | None:
+        """Return what lets idle nodes take copies: None without gangs, and where all workers hold everything."""
+        if not self._copies or self._shards == 1:
+            return None
+        return ReplicationSettings(self._copies, self._sizes)
 
     def offer(self, options: LayoutOptions) -> None:
         """Use the layouts that the models can have; refuse a fixed one for which there are too few workers."""

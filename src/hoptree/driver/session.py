@@ -105,6 +105,7 @@ class Session:
             saving=saving,
             allotment=self._layouts.allotment(),
             layouts=self._layouts.choice,
+            replication=self._layouts.replication(),
         )
         self._index = StateIndex(store, group.name, max(study.keep for study in group.studies))
         self._draining = Draining(self._engine, stop)

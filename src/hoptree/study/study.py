@@ -110,6 +110,7 @@ class Study:
         *,
         backend: Where = "local",
         memory_per_worker: str | float | None = None,
+        replicate_idle: str | float | None = None,
         accept_changes: bool = False,
         same_platform: bool = False,
         unit_limit: float | None = None,
@@ -125,7 +126,9 @@ class Study:
         threads. ``backend`` is where to train: "local" (processes of this machine), "ray" (the cluster at
         ``RAY_ADDRESS``, or a new local one), ``ht.Ray(…)``, the name of a backend that an installed package
         registers, or the settings of your own backend. ``memory_per_worker``, such as "2 GB", limits the memory of
-        a local worker, and reserves it on Ray; results do not depend on it.
+        a local worker, and reserves it on Ray; results do not depend on it. With ``replicate_idle``, such as
+        "2 GB", an idle Ray node takes copies of partitions, of at most this size, where its workers can then help
+        to train (``ht.Torch(shards=…)``); it has no effect on local workers, because they hold all partitions.
 
         If the search extends the earlier one, only what is new is trained. If code, data, files or platform differ
         from what the store holds under this name, an error is raised, unless ``accept_changes``: then complete
@@ -148,6 +151,7 @@ class Study:
             workers=workers,
             backend=backend,
             memory_per_worker=memory_per_worker,
+            replicate_idle=replicate_idle,
             accept_changes=accept_changes,
             same_platform=same_platform,
             unit_limit=unit_limit,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @click.argument("target", metavar="FILE[:NAME]", type=click.Path())
 @click.option("--workers", type=int, help="Worker processes.  [default: one per GPU or core]")
 @click.option("--memory-per-worker", metavar="SIZE", help="Limit the memory of a worker, for example '2 GB'.")
+@click.option("--replicate-idle", metavar="SIZE", help="Let an idle Ray node take copies of this size.")
 @click.option(
     "--backend",
     metavar="NAME",
