@@ -9,13 +9,11 @@ from random import Random
 
 from hoptree.core.actions import CancelUnit, DropState, EndTrial, Evaluate, RunUnit, SaveState
 from hoptree.core.allotment import Allotment
-from hoptree.core.costs import CostFormula, Feature
 from hoptree.core.engine import Engine
 from hoptree.core.events import (
     CostsLearned,
     DriverStarted,
     Event,
-    KnownResults,
     LineageFreed,
     LineageTaken,
     ReportFound,
@@ -40,32 +38,17 @@ from hoptree.core.fact_reader import fold
 from hoptree.core.fact_writer import FactWriter
 from hoptree.core.facts import Entry
 from hoptree.core.invariants import InvariantChecker
-from hoptree.core.keys import encode
 from hoptree.core.layout_choice import LayoutChoice, LayoutOptions
 from hoptree.core.lineage import config_items
 from hoptree.core.policies import POLICIES
 from hoptree.core.profile import Profile
 from hoptree.core.saving import SavePolicy
-from hoptree.core.schedules import constant, cosine, cyclic, exponential, linear, multistep, warmup
 from hoptree.core.settings import Settings
 from hoptree.core.snapshots import restored, snapshot_of
 from hoptree.core.steps import Step
 from hoptree.core.study_state import StudyState
+from tests.history_inputs import CONFIGS, cost_of, deal, formula, known_results
 
-CONFIGS = [
-    {"lr": 0.1},
-    {"lr": multistep(0.1, at=[1], gamma=0.1)},
-    {"lr": multistep(0.1, at=[2], gamma=0.1)},
-    {"lr": multistep(0.1, at=[1.4, 2.6], gamma=0.1)},
-    {"lr": multistep(0.1, at=[1, 2], gamma=0.1)},
-    {"lr": warmup(0.0, 1, constant(0.1))},
-    {"lr": warmup(0.0, 1, exponential(0.1, 0.9))},
-    {"lr": cosine(0.1, period=2)},
-    {"lr": cyclic(0.0, 0.1, up=1, down=1)},
-    {"lr": linear(0.1, 0.0, over=3), "momentum": 0.9},
-    {"lr": 0.1, "momentum": 0.9},
-    {"lr": 0.1, "momentum": multistep(0.9, at=[2], gamma=0.5)},
-]
 ONCE = StateLost | WorkerLost | WorkerJoined | WorkerDrained | TrialStopped | LineageTaken | StateFound
 
 
@@ -117,7 +100,7 @@ class History:
         self.writer = FactWriter(self.engine.state)
         self.checker = InvariantChecker(self.engine)
         self.workers = [f"w{index}" for index in range(random.choice([1, 2, 3, 5]))]
-        self.holds = self._deal()
+        self.holds = deal(random, self.workers, self.settings.partitions)
         self.here: dict[str, list[RunUnit | Evaluate]] = {}
         self.evaluating: set[int] = set()
         self.stored: list[tuple[int, int]] = []
@@ -134,7 +117,6 @@ class History:
         self.taken: list[tuple[int, int]] = []  # places from which another driver trains on
 
     def fresh_engine(self, state: StudyState | None = None) -> Engine:
-        cost = lambda values: 0.5 + len(repr(values)) % 3  # noqa: E731
         allotment = None
         if self.gangs > 1:
             allotment = Allotment(self.gangs, self.profile or Profile(), exact=self.profile is not None)
@@ -142,7 +124,7 @@ class History:
         if self.layouts is not None:
             layouts.offer(self.layouts)
         self.refused = set()
-        return Engine(self.settings, cost, state=state, saving=self.policy, allotment=allotment, layouts=layouts)
+        return Engine(self.settings, cost_of, state=state, saving=self.policy, allotment=allotment, layouts=layouts)
 
     def restart(self) -> None:
         """The driver is killed, and another one resumes from the journal."""
@@ -167,14 +149,6 @@ class History:
     def take_up(self) -> None:
         """Called when another engine continues; for subclasses."""
 
-    def _deal(self) -> dict[str, tuple[int, ...]]:
-        """Give every partition to one worker or more."""
-        held: dict[str, set[int]] = {worker: set() for worker in self.workers}
-        for partition in range(self.settings.partitions):
-            for worker in self.random.sample(self.workers, self.random.randint(1, len(self.workers))):
-                held[worker].add(partition)
-        return {worker: tuple(sorted(partitions)) for worker, partitions in held.items()}
-
     def join(self, worker: str) -> WorkerJoined:
         machine = str(self.workers.index(worker) % 2) if self.profile is not None else ""
         return WorkerJoined(worker, self.holds[worker], machine=machine)
@@ -190,7 +164,7 @@ class History:
             if self.extra.random() < 0.02:
                 self.restart()
             if self.learns and self.random.random() < 0.1:
-                self.step(CostsLearned(self.formula()), more=self.random.random() < 0.3)
+                self.step(CostsLearned(formula(self.random)), more=self.random.random() < 0.3)
             failed = [trial.number for trial in self.engine.trials.values() if trial.ending == "failed"]
             if self.retries and failed and self.random.random() < 0.2:
                 self.retry(self.random.choice(failed))
@@ -308,7 +282,7 @@ class History:
                 every=1 if self.barrier else every,
                 barrier=self.barrier,
                 alone=not self.share,
-                known=self.known(),
+                known=known_results(self.random),
                 **self.base(),
             ),
             more=self.random.random() < 0.3,
@@ -329,24 +303,12 @@ class History:
         for number in numbers:
             if number in self.engine.trials:
                 more = self.random.random() < 0.5
-                self.step(TrialRebased(number, base["root"], base["variant"], self.known()), more=more)
+                self.step(
+                    TrialRebased(number, base["root"], base["variant"], known_results(self.random)), more=more
+                )
 
     def retry(self, trial: int) -> None:
-        self.step(TrialRetried(trial, self.known()), more=self.random.random() < 0.3)
-
-    def formula(self) -> CostFormula:
-        features = (Feature("lr", "log", -2.0, 1.5), Feature("momentum", "is", level=encode(0.9).hex()))
-        weights = [self.random.uniform(-1, 1) for _ in range(3)]
-        return CostFormula(weights[0], features, ((weights[1], (0,)), (weights[2], (1, 0))), 0.01, 100.0)
-
-    def known(self) -> KnownResults | None:
-        """Return results of an earlier study that the store holds, in some cases."""
-        if self.random.random() < 0.7:
-            return None
-        epochs = [epoch for epoch in range(1, 5) if self.random.random() < 0.4]
-        return KnownResults(
-            tuple(epochs), tuple((epoch, {"loss": 1.0}) for epoch in epochs if self.random.random() < 0.7)
-        )
+        self.step(TrialRetried(trial, known_results(self.random)), more=self.random.random() < 0.3)
 
     def move(self) -> None:
         random = self.random

@@ -21,6 +21,7 @@ from hoptree.core.schedules import Config, linear, multistep
 from tests.core.books import books_of
 from tests.core.driver import Driver
 from tests.histories import History
+from tests.history_inputs import formula
 
 WIDE = CostFormula(0.0, (Feature("width", "log", math.log(8), 1.0),), ((1.0, (0,)),), 0.01, 100.0)
 
@@ -81,7 +82,7 @@ def test_after_costs_are_learned_all_counters_agree_with_them(seed: int, steps: 
     past.begin()
     for _ in range(steps):
         past.move()
-    past.step(CostsLearned(past.formula()))
+    past.step(CostsLearned(formula(past.random)))
     books_agree(past)
     for node in past.engine.plan.nodes:
         for lineage in node.active:
@@ -99,10 +100,10 @@ def test_many_nodes_are_priced_in_parts_while_work_continues(seed: int, steps: i
         past.begin()
         for _ in range(steps):
             past.move()
-        past.step(CostsLearned(past.formula()))
+        past.step(CostsLearned(formula(past.random)))
         while past.engine._repricing.under_way and past.random.random() < 0.9:
             past.move()
-        past.step(CostsLearned(past.formula()))
+        past.step(CostsLearned(formula(past.random)))
         while past.engine._repricing.under_way:
             past.step(WorkerDrained("nobody"))  # which asks for nothing
         books_agree(past)

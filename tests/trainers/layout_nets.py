@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from hoptree.core.schedules import multistep, piecewise
 from hoptree.trainers import Torch
 from tests.trainers import digits
 
@@ -95,6 +96,35 @@ class Failing(nn.Module):
         return x
 
 
+class Late(nn.Module):
+    """Has a buffer that comes with the first batch, one that never comes, and a running mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(32))
+        self.register_buffer("late", None)
+        self.register_buffer("never", None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+            self.late = torch.ones(3)
+        return x - self.mean
+
+
+class Partial(nn.Module):
+    """Has parameters that get no gradient: one that is not used, one that is frozen."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.used, self.unused = nn.Linear(size, size), nn.Linear(size, size)
+        self.frozen = nn.Linear(size, size)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.used(x) + self.frozen(x)
+
+
 class OwnSGD(torch.optim.SGD):
     """An optimizer of the user's own."""
 
@@ -131,6 +161,34 @@ def net(hp: Any) -> nn.Module:
         case "fails" | "fails in training":
             failing = Failing(hp["net"] == "fails")
             return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10), failing)
+        case "shared activation":
+            act, drop_ = nn.Tanh(), nn.Dropout(drop)
+            return nn.Sequential(
+                nn.Linear(64, 48),
+                act,
+                drop_,
+                nn.Linear(48, 32),
+                act,
+                drop_,
+                nn.Linear(32, 24),
+                act,
+                nn.Linear(24, 10),
+            )
+        case "late":
+            return nn.Sequential(nn.Linear(64, 32), Late(), nn.Linear(32, 10))
+        case "partial":
+            return nn.Sequential(nn.Linear(64, 32), Partial(32), nn.ReLU(), Partial(32), nn.Linear(32, 10))
+        case "thaws" | "scheduled" | "switches" | "switches to lbfgs":
+            return nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 32), nn.ReLU(), nn.Linear(32, 10))
+        case "shared layer":
+            same = nn.Linear(32, 32)
+            return nn.Sequential(
+                nn.Linear(64, 32), nn.Sequential(same, nn.Tanh()), nn.Sequential(same, nn.Tanh()), nn.Linear(32, 10)
+            )
+        case "view":
+            first, last = nn.Linear(64, 64), nn.Linear(64, 64)
+            last.weight = nn.Parameter(first.weight)
+            return nn.Sequential(first, nn.ReLU(), last, nn.Linear(64, 10))
         case "tied":
             return Tied()
         case "experts":
@@ -141,5 +199,50 @@ def net(hp: Any) -> nn.Module:
             raise ValueError(other)
 
 
-def trainer(shards: int = 4, **options: Any) -> Torch:
-    return Torch(net, loss=cross_entropy, clip=0.3, shards=shards, **options)
+def values(name: str) -> dict[str, Any]:
+    """Return the values from which a net is built; a number after a slash is the batch size."""
+    name, _, size = name.partition("/")
+    more = {"optimizer": "adam"} if name.startswith("switches") else {}
+    return {**VALUES, "net": name, "batch_size": int(size or VALUES["batch_size"]), **more}
+
+
+def config(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with the schedules of the net; they change within the second unit."""
+    match values["net"]:
+        case "thaws" | "scheduled":
+            return {
+                **values,
+                "lr": multistep(0.01, at=[0.5], gamma=0.1),
+                "batch_size": piecewise([46, 23], at=[0.5]),
+            }
+        case "switches":
+            return {**values, "optimizer": piecewise(["adam", "sgd"], at=[0.5])}
+        case "switches to lbfgs":
+            return {**values, "optimizer": piecewise(["adam", "lbfgs"], at=[0.5])}
+    return values
+
+
+def thaw(module: Any, hp: Any) -> None:
+    """Train the first layer only later, and note that in an attribute of the whole module."""
+    module[0].requires_grad_(hp["lr"] < 0.01)
+    module.level = hp["lr"]
+
+
+def clamp(module: Any, hp: Any) -> None:
+    """Change parameters whenever a value changes."""
+    if hp["lr"]:
+        with torch.no_grad():
+            module[0].weight.clamp_(-0.01, 0.01)
+
+
+def freeze(module: Any, hp: Any) -> None:
+    """Train only the last layer in the end."""
+    module.requires_grad_(hp["lr"] == 0.01)
+    module[-1].requires_grad_(True)
+
+
+HOOKS = {"freeze": freeze, "": None, "thaw": thaw, "clamp": clamp}
+
+
+def trainer(shards: int = 4, hook: str = "", **options: Any) -> Torch:
+    return Torch(net, loss=cross_entropy, shards=shards, on_values=HOOKS[hook], **{"clip": 0.3, **options})

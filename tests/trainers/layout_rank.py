@@ -38,8 +38,9 @@ def carry_out(task: Task) -> None:
         model = trainer.build_part(task.values, 7, ModelPlacement(layout, rank, size))
     if task.source:
         trainer.load(model, pickle.loads(Path(task.source).read_bytes()))
+    config = layout_nets.config(task.values)
     for number in task.units:
-        data, unit = digits.partition(number % digits.PARTITIONS), digits.unit(task.values, number)
+        data, unit = digits.partition(number % digits.PARTITIONS), digits.unit(config, number)
         if task.member is None:
             trainer.train(model, data, unit)
         else:

@@ -53,7 +53,7 @@ class Ranks:
         source, target = self._folder / f"from-{number}", self._folder / f"to-{number}"
         if state is not None:
             source.write_bytes(pickle.dumps(state))
-        values = {**layout_nets.VALUES, "net": net}
+        values = layout_nets.values(net)
         for rank in range(size):
             member = GangMember(self.addresses[0], f"gang {number}", rank, size, layout) if size > 1 else None
             task = Task(
@@ -82,9 +82,9 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
 def expected(net: str, units: list[int], **options: Any) -> tuple[ModelState, dict[str, float]]:
     """Train in this process, with all parameters in memory."""
     trainer = layout_nets.trainer(**options)
-    values = {**layout_nets.VALUES, "net": net}
+    values = layout_nets.values(net)
     model = trainer.build(values, 7)
-    digits.train(trainer, model, values, units)
+    digits.train(trainer, model, layout_nets.config(values), units)
     return trainer.dump(model), trainer.evaluate(model, digits.partition(-1), values)
 
 
@@ -194,7 +194,7 @@ def test_a_model_whose_operations_depend_on_the_data_cannot_be_sharded(ranks: Ra
 )
 def test_a_layout_that_cannot_take_a_model_says_why(net: str, options: Any, kind: str, why: str) -> None:
     trainer = layout_nets.trainer(**options)
-    found = trainer.layout_kinds(trainer.build({**layout_nets.VALUES, "net": net}, 0))[kind]
+    found = trainer.layout_kinds(trainer.build(layout_nets.values(net), 0))[kind]
     assert (why in found) if why else not found
 
 
@@ -237,7 +237,7 @@ def test_a_layout_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_layouts, "_layouts", dict(torch_layouts._layouts))
     torch_layouts.register_layout("half", Half())
     trainer = layout_nets.trainer(layout="half")
-    model = trainer.build({**layout_nets.VALUES, "net": "mlp"}, 0)
+    model = trainer.build(layout_nets.values("mlp"), 0)
     assert trainer.layout_kinds(model)["half"] == ""
 
 

@@ -6,18 +6,14 @@ the policy's order. A busy worker may get its next unit ahead of time, so that i
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Final, final
 
 from hoptree.core.actions import Action, Evaluate, RunUnit
-from hoptree.core.allotment import Allotment
 from hoptree.core.barriers import Barriers
 from hoptree.core.gang_planner import GangPlanner
-from hoptree.core.layout_choice import Candidate, LayoutChoice
-from hoptree.core.layouts import DATA, Layout
+from hoptree.core.gangs import Gangs
 from hoptree.core.nodes import ActiveLineage, Node, Run, State
 from hoptree.core.open_work import OpenWork
 from hoptree.core.policies import Policy
@@ -53,10 +49,7 @@ class Dispatcher:
         self._states = states
         self._actions = actions
         self.ready = ReadyQueue(settings.partitions, policy, free=self._free)
-        self.allotment: Allotment | None = None
-        self.layouts = LayoutChoice()
-        self._short: tuple[ActiveLineage, int] | None = None  # a lineage that waits for workers, and its partition
-        self.planner: GangPlanner | None = None
+        self.gangs = Gangs(workers, free=self._free)
         self.now = 0.0
         self.runs: dict[int, Run] = {}
         self.issued = 0
@@ -81,13 +74,13 @@ class Dispatcher:
             self._states.release(state)
         self.take_in()
         offered, self._offered = self._offered, {}
-        if self.planner is not None and self._follow_dry_run():
+        if self.gangs.planner is not None and self._follow_dry_run(self.gangs.planner):
             return
         if self._free:
             self._match()
         elif self.freed:
             freed, self.freed = self.freed, []
-            if self.allotment is not None:  # those that come first may need the others
+            if self.gangs.allotment is not None:  # those that come first may need the others
                 for worker in freed:
                     if not worker.queue and not worker.draining and not worker.gone:
                         self.workers.set_idle(worker)
@@ -101,7 +94,7 @@ class Dispatcher:
                         pass
             while evaluations and self.workers.idle_count:
                 self._fill(self.workers.any_idle())
-            if self._is_short and not self._free:  # workers may have left for which it waited
+            if self.gangs.is_short and not self._free:  # workers may have left for which it waited
                 for worker in self.workers.all_idle():
                     self._fill(worker)
 
@@ -133,12 +126,11 @@ class Dispatcher:
 
     # --- gangs: few lineages are left for the workers -----------------------------------------------------
 
-    def _follow_dry_run(self) -> bool:
+    def _follow_dry_run(self, planner: GangPlanner) -> bool:
         """Start what a dry run of the present state starts now; return whether that is all that should start.
 
         Workers may stay idle, because a gang waits for others; but never all of them.
         """
-        assert self.planner is not None
         workers, ready = self.workers, self.ready
         if not ready.count or ready.count + len(self.runs) >= _FEW * len(workers.by_name):
             return False
@@ -152,14 +144,14 @@ class Dispatcher:
             self.freed = []
             return True
         lineages = ready.lineages()
-        if not all(self._is_plain(lineage) for lineage in lineages):
+        if not all(self.gangs.is_plain(lineage) for lineage in lineages):
             return False  # the layouts of their models need a certain number of workers
-        starts = self.planner.starts(lineages, list(self.runs.values()), self.now)
+        starts = planner.starts(lineages, list(self.runs.values()), self.now)
         if starts is None:
             return False
         for lineage, partition, (leader, *crew) in starts:
             self._start(leader, lineage, partition, crew)
-        self._actions += self.planner.copies
+        self._actions += planner.copies
         if not self.runs:
             return False
         self.freed = []
@@ -192,11 +184,11 @@ class Dispatcher:
             here = self._here(last, worker)
             if here >= 0:
                 lineage, partition = last, here
-        if self._short is not None and self._is_short and self._short[1] in worker.held:
-            lineage, partition = self._short
-        devices = self._choose(lineage, partition).devices
-        if devices > 1 and devices > 1 + len(self._helpers(worker, partition)):
-            self._short = lineage, partition  # the next worker that is free helps
+        gangs = self.gangs
+        if gangs.short is not None and gangs.is_short and gangs.short[1] in worker.held:
+            lineage, partition = gangs.short
+        if not gangs.has_enough(worker, lineage, partition):
+            gangs.short = lineage, partition  # the next worker that is free helps
             return False
         self._start(worker, lineage, partition)
         return True
@@ -251,10 +243,10 @@ class Dispatcher:
             return False
         first = worker.queue[0]
         lineage = first.lineage
-        if lineage is None or first.evaluating or first.crew or self._is_short:
+        if lineage is None or first.evaluating or first.crew or self.gangs.is_short:
             return False
         plenty = self.ready.count >= len(self.workers.by_name)
-        if self.allotment is not None and not plenty:
+        if self.gangs.allotment is not None and not plenty:
             return False  # another worker may be free for it then
         best = self.ready.best(worker.partitions) if self.ready.count else None
         partition = -1 if first.status == "cancelling" else self._next_here(lineage, worker)
@@ -265,7 +257,7 @@ class Dispatcher:
             best is not None
             and plenty
             and self._can_wait(best[0].lineage, lineage.node.cost)
-            and not self.layouts.needs_several(best[0].lineage.node)
+            and not self.gangs.layouts.needs_several(best[0].lineage.node)
         ):
             self._start(worker, best[0].lineage, best[1])
             return True
@@ -315,13 +307,10 @@ class Dispatcher:
         run.partition = partition
         run.evaluate = unit + 1 in node.requests and unit + 1 not in node.reports
         run.began = self.now
-        candidate = self._choose(lineage, partition, alone=chained > 0)
-        if crew is None and self.allotment is not None and not chained:
-            crew = self._gather(worker, run, candidate)
-        run.crew = self._join(run, crew) if crew else ()
-        run.layout = _layout_name(candidate, run)
-        if self._short is not None and self._short[0] is lineage:
-            self._short = None
+        candidate = self.gangs.choose(lineage, partition, alone=chained > 0)
+        if crew is None:
+            crew = () if chained else self.gangs.crew(worker, run, candidate, self.ready.count)
+        self.gangs.form(run, candidate, crew)
         lineage.runs.append(run)
         lineage.change("start")
         if self._policy.selective:
@@ -349,54 +338,6 @@ class Dispatcher:
             )
         )
 
-    @property
-    def _is_short(self) -> bool:
-        """Whether a lineage that is ready waits for more workers."""
-        return self._short is not None and self._short[0].sequence >= 0
-
-    def can_gather(self, partition: int, devices: int) -> bool:
-        """Return whether a machine has so many workers that hold a partition, idle or not."""
-        if devices == 1 or self.allotment is None or self._free:
-            return devices == 1
-        workers = self.workers.by_name.values()
-        near = Counter(each.machine for each in workers if partition in each.held and not each.draining)
-        return devices <= max(near.values(), default=0)
-
-    def _choose(self, lineage: ActiveLineage, partition: int, *, alone: bool = False) -> Candidate:
-        """Return the layout of a lineage's next unit; ``alone``: no other worker can help."""
-        only = self.layouts.only
-        if only is not None:
-            return only
-        return self.layouts.choose(lineage.node, _is_alone if alone else partial(self.can_gather, partition))
-
-    def _helpers(self, leader: Worker, partition: int) -> list[Worker]:
-        """Return the idle workers of the leader's machine that hold a partition, without the leader."""
-        idle = self.workers.idle[partition].values()
-        return [each for each in idle if each.machine == leader.machine and each is not leader]
-
-    def _is_plain(self, lineage: ActiveLineage) -> bool:
-        """Return whether any number of workers may train copies of a lineage's model."""
-        assert self.allotment is not None
-        widest = self.allotment.widest
-        candidate = self._choose(lineage, lineage.partition)
-        return self.layouts.widest_copies(lineage.node, candidate, widest) == widest
-
-    def _gather(self, leader: Worker, run: Run, candidate: Candidate) -> list[Worker]:
-        """Return idle workers that help: as many as the layout needs, or that pay and that nobody else needs."""
-        assert self.allotment is not None
-        others = self._helpers(leader, run.partition)
-        width = candidate.devices
-        if width == 1:
-            free = 1 + max(0, len(others) - self.ready.count)
-            width = self.allotment.width(run.node, self.layouts.widest_copies(run.node, candidate, free))
-        return others[: width - 1]
-
-    def _join(self, run: Run, crew: Sequence[Worker]) -> tuple[str, ...]:
-        for worker in crew:
-            worker.queue.append(run)
-            self.workers.set_busy(worker)
-        return tuple(worker.name for worker in crew)
-
     def _start_evaluation(self, worker: Worker, state: State) -> None:
         run = self._assign(worker, Run(self.issued, worker.name, state.node, state.unit, None))
         run.state = state
@@ -418,15 +359,3 @@ class Dispatcher:
                 self._states.evaluations.remove(state)
                 return state
         return self._states.evaluations.popleft()
-
-
-def _is_alone(devices: int) -> bool:
-    return devices == 1
-
-
-def _layout_name(candidate: Candidate, run: Run) -> str:
-    """Return the layout of a run: workers that train a unit together with a whole model have copies of it."""
-    layout = candidate.layout
-    if candidate.devices == 1 and run.crew:
-        layout = Layout(DATA, layout.offload, layout.checkpoint)
-    return layout.name

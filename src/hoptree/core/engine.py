@@ -103,10 +103,10 @@ class Engine:
             settings, self._policy, self.open_work, self.workers, self._barriers, self.states, self._actions
         )
         self._dispatcher.issued = self.state.issued
-        self._dispatcher.allotment = allotment
-        self._dispatcher.layouts = layouts or LayoutChoice()
+        self._dispatcher.gangs.allotment = allotment
+        self._dispatcher.gangs.layouts = layouts or LayoutChoice()
         if allotment is not None and isinstance(chosen, LongestPath | FirstCome):
-            self._dispatcher.planner = GangPlanner(
+            self._dispatcher.gangs.planner = GangPlanner(
                 settings,
                 self.open_work,
                 self.workers,
@@ -271,7 +271,7 @@ class Engine:
 
     def _worker_lost(self, event: WorkerLost) -> None:
         worker = self.workers.leave(event.worker)
-        planner = self._dispatcher.planner
+        planner = self._dispatcher.gangs.planner
         if planner is not None and planner.replication is not None:
             planner.replication.lost(event.worker)
         if worker is not None:

@@ -56,9 +56,9 @@ class RunResults:
         lineage = run.lineage
         assert lineage is not None
         needed = run.status != "cancelling"
-        if self._dispatcher.allotment is not None:
+        if self._dispatcher.gangs.allotment is not None:
             if run.layout in (SINGLE, DATA):  # other layouts have other times
-                self._dispatcher.allotment.observe(run.node, 1 + len(run.crew), event.seconds)
+                self._dispatcher.gangs.allotment.observe(run.node, 1 + len(run.crew), event.seconds)
             self._dispatcher.release_crew(run)
         if run.evaluate:
             run.change("unit finished, evaluation due")
@@ -165,9 +165,9 @@ class RunResults:
 
         Without a limit, other processes may have taken the memory: then the unit has all its attempts.
         """
-        layouts = self._dispatcher.layouts
+        layouts = self._dispatcher.gangs.layouts
         tried = Candidate(Layout.parse(run.layout), devices)
-        is_possible = partial(self._dispatcher.can_gather, run.partition)
+        is_possible = partial(self._dispatcher.gangs.can_gather, run.partition)
         if layouts.exclude(run.node, tried, Shortage(event.limit, event.asked), is_possible):
             return False, ""
         described = layouts.describe(run.node)

@@ -124,13 +124,15 @@ class Gang:
         """Copy a contiguous tensor from a rank into those of the others."""
         self._wait(lambda: self._group.broadcast(tensor, rank))
 
-    def gather_at(self, own: torch.Tensor, rank: int) -> list[torch.Tensor]:
-        """Return the tensors of all ranks on one rank, and nothing on the others."""
-        found = [torch.empty_like(own) for _ in range(self.size)] if self.rank == rank else []
+    def room_for(self, own: torch.Tensor, rank: int) -> list[torch.Tensor]:
+        """Return memory for the tensors of all ranks on one rank, and nothing on the others."""
+        return [torch.empty_like(own) for _ in range(self.size)] if self.rank == rank else []
+
+    def gather_at(self, own: torch.Tensor, rank: int, found: list[torch.Tensor]) -> None:
+        """Copy the tensors of all ranks to one rank, where ``found`` is room for them."""
         options = distributed.GatherOptions()
         options.rootRank = rank
         self._wait(lambda: self._group.gather([found] if found else [], [own], options))
-        return found
 
     def texts(self, own: str) -> list[str]:
         """Return a text of every rank."""

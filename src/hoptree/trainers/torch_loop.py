@@ -40,10 +40,13 @@ class Recipe(NamedTuple):
     shards: int = 1  # of a batch
 
     def precision(self) -> AbstractContextManager[Any]:
-        """Return the context in which a model is called."""
+        """Return the context in which a model is called.
+
+        Without a cache: a parameter that is used twice is cast twice, as if its uses were in different blocks.
+        """
         if self.autocast is None:
             return nullcontext()
-        return torch.autocast(self.autocast.type, dtype=torch.bfloat16)
+        return torch.autocast(self.autocast.type, dtype=torch.bfloat16, cache_enabled=False)
 
 
 class TrainingStep(NamedTuple):

@@ -18,6 +18,8 @@ from hoptree.trainers.gang import ModelPlacement
 from hoptree.trainers.hyper_parameters import HyperParameters
 from hoptree.trainers.torch_attributes import Attributes
 from hoptree.trainers.torch_dropout import DropoutRates
+from hoptree.trainers.torch_offload import separable
+from hoptree.trainers.torch_on_demand import content_refused
 from hoptree.trainers.torch_optimizers import TunedOptimizer
 from hoptree.trainers.torch_part import ModelPart
 from hoptree.trainers.torch_shared import check_constants, check_parameters, register
@@ -81,6 +83,7 @@ class TorchModel:
                     "apply it in on_values=, a function (module, hp) that is called whenever a value changes"
                 )
         if self.tuned.apply(values):
+            self._check_optimizer()
             check_parameters(self.tuned.optimizer, self.module, "optimizer")
             self._attributes.follow(self.tuned.optimizer, self.tuned.attribute_options)
         self._dropout.apply(values.get("dropout"))
@@ -88,12 +91,27 @@ class TorchModel:
         self._call_hook(values)
         self._applied = values
 
+    def _check_optimizer(self) -> None:
+        """Raise an error if a schedule has switched to an optimizer that needs all parameters at a time."""
+        layout = None if self.part is None else self.part.layout
+        if layout is None or (layout.is_whole and (self.tuned.needs_closure or not layout.offload)):
+            return
+        why = separable(self.tuned.optimizer)
+        if why:
+            raise TrainerError(
+                f"optimizer: {why}; the model is in the layout {layout.name!r}, so use layout='single' or "
+                "'data' with offload=False for a schedule that switches to it"
+            )
+
     def _call_hook(self, values: Mapping[str, Scalar]) -> None:
         if self._on_values is None or (self._applied is not None and self._applied == values):
             return
         self._watched.set(values)
         try:
-            self._on_values(self.module, self._watched)
+            with content_refused(self.part, "on_values"):
+                self._on_values(self.module, self._watched)
+        except TrainerError:
+            raise
         except Exception as error:
             raise user_error(error, f"on_values: it raised this for {dict(values)}") from None
 

@@ -20,8 +20,12 @@ from hoptree.trainers.torch_part import EVERY, ModelPart, dense
 FAILED, FETCH, GRADIENT, BATCH = range(4)
 _WHAT: Final = ("", "read", "have a gradient for", "end a batch after")
 _NO_CONTENT = frozenset(
-    {"__get__", "size", "dim", "numel", "stride", "is_floating_point", "is_complex", "ndimension"}
+    {"__get__", "size", "dim", "numel", "stride", "is_floating_point", "is_complex", "ndimension", "requires_grad_"}
 )
+
+
+_flag: Any = torch.Tensor.requires_grad
+_set_flag: Final = _flag.__set__
 
 
 class _OtherRankError(TrainerError):
@@ -65,6 +69,58 @@ class Lockstep:
             raise explained from None
 
 
+@contextmanager
+def content_refused(part: ModelPart | None, name: str) -> Iterator[None]:
+    """Raise an error if a user's function uses the content of a parameter that workers have divided.
+
+    Outside a forward pass the others do not send it, and reading memory that is not there ends the process.
+    """
+    if part is None or part.owners is None or all(owner == EVERY for owner in part.owners):
+        yield
+        return
+    with _Refused(part, name):
+        yield
+
+
+@final
+class _Refused(TorchFunctionMode):
+    def __init__(self, part: ModelPart, name: str) -> None:
+        super().__init__()
+        assert part.owners is not None
+        self._part, self._name = part, name
+        self._divided = {
+            parameter.untyped_storage()._cdata: number
+            for number, parameter in enumerate(part.parameters)
+            if part.owners[number] != EVERY
+        }
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") not in _NO_CONTENT and func != _set_flag:
+            for tensor in tensors_in((args, kwargs)):
+                number = self._divided.get(tensor.untyped_storage()._cdata)
+                if number is not None:
+                    raise TrainerError(
+                        f"{self._name}: it uses the content of {self._part.names[number]!r}, of which each worker "
+                        f"has a part with layout={self._part.layout.kind!r}; change it in the model's forward, or "
+                        "use layout='data' or 'single'"
+                    )
+        return func(*args, **kwargs)
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the dense tensors in nested arguments."""
+    if isinstance(value, torch.Tensor):
+        if value.layout is torch.strided:
+            yield value
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from tensors_in(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from tensors_in(each)
+
+
 class _Saved(NamedTuple):
     """A tensor that autograd keeps: a view of a parameter that is divided between workers."""
 
@@ -94,7 +150,10 @@ class ParametersOnDemand(TorchFunctionMode):
         kwargs = kwargs or {}
         found: dict[int, None] = {}
         if getattr(func, "__name__", "") not in _NO_CONTENT:
-            self._find((args, kwargs), found)
+            for tensor in tensors_in((args, kwargs)):
+                number = self._number(tensor)
+                if number is not None:
+                    found[number] = None
         if not found:
             return func(*args, **kwargs)
         with ExitStack() as stack:
@@ -108,30 +167,19 @@ class ParametersOnDemand(TorchFunctionMode):
         with torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack), self:
             yield
 
-    def _find(self, value: Any, found: dict[int, None]) -> None:
-        if isinstance(value, torch.Tensor):
-            number = self._number(value)
-            if number is not None:
-                found[number] = None
-        elif isinstance(value, tuple | list):
-            for each in value:
-                self._find(each, found)
-        elif isinstance(value, dict):
-            for each in value.values():
-                self._find(each, found)
-
     def _number(self, tensor: torch.Tensor) -> int | None:
         return None if tensor.layout is not torch.strided else self._numbers.get(tensor.untyped_storage()._cdata)
 
     @contextmanager
     def _content(self, number: int) -> Iterator[None]:
         part = self._part
-        self._lockstep.meet(FETCH, number)
         if part.owns(number):
+            self._lockstep.meet(FETCH, number)
             self._lockstep.gang.broadcast(dense(part.parameters[number].data), self._owners[number])
             yield
         else:
-            with part.present(number) as window:
+            with part.present(number) as window:  # before they meet: without memory, it is told there
+                self._lockstep.meet(FETCH, number)
                 self._lockstep.gang.broadcast(dense(window), self._owners[number])
                 yield
 
@@ -146,11 +194,12 @@ class ParametersOnDemand(TorchFunctionMode):
         if isinstance(saved, torch.Tensor):
             return saved
         number = saved.number
-        self._lockstep.meet(FETCH, number)
         if saved.tensor is not None:
+            self._lockstep.meet(FETCH, number)
             self._lockstep.gang.broadcast(dense(self._part.parameters[number].data), self._owners[number])
             tensor: torch.Tensor = saved.tensor
             return tensor
         whole = torch.empty(self._part.parameters[number].numel(), dtype=self._part.parameters[number].dtype)
+        self._lockstep.meet(FETCH, number)
         self._lockstep.gang.broadcast(whole, self._owners[number])
         return whole.as_strided(saved.size, saved.stride, saved.offset)

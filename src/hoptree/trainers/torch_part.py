@@ -118,6 +118,20 @@ def storage_is_empty(tensor: torch.Tensor) -> bool:
     return bool(tensor.numel()) and tensor.layout is torch.strided and not tensor.untyped_storage().nbytes()
 
 
+def shared_memory(module: nn.Module) -> str:
+    """Return "" if each parameter has memory of its own, else which one has not."""
+    seen: set[int] = set()
+    for name, parameter in module.named_parameters():
+        memory = parameter.untyped_storage().data_ptr() if parameter.layout is torch.strided else 0
+        if memory and memory in seen:
+            return (
+                f"the parameter {name!r} shares its memory with another one; to share one, assign the same "
+                "nn.Parameter twice"
+            )
+        seen.add(memory)
+    return ""
+
+
 def balanced_owners(sizes: Sequence[int], ranks: int) -> list[int]:
     """Divide parameters by size in bytes: the largest first, each to the rank that has least; small ones to every.
 

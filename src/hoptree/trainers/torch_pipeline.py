@@ -52,6 +52,7 @@ class PipelinePass(GradientPass):
         self._names = [part.names[number] for number in own]
         self._parameters = [part.parameters[number] for number in own]
         self._layers = {id(module) for layer in found for module in layer.modules()}
+        self._later = self._of_later_stages(starts)
         self._slots = [slot for slot in buffer_slots(unit.model.module) if id(slot.owner) in self._layers]
         self._add = add_apart if part.layout.offload else add_gradients
         self._sending: deque[Callable[[], None]] = deque()
@@ -80,11 +81,14 @@ class PipelinePass(GradientPass):
         """Give the worker that leads the whole model, with the buffers and attributes of all stages."""
         model, gang = self._unit.model, self._gang
         self._part.collect(model.tuned.optimizer, gang)
-        own = {slot.name: slot.get() for slot in self._slots}
-        attributes = {name: each for name, each in model.changed_attributes().items() if self._is_own(name)}
+        changed = model.changed_attributes()
         if gang.rank:
-            send_rest(gang, own, attributes)
+            own = {slot.name: slot.get() for slot in self._slots}
+            send_rest(
+                gang, own, {name: each for name, each in changed.items() if self._belongs(name, self._layers)}
+            )
             return
+        attributes = {name: each for name, each in changed.items() if not self._belongs(name, self._later)}
         for rank in range(1, gang.size):
             buffers, found = receive_rest(gang, rank)
             attributes |= found
@@ -93,12 +97,15 @@ class PipelinePass(GradientPass):
                     slot.set(buffers[slot.name])
         model.set_attributes(attributes)
 
-    def _is_own(self, name: str) -> bool:
-        """Return whether a changed attribute is one of this stage's layers."""
+    def _of_later_stages(self, starts: Sequence[int]) -> set[int]:
+        of_stages = torch_stages.stages(torch_stages.layers(self._unit.model.module), starts)
+        return {id(part) for own in of_stages[self._gang.rank + 1 :] for layer in own for part in layer.modules()}
+
+    def _belongs(self, name: str, modules: set[int]) -> bool:
+        """Return whether a changed attribute is one of some modules; all else is the same on all workers."""
         path = name.removeprefix("attribute.").partition(":")[0]
-        return any(
-            id(module) in self._layers for at, module in self._unit.model.module.named_modules() if at == path
-        )
+        named = self._unit.model.module.named_modules()
+        return name.startswith("attribute.") and any(id(module) in modules for at, module in named if at == path)
 
     def _batch(self, number: int, batch: Bounds, size: int, examples: StepExamples) -> tuple[list[float], Tensors]:
         """Compute all shards of a batch, with one forward and one backward pass in turn."""
@@ -167,8 +174,9 @@ class PipelinePass(GradientPass):
         if self._is_last:
             torch.autograd.backward(shard.output)
         else:
-            message = receive_tensor(self._gang, self._gang.rank + 1, with_generators=False)
-            torch.autograd.backward(shard.output, self._checked(message))
+            gradient = self._checked(receive_tensor(self._gang, self._gang.rank + 1, with_generators=False))
+            if shard.output.requires_grad:  # else all layers so far are frozen
+                torch.autograd.backward(shard.output, gradient)
         if not self._is_first:
             self._send_later(found[0], self._gang.rank - 1, with_generators=False)
         return shard.loss

@@ -6,6 +6,7 @@ The second computation starts from the same generators, and leaves buffers as th
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from math import isqrt
@@ -45,13 +46,7 @@ def is_sequence(module: nn.Module) -> bool:
 
 def in_segments(layers: Sequence[nn.Module], again: Again = nullcontext) -> Callable[[Any], Any]:
     """Return a function that calls layers in order, as many in each block as there are blocks."""
-    size = max(1, isqrt(len(layers)))
-    segments: list[list[nn.Module]] = [[]]
-    for layer in layers:
-        if len(segments[-1]) >= size and not _works_in_place(layer):
-            segments.append([])
-        segments[-1].append(layer)
-    made = [_Block(_chain(segment), segment, again) for segment in segments]
+    made = [_Block(_chain(segment), segment, again) for segment in _segments(layers)]
 
     def call(value: Any) -> Any:
         for block in made:
@@ -59,6 +54,31 @@ def in_segments(layers: Sequence[nn.Module], again: Again = nullcontext) -> Call
         return value
 
     return call
+
+
+def _segments(layers: Sequence[nn.Module]) -> list[list[nn.Module]]:
+    size = max(1, isqrt(len(layers)))
+    segments: list[list[nn.Module]] = [[]]
+    for layer in layers:
+        if len(segments[-1]) >= size and not _works_in_place(layer):
+            segments.append([])
+        segments[-1].append(layer)
+    return segments
+
+
+def used_by_several(module: nn.Module) -> set[int]:
+    """Return the ids of parameters of several blocks, which each add to their gradients when they are computed."""
+    if is_sequence(module):
+        assert isinstance(module, nn.Sequential)
+        groups = _segments(list(module))
+    else:
+        groups = [[block] for block in blocks(module)]
+    of_groups = [{id(each) for layer in group for each in layer.parameters()} for group in groups]
+    inside = {id(part) for group in groups for layer in group for part in layer.modules()}
+    outside = [part for part in module.modules() if id(part) not in inside]
+    of_groups.append({id(each) for part in outside for each in part.parameters(recurse=False)})
+    counts = Counter(number for own in of_groups for number in own)
+    return {number for number, count in counts.items() if count > 1}
 
 
 def blocks(module: nn.Module) -> list[nn.Module]:
@@ -184,7 +204,7 @@ class _Conditions(NamedTuple):
         tensors = [owner._buffers[name] for owner, name, _ in self.buffers]
         self._set(self.buffers)
         try:
-            with torch.autocast("cpu", dtype=self.autocast[1], enabled=self.autocast[0]):
+            with torch.autocast("cpu", dtype=self.autocast[1], enabled=self.autocast[0], cache_enabled=False):
                 yield
         finally:
             pairs = zip(self.buffers, tensors, strict=True)

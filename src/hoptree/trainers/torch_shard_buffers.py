@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import nn
@@ -73,16 +74,24 @@ class _Buffer:
         """Return the content after all shards of a batch."""
         return self.first if self.average is None else self.average.total()
 
+    def kind(self) -> tuple[str, list[int]] | None:
+        """Return the type and shape that it has now."""
+        now = self.slot.get()
+        return None if now is None else (str(now.dtype)[6:], list(now.shape))
+
+    def shape_error(self) -> TrainerError:
+        return TrainerError(
+            f"shards: the buffer {self.slot.name!r} changes its shape or type while the model is called, so "
+            "several workers cannot train it together; keep its shape and type, or use shards=1"
+        )
+
     def part(self, weights: list[float]) -> BufferPart | None:
         """Return what other ranks have to know of it; None for a buffer that is absent."""
         if self.start is None:
             return None
         for content in (self.first, self.slot.get() if weights else None):
             if content is not None and (content.shape, content.dtype) != (self.start.shape, self.start.dtype):
-                raise TrainerError(
-                    f"shards: the buffer {self.slot.name!r} changes its shape or type while the model is called, "
-                    "so several workers cannot train it together; keep its shape and type, or use shards=1"
-                )
+                raise self.shape_error()
         return BufferPart(self.start, self.first, self.average is not None, lambda: self._weighted(weights))
 
     def _weighted(self, weights: list[float]) -> torch.Tensor | None:
@@ -123,6 +132,21 @@ class ShardBuffers:
         with torch.no_grad():
             self._buffers = [_Buffer(slot) for slot in slots]
 
+    def agree_on_late(self, gang: Gang) -> None:
+        """Let buffers that come with this batch start from zeros, of the shape that all ranks have given them."""
+        late = [buffer for buffer in self._buffers if buffer.start is None]
+        if not late:
+            return
+        own = [buffer.kind() for buffer in late]
+        rows: list[list[Any]] = [json.loads(text) for text in gang.texts(json.dumps(own))]
+        for buffer, kinds in zip(late, zip(*rows, strict=True), strict=True):
+            known = [kind for kind in kinds if kind is not None]
+            if any(kind != known[0] for kind in known):
+                raise buffer.shape_error()
+            if known:
+                dtype, shape = known[0]
+                buffer.start = torch.zeros(shape, dtype=getattr(torch, dtype))
+
     def start(self, number: int) -> torch.Tensor | None:
         """Return the content of a buffer at the beginning of the batch."""
         return self._buffers[number].start
@@ -160,6 +184,7 @@ class ShardBuffers:
                 buffer.finish(results.get(buffer.slot.name))
 
     def _exchange(self, gang: Gang) -> dict[str, torch.Tensor | None]:
+        self.agree_on_late(gang)
         parts = [(buffer.slot.name, buffer.part(self._weights)) for buffer in self._buffers]
         present = [(name, part) for name, part in parts if part is not None]
         found = exchange_buffers(gang, [part for _, part in present])

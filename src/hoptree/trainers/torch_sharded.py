@@ -22,8 +22,8 @@ from hoptree.trainers.torch_mapped import mapped
 from hoptree.trainers.torch_model import TorchModel
 from hoptree.trainers.torch_offload import separable
 from hoptree.trainers.torch_on_demand import BATCH, GRADIENT, Lockstep, ParametersOnDemand
-from hoptree.trainers.torch_part import EVERY, ModelPart, balanced_owners, dense
-from hoptree.trainers.torch_recompute import recomputed
+from hoptree.trainers.torch_part import EVERY, ModelPart, balanced_owners, dense, shared_memory
+from hoptree.trainers.torch_recompute import recomputed, used_by_several
 from hoptree.trainers.torch_shard_buffers import ShardBuffers, buffer_slots
 from hoptree.trainers.torch_shards import Bounds
 from hoptree.trainers.torch_tree import TreeSum
@@ -42,9 +42,13 @@ class ShardedPass(GradientPass):
         self._lockstep = Lockstep(unit.gang, [*part.names, "the last shard"])
         self._on_demand = ParametersOnDemand(part, self._lockstep)
         self._slots = buffer_slots(unit.model.module)
+        self._divided = [number for number, owner in enumerate(part.owners) if owner != EVERY]
         self._trees: dict[int, TreeSum[torch.Tensor]] = {}
         self._counts = True  # whether what is computed is a shard of its own
         self._pushed: set[int] = set()  # parameters that have got a gradient from the shards computed last
+        self._sent: set[int] = set()  # those whose gradient this worker has sent
+        several = used_by_several(unit.model.module) if part.layout.checkpoint else set()
+        self._afterwards = [number for number in self._divided if id(part.parameters[number]) in several]
 
     def gradients(self, batches: Sequence[Bounds], size: int, first: int, examples: StepExamples) -> float:
         """Set the gradients of a step on their owners."""
@@ -87,7 +91,7 @@ class ShardedPass(GradientPass):
             begin, end = present[gang.rank] if self._counts else present[0]
             if start:
                 buffers.restore()
-            self._pushed = set()
+            self._pushed, self._sent = set(), set()
             with self._lockstep.reported(unit.explain):
                 unit.seed_shard(number, start + (gang.rank if self._counts else 0))
                 loss = self._compute(examples, begin, end)
@@ -111,15 +115,20 @@ class ShardedPass(GradientPass):
             if not checkpoint:
                 return examples.backward(begin, end)
             with recomputed(self._unit.model.module, self._on_demand.saving):
-                return examples.backward(begin, end)
+                loss = examples.backward(begin, end)
+        for number in self._afterwards:
+            if self._part.parameters[number].grad is not None:
+                self._sender(number)(self._part.parameters[number])
+        return loss
 
     @contextmanager
     def _gradients_to_owners(self) -> Iterator[None]:
         """Send each gradient of a divided parameter to its owner as soon as it is complete."""
         handles = []
         parameters: list[Any] = [*self._part.parameters]  # torch declares no type for hooks
-        for number, parameter in enumerate(parameters):
-            if self._owners[number] != EVERY and parameter.requires_grad:
+        for number in self._divided:
+            parameter = parameters[number]
+            if parameter.requires_grad and number not in self._afterwards:
                 handles.append(parameter.register_post_accumulate_grad_hook(self._sender(number)))
         try:
             yield
@@ -131,8 +140,15 @@ class ShardedPass(GradientPass):
         def send(parameter: torch.Tensor) -> None:
             gradient = self._dense_gradient(number)
             parameter.grad = None
+            if number in self._sent:
+                raise TrainerError(
+                    f"checkpoint: the parameter {self._part.names[number]!r} is used by several parts of the model "
+                    "that are computed again, which layout='sharded' cannot tell apart; use checkpoint=False"
+                )
+            self._sent.add(number)
+            found = self._gang.room_for(gradient, self._owners[number])  # before they meet, as it may fail
             present = self._lockstep.meet(GRADIENT, number, self._counts)
-            found = self._gang.gather_at(gradient, self._owners[number])
+            self._gang.gather_at(gradient, self._owners[number], found)
             if found:
                 self._push(number, [each for each, there in zip(found, present, strict=True) if there])
 
@@ -180,6 +196,7 @@ class ShardedPass(GradientPass):
 
     def _collect_buffers(self, buffers: ShardBuffers, weights: Sequence[float]) -> None:
         """Take the buffers of all ranks in order, as if this one had computed all shards."""
+        buffers.agree_on_late(self._gang)
         contents = [self._gathered(index, slot.get(), buffers) for index, slot in enumerate(self._slots)]
         for rank, weight in enumerate(weights):
             for slot, content in zip(self._slots, contents, strict=True):
@@ -208,7 +225,7 @@ def refusal(model: TorchModel, shards: int) -> str:
         return "it has sparse parameters; expected dense ones"
     if any(getattr(part, "max_norm", None) is not None for part in model.module.modules()):
         return "an embedding with max_norm changes its weights when it is called"
-    return separable(model.tuned.optimizer)
+    return separable(model.tuned.optimizer) or shared_memory(model.module)
 
 
 def owners(parameters: Sequence[nn.Parameter], ranks: int) -> list[int]:

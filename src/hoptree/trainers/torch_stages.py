@@ -13,7 +13,7 @@ from torch import nn
 from hoptree.trainers.errors import TrainerError
 from hoptree.trainers.torch_model import TorchModel, evaluating
 from hoptree.trainers.torch_offload import pages_given_back, separable
-from hoptree.trainers.torch_part import EVERY
+from hoptree.trainers.torch_part import EVERY, shared_memory
 from hoptree.trainers.torch_recompute import is_sequence
 from hoptree.trainers.torch_session import preserved_generators
 
@@ -27,10 +27,14 @@ class LayerCost(NamedTuple):
 
 
 def layers(module: nn.Module) -> list[nn.Module]:
-    """Return the layers of a model that calls them one after the other; empty for another model."""
+    """Return the layers of a model that calls them one after the other; empty for another model.
+
+    A layer that is called several times is there as often.
+    """
     if not is_sequence(module):
         return []
-    return [layer for child in module.children() for layer in (layers(child) or [child])]
+    assert isinstance(module, nn.Sequential)
+    return [layer for child in module for layer in (layers(child) or [child])]
 
 
 def measure(found: Sequence[nn.Module], inputs: Sequence[Any]) -> list[LayerCost]:
@@ -124,12 +128,21 @@ def refusal(model: TorchModel, shards: int) -> str:
         return _too_few(2, 0)
     if model.tuned.needs_closure:
         return f"the optimizer {type(model.tuned.optimizer).__name__} calls the model in its step"
-    return separable(model.tuned.optimizer)
+    return separable(model.tuned.optimizer) or shared_memory(model.module)
 
 
 def _apart(found: Sequence[nn.Module]) -> list[bool]:
-    """Return for each layer whether it and all before it share nothing with the layers after it."""
-    own = [{id(part) for part in (*layer.modules(), *layer.parameters(), *layer.buffers())} for layer in found]
+    """Return for each layer whether it and all before it share nothing with the layers after it.
+
+    Layers of torch without tensors, such as activations, have no state: each worker has its own.
+    """
+    own = [
+        {
+            *(id(part) for part in layer.modules() if not _is_stateless(part)),
+            *(id(tensor) for tensor in (*layer.parameters(), *layer.buffers())),
+        }
+        for layer in found
+    ]
     after: list[set[int]] = [set() for _ in found]
     for number in range(len(found) - 2, -1, -1):
         after[number] = after[number + 1] | own[number + 1]
@@ -139,6 +152,11 @@ def _apart(found: Sequence[nn.Module]) -> list[bool]:
         before |= parts
         result.append(not before & after[number])
     return result
+
+
+def _is_stateless(part: nn.Module) -> bool:
+    own = type(part).__module__.startswith("torch.nn.modules.")
+    return own and not (part._parameters or part._buffers or part._modules)
 
 
 def _share(sums: Sequence[float], first: int, last: int) -> float:
