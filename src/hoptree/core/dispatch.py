@@ -185,11 +185,12 @@ class Dispatcher:
             if here >= 0:
                 lineage, partition = last, here
         gangs = self.gangs
-        if gangs.short is not None and gangs.is_short and gangs.short[1] in worker.held:
-            lineage, partition = gangs.short
-        if not gangs.has_enough(worker, lineage, partition):
-            gangs.short = lineage, partition  # the next worker that is free helps
-            return False
+        if not gangs.are_trivial:
+            if gangs.short is not None and gangs.is_short and gangs.short[1] in worker.held:
+                lineage, partition = gangs.short
+            if not gangs.has_enough(worker, lineage, partition):
+                gangs.short = lineage, partition  # the next worker that is free helps
+                return False
         self._start(worker, lineage, partition)
         return True
 
@@ -307,10 +308,11 @@ class Dispatcher:
         run.partition = partition
         run.evaluate = unit + 1 in node.requests and unit + 1 not in node.reports
         run.began = self.now
-        candidate = self.gangs.choose(lineage, partition, alone=chained > 0)
-        if crew is None:
-            crew = () if chained else self.gangs.crew(worker, run, candidate, self.ready.count)
-        self.gangs.form(run, candidate, crew)
+        if not self.gangs.are_trivial:
+            candidate = self.gangs.choose(lineage, partition, alone=chained > 0)
+            if crew is None:
+                crew = () if chained else self.gangs.crew(worker, run, candidate, self.ready.count)
+            self.gangs.form(run, candidate, crew)
         lineage.runs.append(run)
         lineage.change("start")
         if self._policy.selective:

@@ -31,6 +31,11 @@ class Gangs:
         self.short: tuple[ActiveLineage, int] | None = None
 
     @property
+    def are_trivial(self) -> bool:
+        """Whether one worker trains each unit, with the whole model in memory."""
+        return self.allotment is None and self.layouts.is_trivial
+
+    @property
     def is_short(self) -> bool:
         """Whether a lineage that is ready waits for more workers."""
         return self.short is not None and self.short[0].sequence >= 0

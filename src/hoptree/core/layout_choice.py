@@ -79,6 +79,7 @@ class LayoutChoice:
         self._profile = profile
         self._options = LayoutOptions()
         self._candidates = [Candidate()]
+        self.is_trivial = True  # whether the only one is the whole model in the memory of a worker
         self._too_large: dict[Architecture, dict[Candidate, Shortage]] = {}
         self._known: dict[Values, tuple[Architecture, list[Candidate]]] = {}
 
@@ -87,6 +88,7 @@ class LayoutChoice:
         candidates = list(options.candidates(self._widest))
         if candidates:
             self._options, self._candidates = options, candidates
+            self.is_trivial = candidates == [Candidate()]
             self._known.clear()
 
     @property

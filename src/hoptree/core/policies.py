@@ -86,11 +86,15 @@ class FirstCome(Policy):
         self._barriers = barriers
         self._longest = LongestPath(workers.pace, free=free)
         self._room = 3.0 if free else 2.0
+        self._cost, self._class = -1.0, 0  # the time of a unit that was ranked last, and its class
 
     def rank(self, lineage: ActiveLineage, partition: int) -> float:
         """Return a number that sorts by the standing, then by the time of a unit, then by the first trial."""
         node = lineage.node
-        return (node.standing * _TIMES + _time_class(node.cost)) * _TRIALS + node.first - node.standing
+        cost = node.cost
+        if cost != self._cost:  # most lineages that become ready one after the other have the same
+            self._cost, self._class = cost, _time_class(cost)
+        return (node.standing * _TIMES + self._class) * _TRIALS + node.first - node.standing
 
     def urgency(self, lineage: ActiveLineage, partition: int) -> float:
         """Return minus the expected time to the furthest place that is reached through the lineage."""
