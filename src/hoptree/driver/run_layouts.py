@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from importlib.metadata import version
 from math import inf
 from typing import TYPE_CHECKING, final
@@ -13,9 +14,12 @@ from hoptree.core.actions import RunUnit
 from hoptree.core.allotment import Allotment
 from hoptree.core.errors import RefusedError
 from hoptree.core.events import UnitFailed
-from hoptree.core.layout_choice import LayoutChoice, LayoutOptions
+from hoptree.core.layout_choice import Candidate, LayoutChoice, LayoutOptions, Shortage
+from hoptree.core.layouts import Layout
+from hoptree.core.nodes import Node
 from hoptree.core.profile import Profile, ProfileEntry
 from hoptree.core.steps import Step
+from hoptree.core.study_state import StudyState
 from hoptree.driver.options import RunOptions
 from hoptree.driver.study_group import StudyGroup
 from hoptree.record.record import Record
@@ -25,6 +29,20 @@ if TYPE_CHECKING:
     from hoptree.store import Store
 
 log = logging.getLogger("hoptree")
+
+
+def tried_in_vain(state: StudyState, root: str) -> Iterator[tuple[Node, Candidate, Shortage]]:
+    """Yield the layouts in which units of the present code were out of memory."""
+    if not state.too_large:
+        return
+    current: set[int] = set()
+    for trial in state.trials.values():
+        if trial.root == root:
+            path = state.plan.path_with_ends(trial, trial.until * state.settings.partitions)
+            current.update(node.id for node, _ in path)
+    for (node, layout, devices), shortage in state.too_large.items():
+        if node in current:
+            yield state.plan.nodes[node], Candidate(Layout.parse(layout), devices), Shortage(*shortage)
 
 
 @final
@@ -49,6 +67,7 @@ class RunLayouts:
         workers = worker_count(options.workers, trainer) if self._is_local else self._shards
         self._widest = max(1, min(self._shards, workers))
         self.choice = LayoutChoice(self._widest, options.memory_bytes, self._profile)
+        self.choice.resume(tried_in_vain(record.state, spec.root))
 
     def allotment(self) -> Allotment | None:
         """Return what forms gangs, if the trainer's models can be trained by several workers of this backend."""
