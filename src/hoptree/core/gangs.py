@@ -43,6 +43,17 @@ class Gangs:
         near = Counter(each.machine for each in workers if partition in each.held and not each.draining)
         return devices <= max(near.values(), default=0)
 
+    @property
+    def unmet(self) -> tuple[str, int, int] | None:
+        """The layout, workers and partition of a lineage for which no machine has enough workers; None: none."""
+        if self.short is None or not self.is_short:
+            return None
+        lineage, partition = self.short
+        candidate = self.choose(lineage, partition)
+        if self.can_gather(partition, candidate.devices):
+            return None
+        return candidate.layout.name, candidate.devices, partition
+
     def choose(self, lineage: ActiveLineage, partition: int, *, alone: bool = False) -> Candidate:
         """Return the layout of a lineage's next unit; ``alone``: no other worker can help."""
         only = self.layouts.only

@@ -45,6 +45,13 @@ def tried_in_vain(state: StudyState, root: str) -> Iterator[tuple[Node, Candidat
             yield state.plan.nodes[node], Candidate(Layout.parse(layout), devices), Shortage(*shortage)
 
 
+def _why_alone(spec: StudySpec) -> str:
+    """Return why each unit is trained by one worker, however many there are, and what to do."""
+    if spec.settings.order != "strict":
+        return "in free order one worker trains each unit; expected order='strict'"
+    return "with this backend one worker trains each unit; expected backend='local' or 'ray'"
+
+
 @final
 class RunLayouts:
     """Makes the inputs of an engine that decide how units are trained, and keeps what the run learns of layouts.
@@ -64,8 +71,12 @@ class RunLayouts:
         known = store.profiles.find(spec.trainer, spec.data) if self._is_local else Profile()
         self._kind = trainer.device_kind() if self._is_local else ""
         self._profile = known.of_kind(self._kind)
-        workers = worker_count(options.workers, trainer) if self._is_local else self._shards
+        if self._is_local:
+            workers = worker_count(options.workers, trainer)
+        else:
+            workers = (backend.asked(options.workers).workers if isinstance(backend, Ray) else None) or self._shards
         self._widest = max(1, min(self._shards, workers))
+        self._why_alone = "" if forms_gangs else _why_alone(spec)
         self.choice = LayoutChoice(self._widest, options.memory_bytes, self._profile)
         self.choice.resume(tried_in_vain(record.state, spec.root))
 
@@ -77,9 +88,9 @@ class RunLayouts:
         """Use the layouts that the models can have; refuse a fixed one for which there are too few workers."""
         if not any(options.candidates(self._widest)):
             kinds = " or ".join(map(repr, options.kinds))
+            missing = f"this run has {self._widest} of them; expected at least workers=2 on one machine"
             raise RefusedError(
-                f"layout: {kinds} divides a model among workers, but this run has {self._widest} of them; expected "
-                "at least workers=2 on one machine, or layout='auto'"
+                f"layout: {kinds} divides a model among workers, but {self._why_alone or missing}, or layout='auto'"
             )
         self.choice.offer(options)
 
