@@ -1,4 +1,4 @@
-"""Gangs: in which layout a lineage's next unit is trained, and which workers help its leader."""
+"""The formation of gangs: in which layout a unit is trained next, and which workers help its leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hoptree.core.workers import Worker, Workers
 
 
 @final
-class Gangs:
+class GangFormation:
     """Chooses layouts and crews; without ``allotment`` every unit is trained by one worker.
 
     ``short`` is a ready lineage that waits for more workers than are idle, and its partition.
