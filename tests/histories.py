@@ -76,7 +76,6 @@ class History:
     ) -> None:
         self.layouts = layouts
         self.too_large: dict[tuple[str, str, int], bool] = {}  # by config, layout and workers: drawn when tried
-        self.refused: set[tuple[str, str, int]] = set()  # what this driver has tried in vain
         self.gangs = gangs
         self.profile = profile
         self.rebases = rebases
@@ -123,7 +122,6 @@ class History:
         layouts = LayoutChoice(self.gangs, limit=1000)
         if self.layouts is not None:
             layouts.offer(self.layouts)
-        self.refused = set()
         return Engine(self.settings, cost_of, state=state, saving=self.policy, allotment=allotment, layouts=layouts)
 
     def restart(self) -> None:
@@ -357,10 +355,7 @@ class History:
         if self.layouts is None:
             return False
         tried = repr(sorted(run.values.constants().items())), run.layout, 1 + len(run.crew)
-        found = self.too_large.setdefault(tried, self.extra.random() < 0.5)
-        if found:
-            self.refused.add(tried)
-        return found
+        return self.too_large.setdefault(tried, self.extra.random() < 0.5)
 
     def branch(self) -> None:
         source = self.engine.trials[self.random.randrange(self.trials)]

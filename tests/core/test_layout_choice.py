@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,13 +13,24 @@ from hypothesis import strategies as st
 from hoptree.core.actions import Action, EndTrial, RunUnit
 from hoptree.core.allotment import Allotment
 from hoptree.core.engine import Engine
-from hoptree.core.events import Event, TrialAsked, UnitFailed, UnitFinished, WorkerJoined, WorkerLost
+from hoptree.core.events import (
+    DriverStarted,
+    Event,
+    TrialAsked,
+    TrialStopped,
+    UnitFailed,
+    UnitFinished,
+    WorkerJoined,
+    WorkerLost,
+)
 from hoptree.core.invariants import InvariantChecker
 from hoptree.core.layout_choice import LayoutChoice, LayoutOptions
 from hoptree.core.layouts import Layout
 from hoptree.core.lineage import config_items
 from hoptree.core.profile import Profile, ProfileEntry
 from hoptree.core.settings import Settings
+from hoptree.core.snapshots import read_snapshot, take_snapshot
+from hoptree.driver.run_layouts import tried_in_vain
 from tests.histories import History
 
 ALONE = LayoutOptions(("single",), (False, True), (False,))
@@ -178,6 +190,53 @@ def test_a_layout_that_is_slower_and_larger_than_another_is_not_used() -> None:
     again = trained.fail(trained.runs[0])
     assert again is not None
     assert again.layout == "single+offload"
+
+
+RESUMED = LayoutOptions(("single",), (False, True), (False,), ("lr",))
+
+
+def resumed(limit: int, *, before: int = 100, again: int = 8) -> RunUnit:
+    """Let a unit be out of memory with a limit, resume with another limit; return the first run."""
+    trained = Trained(8, irrelevant=("lr",))
+    assert trained.fail(trained.runs[0], before) is not None
+    state, _ = read_snapshot(take_snapshot(trained.engine.state, 0.0), Settings(1))
+    layouts = LayoutChoice(1, limit)
+    layouts.resume(tried_in_vain(state, ""))
+    layouts.offer(RESUMED)
+    engine = Engine(Settings(1), state=state, layouts=layouts)
+    events = [DriverStarted(), TrialAsked(1, config_items({"width": again, "lr": 0.3}), 3), TrialStopped(0)]
+    for event in events:
+        engine.step(event, 0.0, more=True)
+    actions = engine.step(WorkerJoined("w0", (0,)), 0.0)
+    return next(action for action in actions if isinstance(action, RunUnit))
+
+
+@pytest.mark.parametrize(("limit", "begins"), [(100, "single+offload"), (99, "single+offload"), (101, "single")])
+def test_a_resumed_run_does_not_try_again_what_did_not_fit(limit: int, begins: str) -> None:
+    assert resumed(limit).layout == begins
+    assert resumed(limit, again=4).layout == "single"
+
+
+def test_without_a_limit_a_resumed_run_tries_again_what_did_not_fit_with_one() -> None:
+    assert resumed(0).layout == "single"
+    assert resumed(0, before=0).layout == "single+offload"
+    assert resumed(100, before=0).layout == "single"
+
+
+def test_what_did_not_fit_with_other_code_is_tried_again() -> None:
+    trained = Trained(8)
+    trained.fail(trained.runs[0])
+    assert [each[1].layout.name for each in tried_in_vain(trained.engine.state, "")] == ["single"]
+    assert not list(tried_in_vain(trained.engine.state, "other code"))
+
+
+def test_a_snapshot_of_an_earlier_version_has_no_shortages() -> None:
+    trained = Trained(8)
+    trained.fail(trained.runs[0])
+    now = take_snapshot(trained.engine.state, 0.0)
+    assert read_snapshot(now, Settings(1))[0].too_large == {(1, "single", 1): (100, 0)}
+    before = msgspec.msgpack.encode(msgspec.msgpack.decode(now)[:-1])
+    assert read_snapshot(before, Settings(1))[0].too_large == {}
 
 
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 4]), st.sampled_from([ALONE, ALL, DIVIDED]))

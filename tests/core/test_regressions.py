@@ -27,7 +27,7 @@ from hoptree.forecast.simulation import simulate
 from hoptree.optimize import solve
 from hoptree.simulator import Cluster, Crash, FlakyUnits, StateLoss, Workload
 from tests.core.driver import Driver
-from tests.core.test_policies import shop, shops
+from tests.core.test_planned import shop, shops
 
 
 @settings(max_examples=100, deadline=None)

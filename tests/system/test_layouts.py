@@ -16,7 +16,7 @@ from hoptree.store import Store
 from tests.system.bulky import LIMIT, TOO_LARGE, Bulky
 
 
-def study(folder: Path, trainer: Bulky, *, model: Any = 8, step: Any = 8, epochs: int = 1) -> ht.Study:
+def study(folder: Path, trainer: Bulky, *, model: Any = 8, step: Any = 8, epochs: int = 1, **more: Any) -> ht.Study:
     x = np.arange(40, dtype=np.float32)
     data = ht.Dataset.from_arrays(x=x, partitions=2, valid=0.25, to=folder / "data")
     return ht.Study(
@@ -27,6 +27,7 @@ def study(folder: Path, trainer: Bulky, *, model: Any = 8, step: Any = 8, epochs
         search=ht.Grid(epochs=epochs),
         minimize="loss",
         store=folder / "store",
+        **more,
     )
 
 
@@ -118,6 +119,14 @@ def test_a_divided_layout_needs_two_workers(tmp_path: Path) -> None:
     trainer.layout = "sharded"
     with pytest.raises(RefusedError, match="layout: 'sharded' divides a model .* at least workers=2"):
         run(study(tmp_path, trainer), workers=1)
+
+
+def test_a_divided_layout_needs_strict_order(tmp_path: Path) -> None:
+    trainer = Bulky(shards=2)
+    trainer.layout = "sharded"
+    free = study(tmp_path, trainer, order="free")
+    with pytest.raises(RefusedError, match="in free order one worker trains each unit; expected order='strict'"):
+        run(free, workers=2)
 
 
 def _fingerprints(study: ht.Study) -> tuple[str, str]:

@@ -125,6 +125,21 @@ class Partial(nn.Module):
         return self.used(x) + self.frozen(x)
 
 
+class Again(nn.Module):
+    """Calls one block several times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 32), nn.Linear(32, 10)
+        self.block = nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Dropout(0.1))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = self.first(x)
+        for _ in range(3):
+            x = self.block(x)
+        return self.last(x)
+
+
 class OwnSGD(torch.optim.SGD):
     """An optimizer of the user's own."""
 
@@ -185,6 +200,12 @@ def net(hp: Any) -> nn.Module:
             return nn.Sequential(
                 nn.Linear(64, 32), nn.Sequential(same, nn.Tanh()), nn.Sequential(same, nn.Tanh()), nn.Linear(32, 10)
             )
+        case "recurrent":
+            same = nn.Linear(32, 32)
+            steps = [same, nn.Tanh(), same, nn.Tanh(), same, nn.Tanh(), same, nn.Tanh()]
+            return nn.Sequential(nn.Linear(64, 32), *steps, nn.Linear(32, 10))
+        case "again":
+            return Again()
         case "view":
             first, last = nn.Linear(64, 64), nn.Linear(64, 64)
             last.weight = nn.Parameter(first.weight)

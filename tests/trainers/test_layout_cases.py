@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from torch import nn
 
+from hoptree.trainers.torch_recompute import ambiguous
 from hoptree.trainers.torch_stages import layers
 from tests.trainers import layout_nets
 from tests.trainers.test_layouts import Ranks, assert_same
@@ -69,6 +70,20 @@ def test_batches_with_fewer_shards_than_workers(ranks: Ranks, layout: str, size:
 @pytest.mark.parametrize("precision", ["bfloat16", "float64", "float32"])
 def test_a_layer_called_twice_in_any_precision(ranks: Ranks, layout: str, size: int, precision: str) -> None:
     check(ranks, layout, size, "shared layer", precision=precision)
+
+
+@pytest.mark.parametrize(("layout", "size"), [("single+checkpoint", 1), ("sharded+checkpoint", 2)])
+@pytest.mark.parametrize("net", ["recurrent", "again"])
+def test_a_layer_or_block_that_is_called_many_times(ranks: Ranks, layout: str, size: int, net: str) -> None:
+    check(ranks, layout, size, net)
+
+
+def test_a_layer_that_calls_another_twice_cannot_be_computed_again_if_others_do() -> None:
+    same = nn.Linear(2, 2)
+    twice = nn.Sequential(same, nn.Sequential(nn.Tanh(), same))
+    assert ambiguous(nn.Sequential(twice, same)) == "0.0.weight"
+    assert ambiguous(nn.Sequential(same, same, same)) == ""
+    assert ambiguous(nn.Sequential(twice, nn.Tanh())) == ""
 
 
 @pytest.mark.parametrize("layout", ["sharded", "pipeline"])

@@ -12,8 +12,8 @@ from typing import Final, final
 
 from hoptree.core.actions import Action, Evaluate, RunUnit
 from hoptree.core.barriers import Barriers
+from hoptree.core.gang_formation import GangFormation
 from hoptree.core.gang_planner import GangPlanner
-from hoptree.core.gangs import Gangs
 from hoptree.core.nodes import ActiveLineage, Node, Run, State
 from hoptree.core.open_work import OpenWork
 from hoptree.core.policies import Policy
@@ -49,7 +49,7 @@ class Dispatcher:
         self._states = states
         self._actions = actions
         self.ready = ReadyQueue(settings.partitions, policy, free=self._free)
-        self.gangs = Gangs(workers, free=self._free)
+        self.gangs = GangFormation(workers, free=self._free)
         self.now = 0.0
         self.runs: dict[int, Run] = {}
         self.issued = 0

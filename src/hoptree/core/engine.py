@@ -329,6 +329,11 @@ class Engine:
         """The places where a report is due, in the order of the plan."""
         return [Place(node, unit) for node in self.plan.nodes for unit in sorted(node.requests)]
 
+    @property
+    def unmet_layout(self) -> tuple[str, int, int] | None:
+        """The layout, workers and partition for which nothing runs, as no machine has so many workers; or None."""
+        return None if self.runs else self._dispatcher.gangs.unmet
+
     def waiting_partitions(self) -> list[int]:
         """Return the partitions that a ready unit needs and no worker holds."""
         held = {p for worker in self.workers.by_name.values() for p in worker.partitions}

@@ -82,6 +82,16 @@ class LayoutChoice:
         self.is_trivial = True  # whether the only one is the whole model in the memory of a worker
         self._too_large: dict[Architecture, dict[Candidate, Shortage]] = {}
         self._known: dict[Values, tuple[Architecture, list[Candidate]]] = {}
+        self._resumed: list[tuple[Node, Candidate, Shortage]] = []
+
+    def resume(self, tried: Iterable[tuple[Node, Candidate, Shortage]]) -> None:
+        """Exclude what an earlier run has tried in vain with this limit, or a larger one, or without as now."""
+        self._resumed += [each for each in tried if _is_as_short(each[2].limit, self.limit)]
+        self._exclude_resumed()
+
+    def _exclude_resumed(self) -> None:
+        for node, candidate, shortage in self._resumed:
+            self._too_large.setdefault(self._of(node)[0], {})[candidate] = shortage
 
     def offer(self, options: LayoutOptions) -> None:
         """Use these layouts from now on."""
@@ -90,6 +100,7 @@ class LayoutChoice:
             self._options, self._candidates = options, candidates
             self.is_trivial = candidates == [Candidate()]
             self._known.clear()
+            self._exclude_resumed()  # which values are irrelevant is known only now
 
     @property
     def only(self) -> Candidate | None:
@@ -168,6 +179,11 @@ class LayoutChoice:
 def is_too_large(entry: ProfileEntry, limit: int) -> bool:
     """Return whether a layout that did not fit once does not fit with a memory limit either (0: none)."""
     return not entry.fits and (not entry.peak_bytes or 0 < limit <= entry.peak_bytes)
+
+
+def _is_as_short(before: int, now: int) -> bool:
+    """Return whether a limit leaves no more memory than one before (0: none that is known)."""
+    return 0 < now <= before if before else not now
 
 
 def readable_bytes(size: int) -> str:

@@ -91,6 +91,17 @@ class ToldRow(_Row, frozen=True):
     metrics: Metrics | None = None
 
 
+class ShortageRow(_Row, frozen=True):
+    """A layout in which a unit of a lineage was out of memory, with how many workers; sizes in bytes."""
+
+    lineage: str
+    tree: str
+    layout: str
+    devices: int
+    limit: int
+    asked: int
+
+
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """The state of a study at one entry of its journal."""
 
@@ -106,6 +117,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     evaluating: tuple[int, ...]
     asked: tuple[Request, ...]
     dialogue: tuple[int | ToldRow, ...]
+    too_large: tuple[ShortageRow, ...] = ()
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -160,6 +172,7 @@ def snapshot_of(state: StudyState, now: float) -> Snapshot:
         evaluating=tuple(run.run for run in state.runs.under_way() if state.runs.has_trained(run.run)),
         asked=tuple(asked),
         dialogue=tuple(dialogue),
+        too_large=tuple(_shortage_row(state.plan.nodes[tried[0]], tried, state) for tried in state.too_large),
     )
 
 
@@ -188,6 +201,9 @@ def restored(snapshot: Snapshot, settings: Settings) -> StudyState:
     for node, line in zip(plan.nodes, snapshot.nodes, strict=True):
         _fill(node, line)
         state.visits.update(((node.id, unit), partition) for unit, partition in line.visits.items())
+    for short in snapshot.too_large:
+        node = made[short.lineage, short.tree]
+        state.too_large[node.id, short.layout, short.devices] = short.limit, short.asked
     for row in snapshot.trials:
         trial = state.trials[row.number]
         root = plan.root(trial.root, trial.tree)
@@ -250,6 +266,10 @@ def _fill(node: Node, row: NodeRow) -> None:
     node.attempts.update({(what, unit): count for what, unit, count in row.attempts})
     node.taken.update(row.taken)
     node.trained.update(row.trained)
+
+
+def _shortage_row(node: Node, tried: tuple[int, str, int], state: StudyState) -> ShortageRow:
+    return ShortageRow(node.key, node.tree, *tried[1:], *state.too_large[tried])
 
 
 def _trial_row(trial: Trial) -> TrialRow:

@@ -17,6 +17,7 @@ from hoptree.core.events import (
     TrialExtended,
     TrialRetried,
     TrialStopped,
+    UnitFailed,
     UnitFinished,
     WorkerJoined,
     WorkerLost,
@@ -35,7 +36,8 @@ class StudyState:
 
     ``units`` is the number of trained units, ``visits`` the partition of each unit by node and unit, in free order
     only: strict order follows from the lineage. ``dialogue`` holds the requests of searches and users and the
-    reports to them, in order: it is replayed to searches when a study is resumed.
+    reports to them, in order: it is replayed to searches when a study is resumed. ``too_large`` has the limit, and
+    what was asked for in vain, by node, layout and number of workers of units that were out of memory.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -48,6 +50,7 @@ class StudyState:
         self._free = settings.order == "free"
         self.visits: dict[tuple[int, int], int] = {}
         self.dialogue: list[Request | Report | EndTrial] = []
+        self.too_large: dict[tuple[int, str, int], tuple[int, int]] = {}
 
     @property
     def issued(self) -> int:
@@ -69,6 +72,10 @@ class StudyState:
                     run = step.run
                     assert isinstance(run, RunUnit)
                     self.visits[run.node, run.unit] = run.partition
+            elif type(event) is UnitFailed and event.fault == "memory" and not step.evaluating:
+                run = step.run
+                assert isinstance(run, RunUnit)
+                self.too_large[run.node, run.layout, 1 + len(run.crew)] = event.limit, event.asked
         elif isinstance(event, WorkerJoined):
             self.workers[event.worker] = event.partitions
         elif isinstance(event, WorkerLost):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from importlib.metadata import version
 from math import inf
 from typing import TYPE_CHECKING, final
@@ -13,10 +14,13 @@ from hoptree.core.actions import RunUnit
 from hoptree.core.allotment import Allotment
 from hoptree.core.errors import RefusedError
 from hoptree.core.events import UnitFailed
-from hoptree.core.layout_choice import LayoutChoice, LayoutOptions
+from hoptree.core.layout_choice import Candidate, LayoutChoice, LayoutOptions, Shortage
+from hoptree.core.layouts import Layout
+from hoptree.core.nodes import Node
 from hoptree.core.profile import Profile, ProfileEntry
 from hoptree.core.replication import ReplicationSettings
 from hoptree.core.steps import Step
+from hoptree.core.study_state import StudyState
 from hoptree.driver.options import RunOptions
 from hoptree.driver.study_group import StudyGroup
 from hoptree.record.record import Record
@@ -26,6 +30,27 @@ if TYPE_CHECKING:
     from hoptree.store import Store
 
 log = logging.getLogger("hoptree")
+
+
+def tried_in_vain(state: StudyState, root: str) -> Iterator[tuple[Node, Candidate, Shortage]]:
+    """Yield the layouts in which units of the present code were out of memory."""
+    if not state.too_large:
+        return
+    current: set[int] = set()
+    for trial in state.trials.values():
+        if trial.root == root:
+            path = state.plan.path_with_ends(trial, trial.until * state.settings.partitions)
+            current.update(node.id for node, _ in path)
+    for (node, layout, devices), shortage in state.too_large.items():
+        if node in current:
+            yield state.plan.nodes[node], Candidate(Layout.parse(layout), devices), Shortage(*shortage)
+
+
+def _why_alone(spec: StudySpec) -> str:
+    """Return why each unit is trained by one worker, however many there are, and what to do."""
+    if spec.settings.order != "strict":
+        return "in free order one worker trains each unit; expected order='strict'"
+    return "with this backend one worker trains each unit; expected backend='local' or 'ray'"
 
 
 @final
@@ -49,9 +74,14 @@ class RunLayouts:
         known = store.profiles.find(spec.trainer, spec.data) if self._is_local else Profile()
         self._kind = trainer.device_kind() if self._is_local else ""
         self._profile = known.of_kind(self._kind)
-        workers = worker_count(options.workers, trainer) if self._is_local else self._shards
+        if self._is_local:
+            workers = worker_count(options.workers, trainer)
+        else:
+            workers = (backend.asked(options.workers).workers if isinstance(backend, Ray) else None) or self._shards
         self._widest = max(1, min(self._shards, workers))
+        self._why_alone = "" if forms_gangs else _why_alone(spec)
         self.choice = LayoutChoice(self._widest, options.memory_bytes, self._profile)
+        self.choice.resume(tried_in_vain(record.state, spec.root))
 
     def allotment(self) -> Allotment | None:
         """Return what forms gangs, if the trainer's models can be trained by several workers of this backend."""
@@ -67,9 +97,9 @@ class RunLayouts:
         """Use the layouts that the models can have; refuse a fixed one for which there are too few workers."""
         if not any(options.candidates(self._widest)):
             kinds = " or ".join(map(repr, options.kinds))
+            missing = f"this run has {self._widest} of them; expected at least workers=2 on one machine"
             raise RefusedError(
-                f"layout: {kinds} divides a model among workers, but this run has {self._widest} of them; expected "
-                "at least workers=2 on one machine, or layout='auto'"
+                f"layout: {kinds} divides a model among workers, but {self._why_alone or missing}, or layout='auto'"
             )
         self.choice.offer(options)
 

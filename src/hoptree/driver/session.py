@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -29,6 +30,7 @@ from hoptree.core.saving import SavePolicy
 from hoptree.core.steps import Step
 from hoptree.driver.coordination import ClaimingBackend
 from hoptree.driver.event_sources import Draining, Periodic, StopRequest
+from hoptree.driver.layout_watch import LayoutWatch
 from hoptree.driver.ledger_backend import LedgerBackend
 from hoptree.driver.not_finite import NotFiniteMetrics, warn_of_data
 from hoptree.driver.open_backend import RehearsalPlan, open_backend
@@ -251,6 +253,7 @@ class Session:
             Periodic(self._requests.take, lambda: _POLL),
             Periodic(self._costs, lambda: _POLL),
             Periodic(tick, lambda: _TICK),
+            Periodic(LayoutWatch(self._engine, time.monotonic).poll, lambda: _POLL),
         ]
 
     def _note_beginning(self, step: Step) -> None:

@@ -1,4 +1,4 @@
-"""Equations 1 and 2 of the Cerebro paper for HiGHS: reads a `Task` from stdin, writes a `MilpResult`.
+"""Equations 1 and 2 of the Cerebro paper for HiGHS: reads a `MilpTask` from stdin, writes a `MilpResult`.
 
 Columns: the makespan C; the start X of every unit; for every two units of one config (Y in the paper) or of one
 worker (Z) a binary that is 1 if the first of them runs first. Times are divided by the longest, and V is their sum.
@@ -17,7 +17,7 @@ import numpy
 
 from hoptree.optimize.bounds import load_bound
 from hoptree.optimize.extra import require
-from hoptree.optimize.milp import MilpResult, Task
+from hoptree.optimize.milp import MilpResult, MilpTask
 from hoptree.optimize.schedule import Starts, Times, makespan_of
 
 OPTIONS = {
@@ -29,7 +29,7 @@ OPTIONS = {
 }
 
 
-def work(task: Task) -> MilpResult:
+def work(task: MilpTask) -> MilpResult:
     """Improve the start until it is proven optimal or the time is over."""
     deadline = monotonic() + task.seconds
     highspy = require("highspy", "milp")
@@ -116,5 +116,5 @@ def pair_units(times: Times) -> Program:
 
 
 if __name__ == "__main__":
-    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=MilpTask)
     sys.stdout.buffer.write(msgspec.json.encode(work(task)))

@@ -16,7 +16,7 @@ MILP_TOLERANCE = 1e-6
 """HiGHS computes with floats: it proves an optimum up to about this relative difference."""
 
 
-class Task(msgspec.Struct, frozen=True):
+class MilpTask(msgspec.Struct, frozen=True):
     """The input of the process."""
 
     times: Times
@@ -44,7 +44,7 @@ def milp(times: Times, start: Starts, seconds: float, seed: int) -> tuple[Starts
     left = seconds_for(rows, seconds)
     if left <= 0:
         return start, 0.0
-    task = msgspec.json.encode(Task(times, start, left, seed))
+    task = msgspec.json.encode(MilpTask(times, start, left, seed))
     output = run_process("hoptree.optimize.highs", task, deadline)
     if output is None:
         return start, 0.0

@@ -19,20 +19,32 @@ from torch import nn
 from hoptree.trainers.errors import TrainerError
 
 Again = Callable[[], AbstractContextManager[Any]]
+Uses = Callable[[nn.Parameter], int]
 
 
 @contextmanager
-def recomputed(module: nn.Module, again: Again = nullcontext) -> Iterator[None]:
-    """Compute the blocks of a module again in backward passes, within ``again``."""
+def recomputed(module: nn.Module, again: Again = nullcontext) -> Iterator[Uses]:
+    """Compute the blocks of a module again in backward passes, within ``again``.
+
+    Yield a function that returns how often the gradient of a parameter will be added to: once by each block that
+    was computed with it, and once by what is outside of all blocks.
+    """
     if is_sequence(module):
         assert isinstance(module, nn.Sequential)
-        calls: list[tuple[nn.Module, Callable[..., Any]]] = [(module, in_segments(list(module), again))]
+        made = _blocks_of(list(module), again)
+        calls: list[tuple[nn.Module, Callable[..., Any]]] = [(module, _chain(made))]
     else:
-        calls = [(block, _Block(block._call_impl, [block], again)) for block in blocks(module)]
+        parts = blocks(module)
+        made = [_Block(part._call_impl, [part], again) for part in parts]
+        calls = list(zip(parts, made, strict=True))
+    inside = {id(part) for block in made for part in block.owners}
+    outside = {id(p) for part in module.modules() if id(part) not in inside for p in part.parameters(recurse=False)}
     for block, call in calls:
         block._compiled_call_impl = call
     try:
-        yield
+        yield (
+            lambda each: sum(block.calls for block in made if id(each) in block.parameters) + (id(each) in outside)
+        )
     finally:
         for block, _ in calls:
             del block._compiled_call_impl
@@ -46,39 +58,49 @@ def is_sequence(module: nn.Module) -> bool:
 
 def in_segments(layers: Sequence[nn.Module], again: Again = nullcontext) -> Callable[[Any], Any]:
     """Return a function that calls layers in order, as many in each block as there are blocks."""
-    made = [_Block(_chain(segment), segment, again) for segment in _segments(layers)]
+    return _chain(_blocks_of(layers, again))
 
-    def call(value: Any) -> Any:
-        for block in made:
-            value = block(value)
-        return value
 
-    return call
+def _blocks_of(layers: Sequence[nn.Module], again: Again) -> list[_Block]:
+    return [_Block(_chain(segment), segment, again) for segment in _segments(layers)]
 
 
 def _segments(layers: Sequence[nn.Module]) -> list[list[nn.Module]]:
     size = max(1, isqrt(len(layers)))
     segments: list[list[nn.Module]] = [[]]
+    used: set[int] = set()  # by the segment: no parameter twice, see ``ambiguous``
     for layer in layers:
-        if len(segments[-1]) >= size and not _works_in_place(layer):
+        own = set(_used(layer))
+        if (len(segments[-1]) >= size or used & own) and not _works_in_place(layer):
             segments.append([])
+            used = set()
         segments[-1].append(layer)
+        used |= own
     return segments
 
 
-def used_by_several(module: nn.Module) -> set[int]:
-    """Return the ids of parameters of several blocks, which each add to their gradients when they are computed."""
+def ambiguous(module: nn.Module) -> str:
+    """Return the name of a parameter whose gradient would be added in another order; "" if there is none.
+
+    A block adds what its own uses of a parameter come to; if one with several uses is not the only block, the sum
+    over all uses has other brackets than without blocks.
+    """
     if is_sequence(module):
         assert isinstance(module, nn.Sequential)
         groups = _segments(list(module))
     else:
         groups = [[block] for block in blocks(module)]
-    of_groups = [{id(each) for layer in group for each in layer.parameters()} for group in groups]
-    inside = {id(part) for group in groups for layer in group for part in layer.modules()}
-    outside = [part for part in module.modules() if id(part) not in inside]
-    of_groups.append({id(each) for part in outside for each in part.parameters(recurse=False)})
-    counts = Counter(number for own in of_groups for number in own)
-    return {number for number, count in counts.items() if count > 1}
+    uses = [Counter(number for layer in group for number in _used(layer)) for group in groups]
+    for name, parameter in module.named_parameters():
+        found = [own[id(parameter)] for own in uses if own[id(parameter)]]
+        if len(found) > 1 and max(found) > 1:
+            return name
+    return ""
+
+
+def _used(layer: nn.Module) -> list[int]:
+    """Return the ids of the parameters of a layer, as often as its parts have them."""
+    return [id(parameter) for _, parameter in layer.named_parameters(remove_duplicate=False)]
 
 
 def blocks(module: nn.Module) -> list[nn.Module]:
@@ -103,7 +125,7 @@ def _works_in_place(layer: nn.Module) -> bool:
     return bool(getattr(layer, "inplace", False)) if first is None else _works_in_place(first)
 
 
-def _chain(layers: Sequence[nn.Module]) -> Callable[[Any], Any]:
+def _chain(layers: Sequence[Callable[..., Any]]) -> Callable[[Any], Any]:
     def call(value: Any) -> Any:
         for layer in layers:
             value = layer(value)
@@ -120,11 +142,14 @@ class _Block:
         self.call = call
         self.again = again
         self.name = f"the layer {type(parts[0]).__name__}"
-        self._owners = [owner for part in parts for owner in part.modules()]
+        self.calls = 0  # that have a backward pass
+        self.owners = [owner for part in parts for owner in part.modules()]
+        self.parameters = {id(each) for part in parts for each in part.parameters()}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return self.call(*args, **kwargs)
+        self.calls += 1
         tensors: list[torch.Tensor] = []
         shape = _take_out((args, kwargs), tensors)
         started = torch.zeros((), requires_grad=True)  # so that the result has a backward pass in any case
@@ -136,7 +161,7 @@ class _Block:
         """Return what the computation of the block starts from now, besides its inputs."""
         buffers = [
             (owner, name, tensor if tensor is None else tensor.clone())
-            for owner in self._owners
+            for owner in self.owners
             for name, tensor in owner._buffers.items()
         ]
         autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")

@@ -23,7 +23,7 @@ from hoptree.trainers.torch_model import TorchModel
 from hoptree.trainers.torch_offload import separable
 from hoptree.trainers.torch_on_demand import BATCH, GRADIENT, Lockstep, ParametersOnDemand
 from hoptree.trainers.torch_part import EVERY, ModelPart, balanced_owners, dense, shared_memory
-from hoptree.trainers.torch_recompute import recomputed, used_by_several
+from hoptree.trainers.torch_recompute import Uses, recomputed
 from hoptree.trainers.torch_shard_buffers import ShardBuffers, buffer_slots
 from hoptree.trainers.torch_shards import Bounds
 from hoptree.trainers.torch_tree import TreeSum
@@ -47,8 +47,7 @@ class ShardedPass(GradientPass):
         self._counts = True  # whether what is computed is a shard of its own
         self._pushed: set[int] = set()  # parameters that have got a gradient from the shards computed last
         self._sent: set[int] = set()  # those whose gradient this worker has sent
-        several = used_by_several(unit.model.module) if part.layout.checkpoint else set()
-        self._afterwards = [number for number in self._divided if id(part.parameters[number]) in several]
+        self._uses: Uses | None = None  # with blocks that are computed again
 
     def gradients(self, batches: Sequence[Bounds], size: int, first: int, examples: StepExamples) -> float:
         """Set the gradients of a step on their owners."""
@@ -114,10 +113,11 @@ class ShardedPass(GradientPass):
         with self._gradients_to_owners(), self._on_demand.saving():
             if not checkpoint:
                 return examples.backward(begin, end)
-            with recomputed(self._unit.model.module, self._on_demand.saving):
+            with recomputed(self._unit.model.module, self._on_demand.saving) as self._uses:
                 loss = examples.backward(begin, end)
-        for number in self._afterwards:
-            if self._part.parameters[number].grad is not None:
+        self._uses = None
+        for number in self._divided:
+            if self._part.parameters[number].grad is not None:  # several blocks have added to it
                 self._sender(number)(self._part.parameters[number])
         return loss
 
@@ -128,7 +128,7 @@ class ShardedPass(GradientPass):
         parameters: list[Any] = [*self._part.parameters]  # torch declares no type for hooks
         for number in self._divided:
             parameter = parameters[number]
-            if parameter.requires_grad and number not in self._afterwards:
+            if parameter.requires_grad:
                 handles.append(parameter.register_post_accumulate_grad_hook(self._sender(number)))
         try:
             yield
@@ -137,7 +137,9 @@ class ShardedPass(GradientPass):
                 handle.remove()
 
     def _sender(self, number: int) -> Any:
-        def send(parameter: torch.Tensor) -> None:
+        def send(parameter: Any) -> None:
+            if self._uses is not None and self._uses(parameter) > 1:
+                return  # it is not complete yet
             gradient = self._dense_gradient(number)
             parameter.grad = None
             if number in self._sent:

@@ -28,7 +28,7 @@ from hoptree.trainers.torch_mapped import mapped_parameters
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module
 from hoptree.trainers.torch_offload import pages_given_back, separable
 from hoptree.trainers.torch_optimizers import OptimizerChoice, check_choice, make
-from hoptree.trainers.torch_recompute import blocks, is_sequence
+from hoptree.trainers.torch_recompute import ambiguous, blocks, is_sequence
 from hoptree.trainers.torch_session import session
 from hoptree.trainers.torch_shards import check_batch_size, check_shards
 
@@ -171,7 +171,8 @@ class Torch(Trainer):
     def can_checkpoint(self, model: TorchModel) -> str:
         """Return "" if the model has blocks to compute again, else why not."""
         if is_sequence(model.module) or blocks(model.module):
-            return ""
+            name = ambiguous(model.module)
+            return name and f"the parameter {name!r} is used several times by a block, and by others"
         return "the model has no blocks of layers; expected an nn.Sequential, or parts that consist of layers"
 
     def train(self, model: TorchModel, data: Columns, unit: UnitSpec) -> None:

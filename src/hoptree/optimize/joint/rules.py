@@ -16,7 +16,7 @@ from hoptree.optimize.joint.widths import Preferred, preferred_widths, whole_nod
 from hoptree.optimize.list_schedule import rotation
 
 
-class Rule(NamedTuple):
+class JointRule(NamedTuple):
     """How free devices are given out."""
 
     preferred: Preferred
@@ -30,11 +30,11 @@ class Rule(NamedTuple):
     multiplies the device time of the visit by at most this."""
 
 
-def rules_of(problem: JointProblem, bound: float) -> Iterator[Rule]:
+def rules_of(problem: JointProblem, bound: float) -> Iterator[JointRule]:
     """List the rules of a dry run: all ways to give out devices, for every preference of widths."""
     for preferred in preferred_widths(problem, bound):
         for longest_visit, narrow, widen in product((False, True), (False, True), (1.0, inf)):
-            yield Rule(preferred, longest_visit, narrow, widen)
+            yield JointRule(preferred, longest_visit, narrow, widen)
 
 
 def strict_rotation(problem: JointProblem) -> list[Start]:
@@ -50,7 +50,7 @@ def strict_rotation(problem: JointProblem) -> list[Start]:
     return [(config, node, preferred[config][node]) for _, config, node in sorted(units)]
 
 
-def follow(problem: JointProblem, grid: JointGrid, rule: Rule) -> list[Start]:
+def follow(problem: JointProblem, grid: JointGrid, rule: JointRule) -> list[Start]:
     """Build the schedule of a rule; return its visits in the order of their starts."""
     shop, left = GangShop(problem, grid), RemainingWork(problem, grid, rule)
     while True:
@@ -85,7 +85,7 @@ class Offer(NamedTuple):
 class RemainingWork:
     """What is left of every config and every node, in ticks, if visits have the widths that the rule prefers."""
 
-    def __init__(self, problem: JointProblem, grid: JointGrid, rule: Rule) -> None:
+    def __init__(self, problem: JointProblem, grid: JointGrid, rule: JointRule) -> None:
         self.rule = rule
         self.turns = rotation(len(problem.options), len(problem.devices))
         self.visits = [

@@ -1,4 +1,4 @@
-"""Gangs: in which layout a lineage's next unit is trained, and which workers help its leader."""
+"""The formation of gangs: in which layout a unit is trained next, and which workers help its leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hoptree.core.workers import Worker, Workers
 
 
 @final
-class Gangs:
+class GangFormation:
     """Chooses layouts and crews; without ``allotment`` every unit is trained by one worker.
 
     ``short`` is a ready lineage that waits for more workers than are idle, and its partition.
@@ -47,6 +47,17 @@ class Gangs:
         workers = self._workers.by_name.values()
         near = Counter(each.machine for each in workers if partition in each.held and not each.draining)
         return devices <= max(near.values(), default=0)
+
+    @property
+    def unmet(self) -> tuple[str, int, int] | None:
+        """The layout, workers and partition of a lineage for which no machine has enough workers; None: none."""
+        if self.short is None or not self.is_short:
+            return None
+        lineage, partition = self.short
+        candidate = self.choose(lineage, partition)
+        if self.can_gather(partition, candidate.devices):
+            return None
+        return candidate.layout.name, candidate.devices, partition
 
     def choose(self, lineage: ActiveLineage, partition: int, *, alone: bool = False) -> Candidate:
         """Return the layout of a lineage's next unit; ``alone``: no other worker can help."""
