@@ -48,6 +48,7 @@ def test_nodes_that_do_not_hold_the_partition_do_not_help(tmp_path: Path, nodes:
     assert widths(tmp_path) == [1] * 6
 
 
+@pytest.mark.slow
 def test_idle_nodes_take_copies_and_then_help(tmp_path: Path, nodes: Nodes) -> None:
     alone = study(tmp_path / "alone", "mlp", epochs=5).run(workers=1)
     nodes.add(2)
@@ -59,6 +60,7 @@ def test_idle_nodes_take_copies_and_then_help(tmp_path: Path, nodes: Nodes) -> N
     assert widths(tmp_path / "ray").count(2) >= 2
 
 
+@pytest.mark.slow
 def test_copies_that_exceed_the_budget_are_not_taken(tmp_path: Path, nodes: Nodes) -> None:
     nodes.add(2)
     nodes.wait_for(3)
