@@ -110,8 +110,6 @@ class TorchModel:
         try:
             with content_refused(self.part, "on_values"):
                 self._on_values(self.module, self._watched)
-        except TrainerError:
-            raise
         except Exception as error:
             raise user_error(error, f"on_values: it raised this for {dict(values)}") from None
 
