@@ -39,12 +39,15 @@ def recomputed(module: nn.Module, again: Again = nullcontext) -> Iterator[Uses]:
         calls = list(zip(parts, made, strict=True))
     inside = {id(part) for block in made for part in block.owners}
     outside = {id(p) for part in module.modules() if id(part) not in inside for p in part.parameters(recurse=False)}
+
+    def uses(parameter: nn.Parameter) -> int:
+        own = id(parameter)
+        return sum(block.calls for block in made if own in block.parameters) + (own in outside)
+
     for block, call in calls:
         block._compiled_call_impl = call
     try:
-        yield (
-            lambda each: sum(block.calls for block in made if id(each) in block.parameters) + (id(each) in outside)
-        )
+        yield uses
     finally:
         for block, _ in calls:
             del block._compiled_call_impl
