@@ -61,6 +61,7 @@ def profile_study(study: Study, workers: int | None, *, again: bool, memory: int
                         break
     if failed and not chosen:
         raise RefusedError(f"{study.name}: no config could be measured. First error:\n{failed[0][1]}")
+    chosen.sort(key=lambda entry: (str(sorted(entry.values.items())), entry.devices, entry.layout))
     return ProfileReport(study.name, chosen[0].kind if chosen else kind, Profile(tuple(chosen)), measured, failed)
 
 

@@ -10,6 +10,7 @@ from typing import final
 
 from hoptree.core.errors import RefusedError
 from hoptree.core.layout_choice import readable_bytes
+from hoptree.worker.memory import spare_memory
 
 _OUT_OF_MEMORY = ("can't allocate memory", "CUDA out of memory", "MemoryError")  # torch on a CPU and a GPU, NumPy
 
@@ -52,6 +53,7 @@ def limit_memory(size: int) -> None:
             f"memory_per_worker: {readable_bytes(size)}, but a worker takes {readable_bytes(used)} before it "
             f"trains; expected more, for example '{2 * used / 1e9:.1f} GB'"
         )
+    spare_memory()
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 

@@ -27,6 +27,18 @@ def keep_memory() -> None:
         mallopt(_TOP_PAD, 1 << 26)
 
 
+def spare_memory() -> None:
+    """Return freed memory at once, and ask for little at a time: under a limit, that counts more than page faults.
+
+    Otherwise small objects between tensors that were freed would keep their memory from being used as a whole.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, 1 << 20)
+        mallopt(_TRIM_THRESHOLD, 1 << 20)
+        mallopt(_TOP_PAD, 1 << 18)
+
+
 def free_memory() -> None:
     """Free what nothing refers to any more, and return it to the system: it counts towards the limit otherwise."""
     gc.collect()
