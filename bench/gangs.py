@@ -8,6 +8,7 @@ over gloo on loopback; then the first trains alone with one shard. All are inter
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -41,6 +42,7 @@ class Rank:
         self._case, self._rank, self._folder, self._count = case, rank, folder, 0
         values = {"lr": 1e-3, "batch_size": case.batch}
         self._values = segments(history(dict(values)), partitions=1, units=1)[0].values
+        self._kept: list[object] = []
         self._two = Torch(case.net, loss=cross_entropy, optimizer="adam", shards=2)
         self._one = Torch(case.net, loss=cross_entropy, optimizer="adam")
         self._sharded, self._whole = self._two.build(values, 0), self._one.build(values, 0)
@@ -59,7 +61,7 @@ class Rank:
     def gang(self) -> dict[str, float]:
         """Return the seconds that forming a gang took, and those of a second unit."""
         self._count += 1
-        member = GangMember(self._rendezvous, f"gang-{self._count}", self._rank, 2)
+        member = GangMember(self._rendezvous, f"gang-{self._case.batch}-{self._count}", self._rank, 2)
         spec = UnitSpec(self._values, **SPEC)
         began = time.perf_counter()
         Gang(member)
@@ -88,7 +90,7 @@ class Rank:
             self._optimizer.zero_grad()
         dist.barrier()
         seconds = time.perf_counter() - began
-        del module  # else it would free the group with the interpreter's lock held, which may wait forever
+        self._kept.append(module)  # freeing it may wait forever for a thread that needs the lock held here
         dist.destroy_process_group()
         return {"ddp": seconds}
 
@@ -104,6 +106,7 @@ def rank_main(number: int, folder: Path) -> None:
     """Measure as one of the two processes, step by step with the other."""
     torch.set_num_threads(1)
     found: dict[str, list[dict[str, float]]] = {}
+    ranks: list[Rank] = []
     meet = dist.FileStore(str(folder / "meet"), 2)
     turn = 0
 
@@ -116,6 +119,7 @@ def rank_main(number: int, folder: Path) -> None:
 
     for name in NETS:
         one = Rank(CASES[name], number, folder, meet)
+        ranks.append(one)
         one.alone()
         one.gang()  # warm up
         one.parallel()
@@ -133,7 +137,8 @@ def rank_main(number: int, folder: Path) -> None:
                 seconds |= one.alone()
             found.setdefault(name, []).append(seconds)
     if number == 0:
-        print(json.dumps(found))
+        print(json.dumps(found), flush=True)
+    os._exit(0)  # what is kept must not be freed
 
 
 def main() -> None:
