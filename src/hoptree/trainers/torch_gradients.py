@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -15,6 +15,7 @@ from hoptree.trainers.torch_gang import Gang
 from hoptree.trainers.torch_model import TorchModel
 from hoptree.trainers.torch_session import seed_generators
 from hoptree.trainers.torch_shards import Bounds
+from hoptree.trainers.torch_tree import Tensors
 
 
 class StepExamples(Protocol):
@@ -72,3 +73,22 @@ class UnitContext(NamedTuple):
         if before is not None:
             torch_shards.check_attributes(before, now)
         return now
+
+
+def set_gradients(
+    parameters: Sequence[torch.Tensor],
+    batches: Iterable[tuple[Sequence[float], Tensors]],
+    add: Callable[[Tensors, Tensors], Tensors],
+) -> float:
+    """Set the gradients of a step to the sum over its batches, in order; return the sum of the losses."""
+    for parameter in parameters:
+        parameter.grad = None
+    whole, total = 0.0, None
+    for losses, found in batches:
+        total = found if total is None else add(total, found)
+        for loss in losses:
+            whole += loss
+    assert total is not None
+    for parameter, gradient in zip(parameters, total, strict=True):
+        parameter.grad = gradient
+    return whole

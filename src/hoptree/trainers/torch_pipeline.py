@@ -14,7 +14,7 @@ import torch
 from hoptree.trainers import torch_shards, torch_stages
 from hoptree.trainers.errors import GangError, TrainerError
 from hoptree.trainers.torch_exchange import clip_together, exchange_losses
-from hoptree.trainers.torch_gradients import GradientPass, StepExamples, UnitContext
+from hoptree.trainers.torch_gradients import GradientPass, StepExamples, UnitContext, set_gradients
 from hoptree.trainers.torch_offload import add_apart
 from hoptree.trainers.torch_part import ModelPart
 from hoptree.trainers.torch_pipeline_messages import (
@@ -60,18 +60,8 @@ class PipelinePass(GradientPass):
     def gradients(self, batches: Sequence[Bounds], size: int, first: int, examples: StepExamples) -> float:
         """Set the gradients of the stage's parameters."""
         torch_shards.check_batch_size(size, self._unit.shards)
-        for parameter in self._parameters:
-            parameter.grad = None
-        whole, total = 0.0, None
-        for number, batch in enumerate(batches, first):
-            losses, found = self._batch(number, batch, size, examples)
-            total = found if total is None else self._add(total, found)
-            for loss in losses:
-                whole += loss
-        assert total is not None
-        for parameter, gradient in zip(self._parameters, total, strict=True):
-            parameter.grad = gradient
-        return whole
+        found = (self._batch(number, batch, size, examples) for number, batch in enumerate(batches, first))
+        return set_gradients(self._parameters, found, self._add)
 
     def clip(self, most: float) -> None:
         """Clip the gradients by a norm over all stages, in the order of the parameters."""

@@ -8,7 +8,7 @@ from typing import final
 from hoptree.trainers import torch_shards
 from hoptree.trainers.torch_exchange import exchange_gradients, exchange_losses
 from hoptree.trainers.torch_gang import Gang
-from hoptree.trainers.torch_gradients import GradientPass, StepExamples, UnitContext
+from hoptree.trainers.torch_gradients import GradientPass, StepExamples, UnitContext, set_gradients
 from hoptree.trainers.torch_mapped import mapped
 from hoptree.trainers.torch_offload import add_apart
 from hoptree.trainers.torch_shard_buffers import ShardBuffers, buffer_slots
@@ -33,18 +33,8 @@ class ShardPass(GradientPass):
     def gradients(self, batches: Sequence[Bounds], size: int, first: int, examples: StepExamples) -> float:
         """Set the gradients of a step; shards are added by the tree, and batches one after the other."""
         torch_shards.check_batch_size(size, self._unit.shards)
-        for parameter in self._parameters:
-            parameter.grad = None
-        whole, total = 0.0, None
-        for number, batch in enumerate(batches, first):
-            losses, found = self._batch(number, batch, size, examples)
-            total = found if total is None else self._add(total, found)
-            for loss in losses:
-                whole += loss
-        assert total is not None
-        for parameter, gradient in zip(self._parameters, total, strict=True):
-            parameter.grad = gradient
-        return whole
+        found = (self._batch(number, batch, size, examples) for number, batch in enumerate(batches, first))
+        return set_gradients(self._parameters, found, self._add)
 
     def clip(self, most: float) -> None:
         """Clip the gradients of a step."""
