@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hoptree.core.policies import Policy
     from hoptree.core.schedules import Schedule
     from hoptree.data import Dataset
+    from hoptree.elastic.instance import Instance
     from hoptree.forecast.simulation import Simulation, simulate
     from hoptree.identity.files import file
     from hoptree.mirror.wandb_mirror import WandB
@@ -63,6 +64,7 @@ __all__ = [
     "Grid",
     "HoptreeError",
     "Hyperband",
+    "Instance",
     "InvariantError",
     "MedianStopping",
     "MissingExtraError",
@@ -118,6 +120,7 @@ _HOMES = {
     "hoptree.core.policies": ("Policy",),
     "hoptree.core.schedules": ("Schedule",),
     "hoptree.data": ("Dataset",),
+    "hoptree.elastic.instance": ("Instance",),
     "hoptree.study.run_studies": ("run",),
     "hoptree.identity.files": ("file",),
     "hoptree.mirror.wandb_mirror": ("WandB",),
