@@ -75,7 +75,7 @@ class Rank:
     def parallel(self) -> dict[str, float]:
         """Return the seconds of a pass with PyTorch's data parallelism."""
         self._count += 1
-        store = dist.FileStore(f"{self._folder}/ddp-{self._count}", 2)
+        store = dist.FileStore(f"{self._folder}/ddp-{self._case.batch}-{self._count}", 2)
         dist.init_process_group("gloo", store=store, rank=self._rank, world_size=2)
         module = DistributedDataParallel(self._module)
         half = self._case.batch // 2

@@ -1,7 +1,7 @@
 """Writes golden snapshots: the states of studies to which the golden journals come, as they are stored.
 
-Run it from the root of the project, with ``python -m tests.golden.snapshots VERSION``, when the version of snapshots
-has grown or a field has been added, and leave the earlier files as they are: they are what users have on disk.
+Run it from the root of the project, with ``python -m tests.golden.snapshots VERSION``, when the version of
+snapshots has grown or a field has been added, and leave the earlier files: they are what users have on disk.
 """
 
 from __future__ import annotations
