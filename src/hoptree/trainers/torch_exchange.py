@@ -18,38 +18,65 @@ Keep = Callable[[torch.Tensor], torch.Tensor]
 _BUCKET = 1 << 26  # bytes of gradients
 
 
-def exchange_losses(gang: Gang, own: Sequence[float], most: int, failed: Exception | None) -> list[float]:
-    """Return the losses of all shards in order; a rank has at most ``most``.
+class StepReport(NamedTuple):
+    """What all ranks have computed of a batch.
+
+    ``losses`` are those of all shards in order; ``present`` are the parameters that have a gradient on some rank,
+    and ``changed`` says whether a rank has changed a buffer.
+    """
+
+    losses: list[float]
+    present: list[bool]
+    changed: bool
+
+
+def exchange_report(
+    gang: Gang,
+    losses: Sequence[float],
+    most: int,
+    failed: Exception | None,
+    own: Tensors = (),
+    changed: bool = False,
+) -> StepReport:
+    """Return what all ranks report of a batch; a rank has the losses of at most ``most`` shards.
 
     If the code of a rank has failed, raise that error on every rank: the others would wait for its gradients.
     """
-    row = torch.full((1 + most,), math.nan, dtype=torch.float64)
-    row[0] = 0.0 if failed is None else 1.0
-    row[1 : 1 + len(own)] = torch.tensor(own, dtype=torch.float64)
-    counts = torch.tensor([len(own)])
-    rows, lengths = gang.gather(row), gang.gather(counts)
-    if any(each[0] for each in rows):
+    first = 3 + most  # of the flags of parameters
+    row = torch.zeros(first + len(own), dtype=torch.float64)
+    head = [float(failed is not None), float(changed), float(len(losses)), *losses]
+    row[: len(head)] = torch.tensor(head, dtype=torch.float64)
+    row[first:] = torch.tensor([gradient is not None for gradient in own], dtype=torch.float64)
+    rows = torch.stack(gang.gather(row))
+    if rows[:, 0].any():
         texts = gang.texts("" if failed is None else str(failed))
         if failed is not None:
             raise failed
         raise TrainerError(next(text for text in texts if text))
-    return [loss for each, count in zip(rows, lengths, strict=True) for loss in each[1 : 1 + int(count)].tolist()]
+    of_ranks = [(int(count), each) for _, _, count, *each in rows[:, :first].tolist()]
+    return StepReport(
+        losses=[loss for count, each in of_ranks for loss in each[:count]],
+        present=rows[:, first:].any(0).tolist(),
+        changed=bool(rows[:, 1].any()),
+    )
 
 
 def exchange_gradients(
-    gang: Gang, own: Tensors | None, parameters: Sequence[torch.Tensor], keep: Keep | None = None
+    gang: Gang,
+    own: Tensors,
+    parameters: Sequence[torch.Tensor],
+    present: Sequence[bool],
+    keep: Keep | None = None,
 ) -> Tensors:
     """Return the sums of all ranks' gradients by the tree; None where no rank has one.
 
     A rank without a gradient sends -0.0, which leaves the bits of every sum as they are. ``keep`` moves each sum to
     where it stays.
     """
-    here = [None] * len(parameters) if own is None else list(own)
-    present = torch.tensor([gradient is not None for gradient in here], dtype=torch.uint8)
-    anywhere = torch.stack(gang.gather(present)).any(0).tolist()
+    here = list(own)
     result: list[torch.Tensor | None] = [None] * len(parameters)
     for kind in _by_type(parameters).values():
-        for numbers in _buckets([number for number in kind if anywhere[number]], parameters):
+        for numbers in _buckets([number for number in kind if present[number]], parameters):
             parts = [_part(here[number], parameters[number]) for number in numbers]
             sums = gang.add(torch.cat(parts))
             for number, part in zip(numbers, torch.split(sums, [each.numel() for each in parts]), strict=True):

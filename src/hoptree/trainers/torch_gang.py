@@ -26,6 +26,7 @@ distributed: Any = torch.distributed  # torch declares no types for its stores a
 
 _TIMEOUT = timedelta(seconds=60)  # for a worker whose machine is gone; one that has died is noticed at once
 _TAG = 1  # of messages between two ranks, which arrive in the order in which they are sent
+_SWAP_TAG = 2  # of what two ranks tell each other
 _POLL = 0.0005  # seconds between two looks for the others, in Python, so that a cancelled run need not wait
 
 
@@ -70,9 +71,25 @@ class Gang:
         self._group = _connect(member)
 
     def gather(self, own: torch.Tensor) -> list[torch.Tensor]:
-        """Return the tensors of all ranks, which have one shape and type."""
+        """Return the tensors of all ranks, of one shape and type; that of this rank may be ``own`` itself."""
+        own = own.contiguous()
+        if self.size == 2:
+            other = self._swap(own)
+            return [own, other] if self.rank == 0 else [other, own]
         found = [torch.empty_like(own) for _ in range(self.size)]
-        self._wait(lambda: self._group.allgather([found], [own.contiguous()]))
+        self._wait(lambda: self._group.allgather([found], [own]))
+        return found
+
+    def _swap(self, own: torch.Tensor) -> torch.Tensor:
+        """Return the tensor of the only other rank: half the time of gloo's own gathering, which copies twice."""
+        found = torch.empty_like(own)
+
+        def swap() -> None:
+            sent = self._group.send([own], 1 - self.rank, _SWAP_TAG)
+            self._group.recv([found], 1 - self.rank, _SWAP_TAG).wait()
+            sent.wait()
+
+        self._start(swap)
         return found
 
     def add(self, own: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ import torch
 
 from hoptree.trainers import torch_shards, torch_stages
 from hoptree.trainers.errors import GangError, TrainerError
-from hoptree.trainers.torch_exchange import clip_together, exchange_losses
+from hoptree.trainers.torch_exchange import clip_together, exchange_report
 from hoptree.trainers.torch_gradients import GradientPass, StepExamples, UnitContext, set_gradients
 from hoptree.trainers.torch_offload import add_apart
 from hoptree.trainers.torch_part import ModelPart
@@ -128,7 +128,7 @@ class PipelinePass(GradientPass):
             raise failed from None
         while self._sending:
             self._sending.popleft()()
-        losses = exchange_losses(gang, losses if self._is_last else [], unit.shards, None)
+        losses = exchange_report(gang, losses if self._is_last else [], unit.shards, None).losses
         buffers.finish()
         unit.seed_shard(number, unit.shards)  # for the optimizer and the hook of the values
         total = gradients.total()

@@ -85,6 +85,14 @@ class _Buffer:
             "several workers cannot train it together; keep its shape and type, or use shards=1"
         )
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether it differs from its content at the beginning after some shard."""
+        now = self.slot.get()
+        if self.average is not None or (now is None) != (self.start is None):
+            return True
+        return self.first is not None and not (_equal(self.start, self.first) and _equal(self.start, now))
+
     def part(self, weights: list[float]) -> BufferPart | None:
         """Return what other ranks have to know of it; None for a buffer that is absent."""
         if self.start is None:
@@ -172,6 +180,11 @@ class ShardBuffers:
         with torch.no_grad():
             for buffer in self._buffers:
                 buffer.collect(self._weights)
+
+    @property
+    def have_changed(self) -> bool:
+        """Whether the shards so far have changed a buffer."""
+        return any(buffer.has_changed for buffer in self._buffers)
 
     def finish(self, gang: Gang | None = None) -> None:
         """Set all buffers to the result of the batch, of which the ranks of a gang have computed parts."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import final
 
 from hoptree.trainers import torch_shards
-from hoptree.trainers.torch_exchange import exchange_gradients, exchange_losses
+from hoptree.trainers.torch_exchange import exchange_gradients, exchange_report
 from hoptree.trainers.torch_gang import Gang
 from hoptree.trainers.torch_gradients import GradientPass, StepExamples, UnitContext, set_gradients
 from hoptree.trainers.torch_mapped import mapped
@@ -94,7 +94,12 @@ class ShardPass(GradientPass):
             losses, total = self._compute(number, batch, own, examples, buffers)
         except Exception as error:  # the other ranks have to know it
             failed = unit.explain(error)
-        losses = exchange_losses(gang, losses, each, failed)
-        sums = exchange_gradients(gang, total, self._parameters, mapped if self._offload else None)
-        buffers.finish(gang)
-        return losses, sums
+        gradients = [None] * len(self._parameters) if total is None else total
+        report = exchange_report(gang, losses, each, failed, gradients, buffers.have_changed)
+        keep = mapped if self._offload else None
+        sums = exchange_gradients(gang, gradients, self._parameters, report.present, keep)
+        if report.changed:
+            buffers.finish(gang)
+        else:
+            buffers.restore()
+        return report.losses, sums
