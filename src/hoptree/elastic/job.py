@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Stage(msgspec.Struct, frozen=True):
+class JobStage(msgspec.Struct, frozen=True):
     """Trials that train side by side; the next stage begins when all are done."""
 
     trials: int
@@ -22,7 +22,7 @@ class Job(msgspec.Struct, frozen=True):
     what every node reads when it starts.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[JobStage, ...]
     speed_ups: dict[int, float]
     divisible: bool = True
     sync: float = 0.0
