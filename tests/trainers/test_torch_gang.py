@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
+import torch
 
+from hoptree.core.layouts import DATA, PIPELINE, SHARDED, SINGLE
 from hoptree.trainers.gang import GangMember
+from hoptree.trainers.torch_groups import gpu_refusal
 
 
 class Rank:
     """A process that becomes a rank of the gangs that it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.trainers.gang_rank"],
+            [sys.executable, "-m", "tests.trainers.gang_rank", *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -38,15 +41,15 @@ class Rank:
         self.process.communicate()
 
 
-Start = Callable[[], Rank]
+Start = Callable[..., Rank]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
     ranks: list[Rank] = []
 
-    def make() -> Rank:
-        ranks.append(Rank())
+    def make(*options: str) -> Rank:
+        ranks.append(Rank(*options))
         return ranks[-1]
 
     yield make
@@ -67,6 +70,21 @@ def test_all_ranks_get_the_sum(start: Start, size: int, total: str) -> None:
     assert gang("one", *ranks) == expected
     assert gang("one", *ranks) == expected  # by the same connections
     assert gang("two", *reversed(ranks)) == expected
+
+
+@pytest.mark.parametrize(("size", "total"), [(2, "11.0"), (4, "1111.0")])
+def test_tensors_on_gpus_have_a_group_of_their_own(start: Start, size: int, total: str) -> None:
+    ranks = [start("stand-in") for _ in range(size)]
+    assert gang("one", *ranks) == [f"[{', '.join([total] * 5)}]"] * size
+
+
+@pytest.mark.skipif(torch.distributed.is_nccl_available(), reason="this build of torch has NCCL")
+def test_layouts_that_cannot_be_on_gpus_say_so() -> None:
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert not gpu_refusal(SINGLE, gpu)
+    assert "has no NCCL" in gpu_refusal(DATA, gpu)
+    assert all("not been tried" in gpu_refusal(kind, gpu) for kind in (SHARDED, PIPELINE))
+    assert not any(gpu_refusal(kind, cpu) for kind in (SINGLE, DATA, SHARDED, PIPELINE))
 
 
 def test_a_rank_that_dies_is_noticed_at_once_and_a_new_one_takes_its_place(start: Start) -> None:

@@ -17,9 +17,8 @@ _OPTIONS: Final = ("offload", "checkpoint")
 class Layout(msgspec.Struct, frozen=True, order=True):
     """A layout with its options; journals, messages and profiles have it by ``name``.
 
-    With ``offload``, parameters and optimizer state that are not in use are outside the device's memory: in a
-    mapped file on a CPU, in host memory on a GPU. With ``checkpoint``, activations are computed again for the
-    backward pass instead of being kept.
+    With ``offload``, parameters and optimizer state that are not in use are in a mapped file instead of memory.
+    With ``checkpoint``, activations are computed again for the backward pass instead of being kept.
 
     >>> Layout("pipeline", offload=True).name
     'pipeline+offload'

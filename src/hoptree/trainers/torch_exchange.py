@@ -165,7 +165,7 @@ def _vector(tensor: torch.Tensor | None) -> torch.Tensor:
 
 def _part(gradient: torch.Tensor | None, parameter: torch.Tensor) -> torch.Tensor:
     if gradient is None:
-        return torch.full((parameter.numel(),), -0.0).to(parameter.dtype)
+        return torch.full((parameter.numel(),), -0.0, device=parameter.device).to(parameter.dtype)
     return _vector(gradient)
 
 

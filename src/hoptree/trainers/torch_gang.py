@@ -16,13 +16,11 @@ from datetime import timedelta
 from typing import Any, final
 
 import torch
-import torch.distributed
 
 from hoptree.trainers.errors import GangError
 from hoptree.trainers.gang import GangMember
+from hoptree.trainers.torch_groups import HOST, GangGroups, distributed, memory_of
 from hoptree.trainers.torch_tree import TreeSum
-
-distributed: Any = torch.distributed  # torch declares no types for its stores and for the options of gloo
 
 _TIMEOUT = timedelta(seconds=60)  # for a worker whose machine is gone; one that has died is noticed at once
 _TAG = 1  # of messages between two ranks, which arrive in the order in which they are sent
@@ -36,7 +34,7 @@ class _Connection:
 
     def __init__(self) -> None:
         self.member: GangMember | None = None
-        self.group: Any = None
+        self.groups: GangGroups | None = None
         self.address = ""  # of the rendezvous that this process has opened
         self.stores: dict[str, Any] = {}  # by address
         self.left = ""  # the gang for which it must not wait
@@ -68,16 +66,16 @@ class Gang:
 
     def __init__(self, member: GangMember) -> None:
         self.rank, self.size = member.rank, member.size
-        self._group = _connect(member)
+        self._groups = _connect(member)
 
     def gather(self, own: torch.Tensor) -> list[torch.Tensor]:
         """Return the tensors of all ranks, of one shape and type; that of this rank may be ``own`` itself."""
         own = own.contiguous()
-        if self.size == 2:
+        if self.size == 2 and memory_of(own) == HOST:
             other = self._swap(own)
             return [own, other] if self.rank == 0 else [other, own]
         found = [torch.empty_like(own) for _ in range(self.size)]
-        self._wait(lambda: self._group.allgather([found], [own]))
+        self._wait(lambda: self._groups.of(own).allgather([found], [own]))
         return found
 
     def _swap(self, own: torch.Tensor) -> torch.Tensor:
@@ -85,8 +83,8 @@ class Gang:
         found = torch.empty_like(own)
 
         def swap() -> None:
-            sent = self._group.send([own], 1 - self.rank, _SWAP_TAG)
-            self._group.recv([found], 1 - self.rank, _SWAP_TAG).wait()
+            sent = self._groups.host.send([own], 1 - self.rank, _SWAP_TAG)
+            self._groups.host.recv([found], 1 - self.rank, _SWAP_TAG).wait()
             sent.wait()
 
         self._start(swap)
@@ -98,10 +96,10 @@ class Gang:
             first, second = self.gather(own)
             return first.add_(second)
         length = -(-own.numel() // self.size)
-        padded = torch.zeros(length * self.size, dtype=own.dtype)
+        padded = torch.zeros(length * self.size, dtype=own.dtype, device=own.device)
         padded[: own.numel()] = own
         parts = torch.empty_like(padded)
-        self._wait(lambda: self._group.alltoall_base(parts, padded, [], []))
+        self._wait(lambda: self._groups.of(padded).alltoall_base(parts, padded, [], []))
         tree: TreeSum[torch.Tensor] = TreeSum(torch.Tensor.add_)
         for part in parts.view(self.size, length):
             tree.push(part)
@@ -111,17 +109,17 @@ class Gang:
 
     def send(self, tensor: torch.Tensor, rank: int) -> None:
         """Send a contiguous tensor to a rank, which receives it by ``receive``."""
-        self._wait(lambda: self._group.send([tensor], rank, _TAG))
+        self._wait(lambda: self._groups.host.send([tensor], rank, _TAG))
 
     def send_later(self, tensor: torch.Tensor, rank: int) -> Callable[[], None]:
         """Begin to send a contiguous tensor; return a function that waits until it is sent."""
         work: list[Any] = []
-        self._start(lambda: work.append(self._group.send([tensor], rank, _TAG)))
+        self._start(lambda: work.append(self._groups.host.send([tensor], rank, _TAG)))
         return lambda: self._wait(lambda: work[0])
 
     def receive(self, tensor: torch.Tensor, rank: int) -> None:
         """Receive what a rank has sent into a contiguous tensor of the same shape and type."""
-        self._wait(lambda: self._group.recv([tensor], rank, _TAG))
+        self._wait(lambda: self._groups.host.recv([tensor], rank, _TAG))
 
     def send_text(self, text: str, rank: int) -> None:
         """Send a text to a rank, which receives it by ``receive_text``."""
@@ -139,7 +137,7 @@ class Gang:
 
     def broadcast(self, tensor: torch.Tensor, rank: int) -> None:
         """Copy a contiguous tensor from a rank into those of the others."""
-        self._wait(lambda: self._group.broadcast(tensor, rank))
+        self._wait(lambda: self._groups.host.broadcast(tensor, rank))
 
     def room_for(self, own: torch.Tensor, rank: int) -> list[torch.Tensor]:
         """Return memory for the tensors of all ranks on one rank, and nothing on the others."""
@@ -149,7 +147,7 @@ class Gang:
         """Copy the tensors of all ranks to one rank, where ``found`` is room for them."""
         options = distributed.GatherOptions()
         options.rootRank = rank
-        self._wait(lambda: self._group.gather([found] if found else [], [own], options))
+        self._wait(lambda: self._groups.host.gather([found] if found else [], [own], options))
 
     def texts(self, own: str) -> list[str]:
         """Return a text of every rank."""
@@ -174,7 +172,7 @@ class Gang:
 
 def disconnect() -> None:
     """Close the connections to other workers; those that wait for this one get an error."""
-    _here.member = _here.group = None
+    _here.member = _here.groups = None
 
 
 def stop_waiting(name: str) -> None:
@@ -182,23 +180,20 @@ def stop_waiting(name: str) -> None:
     _here.left = name
 
 
-def _connect(member: GangMember) -> Any:
+def _connect(member: GangMember) -> GangGroups:
     """Connect to the workers of a gang, or keep the connections if they are the same as before."""
-    if _here.member == member:
-        return _here.group
+    if _here.member == member and _here.groups is not None:
+        return _here.groups
     disconnect()
     try:
         store = distributed.PrefixStore(member.name, _store(member.rendezvous))
         _await_all(store, member)
-        options = distributed.ProcessGroupGloo._Options()
-        options._timeout = _TIMEOUT
-        options._devices = [distributed.ProcessGroupGloo.create_device(hostname=_own_host(member.rendezvous))]
-        _here.group = distributed.ProcessGroupGloo(store, member.rank, member.size, options)
+        groups = GangGroups(store, member, _own_host(member.rendezvous), _TIMEOUT)
     except RuntimeError as error:
         _here.stores = {address: store for address, store in _here.stores.items() if address == _here.address}
         raise GangError(f"{member.size} workers could not connect to each other: {error}") from error
-    _here.member = member
-    return _here.group
+    _here.member, _here.groups = member, groups
+    return groups
 
 
 def _store(address: str) -> Any:

@@ -167,8 +167,10 @@ class _Block:
             for owner in self.owners
             for name, tensor in owner._buffers.items()
         ]
-        autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-        return _Conditions(random.getstate(), np.random.get_state(), torch.get_rng_state(), autocast, buffers)
+        autocast = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _kinds()]
+        on_gpu = torch.cuda.get_rng_state() if "cuda" in _kinds() else None
+        states = torch.get_rng_state(), on_gpu
+        return _Conditions(random.getstate(), np.random.get_state(), states, autocast, buffers)
 
     def computed_again(self, then: _Conditions) -> AbstractContextManager[Any]:
         """Return the context of the second computation: everything as it was in the first one."""
@@ -221,8 +223,8 @@ class _Conditions(NamedTuple):
 
     python: Any
     numpy: Any
-    torch_states: torch.Tensor
-    autocast: tuple[bool, torch.dtype]
+    torch_states: tuple[torch.Tensor, torch.Tensor | None]  # of the CPU, and of the GPU if there is one
+    autocast: list[tuple[str, bool, torch.dtype]]  # by kind of device
     buffers: list[tuple[nn.Module, str, torch.Tensor | None]]
 
     @contextmanager
@@ -232,7 +234,9 @@ class _Conditions(NamedTuple):
         tensors = [owner._buffers[name] for owner, name, _ in self.buffers]
         self._set(self.buffers)
         try:
-            with torch.autocast("cpu", dtype=self.autocast[1], enabled=self.autocast[0], cache_enabled=False):
+            with ExitStack() as stack:
+                for kind, enabled, dtype in self.autocast:
+                    stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=False))
                 yield
         finally:
             pairs = zip(self.buffers, tensors, strict=True)
@@ -241,9 +245,18 @@ class _Conditions(NamedTuple):
     def _set(self, buffers: list[tuple[nn.Module, str, torch.Tensor | None]]) -> None:
         random.setstate(self.python)
         np.random.set_state(self.numpy)
-        torch.set_rng_state(self.torch_states)
+        on_cpu, on_gpu = self.torch_states
+        torch.set_rng_state(on_cpu)
+        if on_gpu is not None:
+            torch.cuda.set_rng_state(on_gpu)
         for owner, name, tensor in buffers:
             owner._buffers[name] = tensor
+
+
+def _kinds() -> list[str]:
+    """Return the kinds of devices that this process computes on."""
+    has_gpu: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return ["cpu", "cuda"] if has_gpu else ["cpu"]
 
 
 class _Slot(NamedTuple):

@@ -74,10 +74,10 @@ class _Buffer:
         """Return the content after all shards of a batch."""
         return self.first if self.average is None else self.average.total()
 
-    def kind(self) -> tuple[str, list[int]] | None:
-        """Return the type and shape that it has now."""
+    def kind(self) -> tuple[str, list[int], str] | None:
+        """Return the type, shape and kind of device that it has now."""
         now = self.slot.get()
-        return None if now is None else (str(now.dtype)[6:], list(now.shape))
+        return None if now is None else (str(now.dtype)[6:], list(now.shape), now.device.type)
 
     def shape_error(self) -> TrainerError:
         return TrainerError(
@@ -152,8 +152,8 @@ class ShardBuffers:
             if any(kind != known[0] for kind in known):
                 raise buffer.shape_error()
             if known:
-                dtype, shape = known[0]
-                buffer.start = torch.zeros(shape, dtype=getattr(torch, dtype))
+                dtype, shape, device = known[0]
+                buffer.start = torch.zeros(shape, dtype=getattr(torch, dtype), device=device)
 
     def start(self, number: int) -> torch.Tensor | None:
         """Return the content of a buffer at the beginning of the batch."""

@@ -23,6 +23,7 @@ from hoptree.trainers.torch_batches import Batches
 from hoptree.trainers.torch_build import device_kind, torch_platform
 from hoptree.trainers.torch_device import check_device, find_device
 from hoptree.trainers.torch_gang import Gang, disconnect, open_rendezvous, stop_waiting
+from hoptree.trainers.torch_groups import gpu_refusal
 from hoptree.trainers.torch_layouts import check_layout, check_switch, find_layout, layout_names
 from hoptree.trainers.torch_mapped import mapped_parameters
 from hoptree.trainers.torch_model import TorchModel, build_module, check_module
@@ -160,7 +161,11 @@ class Torch(Trainer):
 
     def layout_kinds(self, model: TorchModel) -> dict[str, str]:
         """Return each layout with "" or why the model cannot be trained so."""
-        return {name: find_layout(name).refusal(model, self.shards) for name in layout_names()}
+        device = find_device(self.device)
+        return {
+            name: gpu_refusal(name, device) or find_layout(name).refusal(model, self.shards)
+            for name in layout_names()
+        }
 
     def can_offload(self, model: TorchModel) -> str:
         """Return "" if parameters and optimizer state can be in mapped files, else why not."""
