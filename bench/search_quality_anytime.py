@@ -175,7 +175,7 @@ def main(count: int = 20, first: int = 0) -> None:
         "makespan, first come / longest path",
     ]
     text = (
-        "## Quality of searches on the way\n\n"
+        "## Anytime performance of searches\n\n"
         "The area under the regret over simulated time, as the mean regret while it runs, with 4 workers; means "
         f"over the seeds {first} to {seeds[-1]}, in brackets over longest path's, ± its standard error. A unit "
         "takes as long as the config is deep (1 to 4). The finals are levels, 0 is the best.\n\n"

@@ -44,7 +44,7 @@ _HOP = (
 )
 _STORE = (
     "{models} models with states of {state} on two nodes. All object stores together, seen about {rate:.0f} "
-    "times a second. Referred to is what somebody still needs. Ray lets go of the rest at once, but removes it"
+    "times a second. Referenced is what is still needed. Ray lets go of the rest at once, but removes it"
     " from time to time only, about once a second, or when a store needs room: so all that lies there is up to"
     " a second of states more, and the faster the units, the more. The run is repeated with longer units, with"
     " stores that are smaller than what a second makes, and on a cluster that removes at once "

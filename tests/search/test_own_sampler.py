@@ -184,7 +184,7 @@ def test_a_study_with_its_own_sampler_continues(tmp_path: Path) -> None:
         return Steps(space, seed + 1)
 
     edited.__qualname__ = "stepping"  # its code has changed since
-    with pytest.raises(ht.StudyChangedError, match="it decides differently: trial 0 was started with"):
+    with pytest.raises(ht.StudyChangedError, match="proposes another config for trial 0: before"):
         mine(edited).run(workers=1)
 
 

@@ -1,4 +1,4 @@
-"""What a pool backend is told when it is made: limits, and functions of the driver that it calls."""
+"""Options of a pool backend: limits, and functions of the driver that it calls."""
 
 from __future__ import annotations
 

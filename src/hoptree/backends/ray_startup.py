@@ -78,7 +78,7 @@ class StartupMonitor:
                 self._warned.add(node)
                 log.warning(
                     "node %s: no room yet for %d of its workers, each with %s: other jobs use it, or Ray prepares "
-                    "it; the study goes on without them until there is",
+                    "it; the study continues without them until resources are free",
                     nodes[node],
                     count,
                     needs,

@@ -1,4 +1,4 @@
-"""What follows from a worker's exit: who caused it, and whether there is a point in starting another one."""
+"""What follows from a worker's exit: who caused it, and whether to start a replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which layout a unit gets: the fastest of which nobody knows yet that it needs more memory than there is.
+"""Which layout a unit gets: the fastest one that is not known to exceed the memory limit.
 
 A unit that runs out of memory says so in its failure. The layout then counts as too large for all configs of the
 same architecture, and the unit is trained in the next one. The bits of a model do not depend on its layout.

@@ -95,8 +95,8 @@ class Record:
             if known is not None and known.history[-1].config != event.config:
                 before, now = dict(known.history[-1].config), dict(event.config)
                 raise StudyChangedError(
-                    f"search: given the same reports, it decides differently: trial {event.trial} was started with "
-                    f"{before}, and would now be with {now}. A search of your own does so if its code has changed; "
+                    f"search: given the same reports, it now proposes another config for trial {event.trial}: "
+                    f"before {before}, now {now}. A search of your own does so if its code has changed; "
                     "Optuna's samplers may with another version or processor. Resume with what started the study, "
                     "or give it another name: work that both have in common is reused from the store"
                 )

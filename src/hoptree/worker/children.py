@@ -1,4 +1,4 @@
-"""What ends with what: a worker with its starter, and processes of the user's code with their worker."""
+"""Process lifetimes: a worker ends with its starter, and processes of the user's code end with their worker."""
 
 from __future__ import annotations
 
