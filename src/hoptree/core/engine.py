@@ -20,11 +20,16 @@ from hoptree.core.dry_run import DryRun
 from hoptree.core.errors import ProtocolError, TransitionError, WorkloadError
 from hoptree.core.event_log import EventLog
 from hoptree.core.events import (
+    AllocationPlanned,
     CostsLearned,
     DriverStarted,
     Event,
     LineageFreed,
     LineageTaken,
+    NodeLost,
+    NodeReleased,
+    NodesRequested,
+    NodeStarted,
     ReportFound,
     StateEvaluated,
     StateFound,
@@ -221,6 +226,8 @@ class Engine:
                 self._other_drivers.report_found(event, self._node(event))
             case CostsLearned(formula):
                 self._repricing.begin(formula)
+            case AllocationPlanned() | NodesRequested() | NodeStarted() | NodeReleased() | NodeLost():
+                pass  # what a study costs is recorded, and workers join and leave by events of their own
             case _:
                 assert_never(event)
 

@@ -6,7 +6,7 @@ They refer to nodes of the plan by number, which is valid within one process; th
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -120,13 +120,15 @@ class DriverStarted(_Event, frozen=True, tag="driver-started"):
 class WorkerJoined(_Event, frozen=True, tag="worker-joined"):
     """A worker joined (again), with the partitions it holds and its relative speed if known.
 
-    Workers of one ``machine`` that hold a partition can train a unit together.
+    Workers of one ``machine`` that hold a partition can train a unit together. ``node`` is the instance on which
+    it runs, as named by ``NodeStarted``; "" if nodes are not paid for.
     """
 
     worker: str
     partitions: tuple[int, ...]
     speed: float = 1.0
     machine: str = ""
+    node: str = ""
 
 
 class WorkerDrained(_Event, frozen=True, tag="worker-drained"):
@@ -233,6 +235,44 @@ class CostsLearned(_Event, frozen=True, tag="costs-learned"):
     formula: CostFormula
 
 
+class AllocationPlanned(_Event, frozen=True, tag="allocation-planned"):
+    """A plan of allocation was made: at the start of a run, after a stage, or when a node was lost or late.
+
+    ``plan`` is an ``elastic.AllocationPlan`` as plain data, ``stage`` the index of the stage that begins, and
+    ``reason`` why it was made.
+    """
+
+    plan: dict[str, Any]
+    stage: int = 0
+    reason: str = ""
+
+
+class NodesRequested(_Event, frozen=True, tag="nodes-requested"):
+    """The cluster was asked to have so many nodes."""
+
+    count: int
+
+
+class NodeStarted(_Event, frozen=True, tag="node-started"):
+    """A node runs, and is paid for from now on; ``waited`` are the seconds since it was requested."""
+
+    node: str
+    devices: int
+    waited: float = 0.0
+
+
+class NodeReleased(_Event, frozen=True, tag="node-released"):
+    """A node was given back."""
+
+    node: str
+
+
+class NodeLost(_Event, frozen=True, tag="node-lost"):
+    """A node has failed, or its provider has taken it away."""
+
+    node: str
+
+
 Event: TypeAlias = (
     UnitFinished
     | StateEvaluated
@@ -255,4 +295,9 @@ Event: TypeAlias = (
     | StateFound
     | ReportFound
     | CostsLearned
+    | AllocationPlanned
+    | NodesRequested
+    | NodeStarted
+    | NodeReleased
+    | NodeLost
 )

@@ -13,9 +13,14 @@ import msgspec
 
 from hoptree.core.actions import Ending
 from hoptree.core.events import (
+    AllocationPlanned,
     CostsLearned,
     DriverStarted,
     Fault,
+    NodeLost,
+    NodeReleased,
+    NodesRequested,
+    NodeStarted,
     TrialAsked,
     TrialBranched,
     TrialExtended,
@@ -163,6 +168,11 @@ EventFact: TypeAlias = (
     | WorkerDrained
     | WorkerLost
     | CostsLearned
+    | AllocationPlanned
+    | NodesRequested
+    | NodeStarted
+    | NodeReleased
+    | NodeLost
 )
 
 

@@ -15,6 +15,7 @@ from hoptree.core.fact_reader import FactReader
 from hoptree.core.fact_writer import FactWriter
 from hoptree.core.facts import EvaluationGiven, UnitGiven
 from hoptree.core.lineage import History
+from hoptree.core.node_ledger import NodeLedger, NodeRows
 from hoptree.core.nodes import Node, Place, State
 from hoptree.core.settings import Settings
 from hoptree.core.study_state import Request, StudyState
@@ -118,6 +119,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     asked: tuple[Request, ...]
     dialogue: tuple[int | ToldRow, ...]
     too_large: tuple[ShortageRow, ...] = ()
+    instances: NodeRows = msgspec.field(default_factory=NodeRows)
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -173,6 +175,7 @@ def snapshot_of(state: StudyState, now: float) -> Snapshot:
         asked=tuple(asked),
         dialogue=tuple(dialogue),
         too_large=tuple(_shortage_row(state.plan.nodes[tried[0]], tried, state) for tried in state.too_large),
+        instances=state.nodes.rows,
     )
 
 
@@ -220,6 +223,7 @@ def restored(snapshot: Snapshot, settings: Settings) -> StudyState:
         run = reader.action(given)
         assert isinstance(run, RunUnit | Evaluate)
         state.runs.resume(run, trained=run.run in snapshot.evaluating)
+    state.nodes = NodeLedger(snapshot.instances)
     state.dialogue += [_part(state, snapshot, part) for part in snapshot.dialogue]
     return state
 

@@ -10,8 +10,14 @@ from typing import TypeAlias, final
 
 from hoptree.core.actions import Action, EndTrial, Report, RunUnit
 from hoptree.core.events import (
+    AllocationPlanned,
     DriverStarted,
     Event,
+    NodeLost,
+    NodeReleased,
+    NodesRequested,
+    NodeStarted,
+    StateEvaluated,
     TrialAsked,
     TrialBranched,
     TrialExtended,
@@ -22,6 +28,7 @@ from hoptree.core.events import (
     WorkerJoined,
     WorkerLost,
 )
+from hoptree.core.node_ledger import NodeLedger
 from hoptree.core.plan import Plan
 from hoptree.core.settings import Settings
 from hoptree.core.steps import RunIndex, Step
@@ -37,7 +44,8 @@ class StudyState:
     ``units`` is the number of trained units, ``visits`` the partition of each unit by node and unit, in free order
     only: strict order follows from the lineage. ``dialogue`` holds the requests of searches and users and the
     reports to them, in order: it is replayed to searches when a study is resumed. ``too_large`` has the limit, and
-    what was asked for in vain, by node, layout and number of workers of units that were out of memory.
+    what was asked for in vain, by node, layout and number of workers of units that were out of memory. ``nodes``
+    are the nodes that were paid for; it is empty if none were.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -51,6 +59,7 @@ class StudyState:
         self.visits: dict[tuple[int, int], int] = {}
         self.dialogue: list[Request | Report | EndTrial] = []
         self.too_large: dict[tuple[int, str, int], tuple[int, int]] = {}
+        self.nodes = NodeLedger()
 
     @property
     def issued(self) -> int:
@@ -66,6 +75,8 @@ class StudyState:
         """Record a step that an engine or a fold has applied to trials and plan; return it with its run."""
         step = self.runs.step(event, now, more, actions)
         if step.run is not None:
+            if self.nodes.running and isinstance(event, (UnitFinished, StateEvaluated)):
+                self.nodes.trained(step.run, event.seconds)
             if type(event) is UnitFinished:
                 self.units += 1
                 if self._free:
@@ -78,10 +89,14 @@ class StudyState:
                 self.too_large[run.node, run.layout, 1 + len(run.crew)] = event.limit, event.asked
         elif isinstance(event, WorkerJoined):
             self.workers[event.worker] = event.partitions
+            self.nodes.note(event, now)
         elif isinstance(event, WorkerLost):
             self.workers.pop(event.worker, None)
         elif isinstance(event, DriverStarted):
             self.workers.clear()
+            self.nodes.note(event, now)
+        elif isinstance(event, (NodeStarted, NodeReleased, NodeLost, NodesRequested, AllocationPlanned)):
+            self.nodes.note(event, now)
         elif isinstance(event, (TrialAsked, TrialBranched, TrialExtended, TrialStopped, TrialRetried)):
             self.dialogue.append(event)
         for action in actions:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from hoptree.elastic.instance import Instance
@@ -32,3 +34,23 @@ class Allocation(msgspec.Struct, frozen=True):
     stages: tuple[StagePlan, ...]
     seconds: Range
     cost: Range
+
+
+class AllocationPlan(msgspec.Struct, frozen=True):
+    """What is planned for a study: an allocation for each of its jobs, which run side by side.
+
+    ``deadline`` (seconds from the start of the run) or ``budget`` is what it was planned for; ``risk`` is how
+    likely it misses that, from 0 to 1. ``method`` is what found it.
+    """
+
+    allocations: tuple[Allocation, ...]
+    seconds: Range
+    cost: Range
+    deadline: float | None = None
+    budget: float | None = None
+    method: Literal["static", "dynamic", "greedy", "algorithm-2", "naive"] = "dynamic"
+    risk: float = 0.0
+
+    def nodes_at(self, now: float) -> int:
+        """Return how many nodes are planned for a time, in seconds from the start of the run."""
+        return sum(next((stage.nodes for stage in each.stages if now < stage.ends), 0) for each in self.allocations)
