@@ -99,7 +99,7 @@ def text(cases: Sequence[Case], seconds: float) -> str:
             + ". The table shows strict order.",
             f"Ours is slower than one of the pure modes in **{worse} of {len(cases)}** cases (strict and free "
             f"order), and more than 1 % faster than both in {faster}. All of it took {seconds:.0f} s of "
-            "processor time. Where it is slower, each device of the pure mode holds one partition: equal loads.",
+            "processor time.",
             table(columns, rows),
             f"![Makespan by the number of configs](pictures/{PICTURE.name})",
         ]

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, final
 
+from hoptree.core.gang_rotation import rotations
 from hoptree.core.gang_rules import follow, lower_bound, rules_of
 from hoptree.core.gang_tasks import GangProblem, GangSchedule, Placed, Site, Start, better, rate
 
 _FIRST, _LATER = 4_000, 400  # units that are simulated for rules, at the first decision and at others
+_ROTATED = 3_500  # units of schedules in which every worker trains its part of every task, at the first decision
 _CHANGED = 2_000  # units that are placed by the local search, at every decision
 _ROLLOUTS = 16  # random schedules of Monte-Carlo averaging, at every decision
 _CLOSE = 1 + 1e-9  # a schedule that is no longer than this times the lower bound is optimal
@@ -108,9 +110,13 @@ class DryRun:
         effort = _FIRST if first else _LATER
         for rule in islice(rules + rules, begin, begin + len(rules)):
             if self.simulated >= effort:
-                return
+                break
             self._turn += 1
             yield follow(problem, rule)
+        for schedule in rotations(problem, self.chance) if first else ():
+            if self.simulated >= effort + _ROTATED:
+                return
+            yield schedule
 
     def _improved(self, problem: GangProblem, best: GangSchedule, goal: float) -> GangSchedule:
         """Change the width or the turn of one start at a time, and keep what makes the schedule no worse."""
