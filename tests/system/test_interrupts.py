@@ -6,9 +6,11 @@ import json
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -294,12 +296,26 @@ def forget_heartbeat(folder: Path) -> None:
         connection.execute(update(LEASES).values(heartbeat=LEASES.c.heartbeat - 1000))
 
 
+def stop_between_writes(pid: int, folder: Path) -> None:
+    """Stop a driver while it does not write: SQLite waits for a writer, however long it is stopped."""
+    for _ in range(100):
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with closing(sqlite3.connect(folder / "store" / "journal.sqlite", timeout=0.2)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError:
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.01)
+    raise AssertionError("the driver was writing whenever it was stopped")
+
+
 def test_a_driver_that_was_stopped_leaves_the_slots_of_its_successor_alone(
     tmp_path: Path, reference: dict[str, Any]
 ) -> None:
     first = start(tmp_path, nap=0.1)
     wait_for(tmp_path, "UnitFinishedFact", 3)
-    os.kill(first.pid, signal.SIGSTOP)
+    stop_between_writes(first.pid, tmp_path)
     forget_heartbeat(tmp_path)
     second = start(tmp_path, nap=0.1)
     wait_for(tmp_path, "UnitFinishedFact", count(tmp_path, "UnitFinishedFact") + 2)
