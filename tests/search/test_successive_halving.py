@@ -6,6 +6,7 @@ from itertools import pairwise
 from random import Random as Generator
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from hoptree.core.errors import WorkloadError
 from hoptree.core.lineage import Values
 from hoptree.forecast.simulation import simulate
-from hoptree.search import Stop, SuccessiveHalving
+from hoptree.search import Extend, Stop, SuccessiveHalving
 from hoptree.search.rungs import epochs_of, rung_epochs
+from hoptree.search.stable_repr import stable_text
 from hoptree.search.streams import share
 from hoptree.search.value_kinds import choice, uniform
 from hoptree.simulator import Cluster, Workload
@@ -47,6 +49,41 @@ def test_the_best_of_every_rung_continue_and_no_others(procedure, losses: Table,
         assert played.reached(above.epochs) == best
         members = best
     assert {trial for trial, ending in played.endings.items() if ending == "complete"} <= members
+
+
+@settings(max_examples=150, deadline=None)
+@given(procedures(), tables, orders)
+def test_the_same_trials_continue_if_they_do_so_early(procedure, losses: Table, order):
+    early = msgspec.structs.replace(procedure, early=True)
+    seed = order.random()
+    one = PlayedSearch(search(procedure), losses, Generator(seed)).play()
+    other = PlayedSearch(search(early), losses, Generator(seed)).play()
+    for rung in procedure.rungs:
+        assert one.reached(rung.epochs) == other.reached(rung.epochs)
+    assert one.endings == other.endings
+
+
+def test_a_trial_that_is_certain_to_continue_does_not_wait_for_the_others() -> None:
+    procedure = SuccessiveHalving(4, max_epochs=4, min_epochs=1, factor=2, early=True)
+    played = PlayedSearch(search(procedure), lambda trial, epoch: float(trial), Generator(0))
+    played.take(played.search.start())
+    for trial in (2, 0):
+        played.end_one(trial)
+    assert played.batches[-1] == played.batches[0]  # two of four are promoted, and two may still be better
+    played.end_one(3)
+    assert played.batches[-1] == [Extend(0, 2)]  # one of two is to come: only trial 0 is certain
+    played.end_one(0)
+    played.end_one(1)
+    assert Extend(1, 2) in played.batches[-1]
+    while played.running:
+        played.end_one(min(played.running))
+    assert played.reached(4) == {0}
+
+
+def test_a_study_of_an_earlier_version_has_the_same_search() -> None:
+    text = "SuccessiveHalving(trials=9, max_epochs=9, min_epochs=1, factor=3, every=0, sampler='random')"
+    assert stable_text(SuccessiveHalving(9, max_epochs=9)) == text
+    assert stable_text(SuccessiveHalving(9, max_epochs=9, early=True)) == text[:-1] + ", early=True)"
 
 
 @settings(max_examples=100, deadline=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import final
 
 from hoptree.core.actions import EndTrial, Report
@@ -16,15 +16,27 @@ from hoptree.search.rungs import Bracket, bracket
 
 @final
 class _BracketRun:
-    """A running bracket: its rungs, the index of the current rung, and the losses reported at that rung."""
+    """A running bracket: its rungs, how many have closed, and by rung the trials and the losses reported there."""
 
-    __slots__ = ("at", "losses", "members", "rungs")
+    __slots__ = ("closed", "losses", "members", "rung_of", "rungs")
 
     def __init__(self, rungs: Bracket, members: list[int]) -> None:
         self.rungs = rungs
-        self.at = 0
-        self.members = members
-        self.losses: dict[int, float] = {}
+        self.closed = 0
+        self.members: list[list[int]] = [members, *([] for _ in rungs[1:])]
+        self.losses: list[dict[int, float]] = [{} for _ in rungs]
+        self.rung_of = dict.fromkeys(members, 0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all trials of the first open rung have ended there."""
+        return len(self.losses[self.closed]) == len(self.members[self.closed])
+
+    def ranked(self, rung: int, without: Set[int]) -> list[int]:
+        """Return the trials that have reported at a rung, the best first; those promoted already stay."""
+        losses = self.losses[rung]
+        found = (trial for trial in losses if trial not in without or self.rung_of[trial] > rung)
+        return [trial for loss, trial in sorted((losses[trial], trial) for trial in found) if loss < math.inf]
 
 
 @final
@@ -34,6 +46,9 @@ class Halving:
     The result of a rung depends only on its losses, not on their order in time: the best trials continue, ties by
     lower trial number, and the others are stopped, which frees their states. Trials that failed or reported NaN
     rank last and never continue. The sampler is told a rung's losses when the rung closes, by trial number.
+
+    With ``early``, a trial continues before its rung closes, as soon as it is certain to be among the best: when it
+    would be even if all that have not reported yet were better than it. The same trials continue in the end.
     """
 
     def __init__(
@@ -45,12 +60,14 @@ class Halving:
         *,
         every: int = 0,
         together: bool = True,
+        early: bool = False,
     ) -> None:
         self._brackets = deque(brackets)
         self._factor = factor
         self._sampler = sampler
         self._every = every
         self._together = together
+        self._early = early
         self._jobs = Jobs(goal)
         self._runs: list[_BracketRun] = []  # by trial
 
@@ -68,8 +85,28 @@ class Halving:
 
     def _ended(self, ended: EndedJob) -> list[Decision]:
         run = self._runs[ended.trial]
-        run.losses[ended.trial] = ended.loss
-        return [] if len(run.losses) < len(run.members) else self._close(run)
+        rung = run.rung_of[ended.trial]
+        run.losses[rung][ended.trial] = ended.loss
+        decisions: list[Decision] = []
+        if self._early and not (rung == run.closed and run.is_complete):
+            decisions += self._promote_certain(run, rung)
+        while run.closed < len(run.rungs) and run.is_complete:
+            decisions += self._close(run)
+        return decisions
+
+    def _promote_certain(self, run: _BracketRun, rung: int) -> list[Decision]:
+        """Extend the trials that are among the best of a rung whatever the others report."""
+        if rung + 1 == len(run.rungs):
+            return []
+        trials = len(run.members[rung]) if rung == run.closed else run.rungs[rung].trials
+        waiting = trials - len(run.losses[rung])
+        certain = run.ranked(rung, self._jobs.gone)[: max(0, run.rungs[rung + 1].trials - waiting)]
+        return [self._promote(run, trial, rung + 1) for trial in sorted(certain) if run.rung_of[trial] == rung]
+
+    def _promote(self, run: _BracketRun, trial: int, rung: int) -> Decision:
+        run.rung_of[trial] = rung
+        self._jobs.grant(trial, run.rungs[rung].epochs)
+        return Extend(trial, run.rungs[rung].epochs)
 
     def _open(self) -> list[Decision]:
         """Start the next bracket, with fewer trials than planned if the sampler has fewer configs."""
@@ -81,7 +118,7 @@ class Halving:
                 first = len(self._runs)
                 run = _BracketRun(rungs, list(range(first, first + len(configs))))
                 self._runs += [run] * len(configs)
-                return [self._train(run, trial, c) for trial, c in zip(run.members, configs, strict=True)]
+                return [self._train(run, trial, c) for trial, c in zip(run.members[0], configs, strict=True)]
         return []
 
     def _ask(self, count: int) -> list[Config]:
@@ -96,20 +133,19 @@ class Halving:
 
     def _close(self, run: _BracketRun) -> list[Decision]:
         """Extend the best trials of a rung; after the last rung, start the next waiting bracket."""
-        for trial in run.members:
-            self._sampler.tell(trial, run.rungs[run.at].epochs, run.losses[trial])
-        run.at += 1
-        if run.at == len(run.rungs):
+        closed, members = run.closed, run.members[run.closed]
+        for trial in members:
+            self._sampler.tell(trial, run.rungs[closed].epochs, run.losses[closed][trial])
+        run.closed += 1
+        if run.closed == len(run.rungs):
             return self._open()
         gone = self._jobs.gone
-        remaining = [trial for trial in run.members if trial not in gone]
-        ranked = sorted((run.losses[trial], trial) for trial in remaining if run.losses[trial] < math.inf)
-        rung = run.rungs[run.at]
-        run.members = sorted(trial for _, trial in ranked[: rung.trials])
-        run.losses = {}
-        for trial in run.members:
-            self._jobs.grant(trial, rung.epochs)
-        promoted = set(run.members)
-        decisions: list[Decision] = [Extend(trial, rung.epochs) for trial in run.members]
-        decisions += [Stop(trial) for trial in remaining if trial not in promoted]
-        return decisions if run.members else decisions + self._open()
+        best = sorted(run.ranked(closed, gone)[: run.rungs[run.closed].trials])
+        run.members[run.closed] = best
+        decisions = [self._promote(run, trial, run.closed) for trial in best if run.rung_of[trial] == closed]
+        promoted = set(best)
+        decisions += [Stop(trial) for trial in members if trial not in gone and trial not in promoted]
+        if not best:
+            run.closed = len(run.rungs)
+            return decisions + self._open()
+        return decisions

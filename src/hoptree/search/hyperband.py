@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import msgspec
 
@@ -24,7 +24,7 @@ class Hyperband(msgspec.Struct, frozen=True):
     Bracket s, from the largest s with ``max_epochs / factor**s >= min_epochs`` down to 0, starts with
     ``ceil((s_max + 1) / (s + 1) * factor**s)`` trials for ``max_epochs / factor**s`` epochs, rounded down.
     Brackets run in parallel, or one after the other if the ``sampler`` learns from losses: ``Optuna("tpe")`` makes
-    this BOHB.
+    this BOHB. With ``early``, a trial continues as soon as it is certain to be among the best of its rung.
 
     >>> [[tuple(rung) for rung in rungs] for rungs in Hyperband(max_epochs=9).brackets]
     [[(9, 1), (3, 3), (1, 9)], [(5, 3), (1, 9)], [(3, 9)]]
@@ -36,12 +36,18 @@ class Hyperband(msgspec.Struct, frozen=True):
     rounds: int = 1
     every: int = 0
     sampler: Any = "random"
+    early: bool = False
+
+    added_later: ClassVar[dict[str, Any]] = {"early": False}
 
     def __post_init__(self) -> None:
         checks.plain_settings(self)
         checks.halving(self.min_epochs, self.max_epochs, self.factor)
         checks.whole("rounds", self.rounds, 1)
         checks.reports(self.every)
+        checks.boolean(
+            "early", self.early, "whether trials continue as soon as they are certain to be among the best"
+        )
 
     @property
     def brackets(self) -> tuple[Bracket, ...]:
@@ -64,7 +70,7 @@ class Hyperband(msgspec.Struct, frozen=True):
         brackets = self.brackets * self.rounds
         sampler = make_sampler(self.sampler, space, seed, sum(rungs[0].trials for rungs in brackets))
         together = isinstance(self.sampler, str)  # ask a sampler that learns as late as possible
-        return Halving(brackets, self.factor, sampler, goal, every=self.every, together=together)
+        return Halving(brackets, self.factor, sampler, goal, every=self.every, together=together, early=self.early)
 
     def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
         """Return the search for more rounds."""

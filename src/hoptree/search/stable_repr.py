@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ def stable_text(value: Any) -> str:
     """
     match value:
         case msgspec.Struct():
-            fields = (f"{name}={stable_text(getattr(value, name))}" for name in value.__struct_fields__)
+            fields = (f"{name}={stable_text(part)}" for name, part in _settings(value))
             return f"{type(value).__name__}({', '.join(fields)})"
         case list():
             return f"[{', '.join(map(stable_text, value))}]"
@@ -43,6 +44,18 @@ def stable_text(value: Any) -> str:
         f"search: {value!r} has no repr but its memory address, so a resumed study could not tell that it is still "
         "the same; give its class a __repr__ with its settings, for example by making it a dataclass"
     )
+
+
+def _settings(record: msgspec.Struct) -> Iterator[tuple[str, Any]]:
+    """Yield fields with their values, without those that were added later and have their default.
+
+    A class names the latter in ``added_later``, so that studies of earlier versions are recognised.
+    """
+    later: Mapping[str, Any] = getattr(type(record), "added_later", {})
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        if name not in later or value != later[name]:
+            yield name, value
 
 
 def _is_builtin(value: Any) -> bool:

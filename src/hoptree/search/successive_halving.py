@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import msgspec
 
@@ -22,7 +22,8 @@ class SuccessiveHalving(msgspec.Struct, frozen=True):
     """Train ``trials`` for ``min_epochs``, the best one in ``factor`` of them ``factor`` times as long, and so on.
 
     The last rung is at ``max_epochs``. A rung waits for all its trials, and the result depends only on their
-    losses. Promoted trials continue from their states; the others are stopped.
+    losses. Promoted trials continue from their states; the others are stopped. With ``early``, a trial continues as
+    soon as it is certain to be among the best of its rung; the same trials continue, but workers wait less.
 
     >>> SuccessiveHalving(27, max_epochs=9).rungs
     (Rung(trials=27, epochs=1), Rung(trials=9, epochs=3), Rung(trials=3, epochs=9))
@@ -34,12 +35,18 @@ class SuccessiveHalving(msgspec.Struct, frozen=True):
     factor: int = 3
     every: int = 0
     sampler: Any = "random"
+    early: bool = False
+
+    added_later: ClassVar[dict[str, Any]] = {"early": False}
 
     def __post_init__(self) -> None:
         checks.plain_settings(self)
         checks.whole("trials", self.trials, 1)
         checks.halving(self.min_epochs, self.max_epochs, self.factor)
         checks.reports(self.every)
+        checks.boolean(
+            "early", self.early, "whether trials continue as soon as they are certain to be among the best"
+        )
         checks.enough(self.trials, self.min_epochs, self.max_epochs, self.factor)
 
     @property
@@ -54,7 +61,7 @@ class SuccessiveHalving(msgspec.Struct, frozen=True):
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""
         sampler = make_sampler(self.sampler, space, seed, self.trials)
-        return Halving([self.rungs], self.factor, sampler, goal, every=self.every)
+        return Halving([self.rungs], self.factor, sampler, goal, every=self.every, early=self.early)
 
     def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
         """Return the search with additional rungs above the last."""
