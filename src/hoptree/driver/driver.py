@@ -6,6 +6,7 @@ It takes the study's lease, checks the study against the store, and starts a ses
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar, final
@@ -16,6 +17,7 @@ from hoptree.driver.opened_study import OpenedStudy
 from hoptree.driver.options import RunOptions
 from hoptree.driver.session import Session
 from hoptree.driver.study_group import StudyGroup
+from hoptree.driver.time_limit import TimeLimit
 from hoptree.record.opening import last_snapshot
 from hoptree.record.record import Record
 from hoptree.record.results import Savings
@@ -45,19 +47,24 @@ class Driver:
         *,
         follow: Callable[[Record, ExitStack], Sequence[Observer]] = lambda _record, _stack: (),
         only: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._group = group
         self._options = options
         self._follow = follow
         self._only = only
         self._stop = StopRequest()
+        self._clock = clock  # of the time limit
+        self._limit = TimeLimit(None)
         self._session: Session | None = None
+        self.reached_limit = False  # whether the time limit has left something to train
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
     def run(self, conclude: Callable[[Store, Record, Savings], Outcome]) -> Outcome:
         """Train what is missing, and return the result of ``conclude``, which is called while the store is open."""
         name = self._group.name
+        self._limit = TimeLimit(self._options.time_limit_seconds, self._clock)
         with ExitStack() as stack:
             store = stack.enter_context(self._group.first.open_store())
             lease = self._take_lease(store, stack)
@@ -73,6 +80,7 @@ class Driver:
                 self._set_failed(store, before)
                 raise
             store.catalog.set_status(name, self._status(record, before))
+            self.reached_limit = bool(self._limit.held) or (self._limit.is_over and not _all_ended(record))
             return conclude(store, record, savings)
 
     def start(self) -> None:
@@ -113,7 +121,7 @@ class Driver:
     def _train(self, opened: OpenedStudy, stack: ExitStack) -> Savings:
         opened.store.states.clean()
         observers = self._follow(opened.record, stack)
-        self._session = Session(opened, self._group, self._options, self._stop, self._only)
+        self._session = Session(opened, self._group, self._options, self._stop, self._limit, self._only)
         return self._session.train(observers)
 
     def _take_lease(self, store: Store, stack: ExitStack) -> Lease:
@@ -135,7 +143,11 @@ class Driver:
 
     def _status(self, record: Record, before: StudyRecord | None) -> Status:
         if self._only is None:
-            return "stopped" if record.live else "finished"
+            return "stopped" if record.live or self._limit.held else "finished"
         # The searches have not advanced, so a study that was over keeps its status.
         over = before is not None and before.status in ("finished", "failed") and not record.live
         return before.status if over and before is not None else "stopped"
+
+
+def _all_ended(record: Record) -> bool:
+    return bool(record.trials) and not record.live

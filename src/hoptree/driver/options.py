@@ -9,6 +9,7 @@ import msgspec
 
 from hoptree.backends.choice import check_backend
 from hoptree.backends.heartbeats import LIMIT, check_heartbeat_limit
+from hoptree.core.durations import parse_duration
 from hoptree.core.errors import WorkloadError
 from hoptree.core.policy_choice import check_policy
 from hoptree.core.settings import DEFAULT_POLICY
@@ -33,11 +34,12 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     mirror: Any = None
     quiet: bool = False
     display: Any = None  # a Display; None: one that suits the terminal, notebook or log
+    time_limit: str | float | None = None
     policy: Any = DEFAULT_POLICY  # a name, a Policy or the starts of a schedule
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.workers, self.memory_bytes)
-        _ = self.replicate_bytes  # raises if it is no size
+        _ = self.replicate_bytes, self.time_limit_seconds  # raises if they are no size and no duration
         limit = self.unit_limit
         number = isinstance(limit, int | float) and not isinstance(limit, bool)
         if limit is not None and not (number and 0 < limit < math.inf):
@@ -62,6 +64,11 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     def replicate_bytes(self) -> int:
         """The bytes of copies that an idle node may take; 0 if none."""
         return 0 if self.replicate_idle is None else parse_size(self.replicate_idle, "replicate_idle")
+
+    @property
+    def time_limit_seconds(self) -> float | None:
+        """The seconds after which the run ends; None if it is not limited."""
+        return None if self.time_limit is None else parse_duration(self.time_limit, "time_limit")
 
     def make_display(self) -> Display:
         """Return the display that shows progress."""

@@ -24,7 +24,7 @@ from hoptree.backends.pool_options import PoolHooks
 from hoptree.backends.protocol import Backend, FindsStates, ReportsTraffic, Wakeable
 from hoptree.core.engine import Engine
 from hoptree.core.errors import HoptreeError
-from hoptree.core.events import USER, DriverStarted, Event, StateLost
+from hoptree.core.events import USER, DriverStarted, Event, StateLost, TrialAsked
 from hoptree.core.policy_choice import named
 from hoptree.core.saving import SavePolicy
 from hoptree.core.steps import Step
@@ -43,6 +43,7 @@ from hoptree.driver.request_validation import retry_failed_requests
 from hoptree.driver.run_layouts import RunLayouts
 from hoptree.driver.state_reuse import StateIndex
 from hoptree.driver.study_group import StudyGroup
+from hoptree.driver.time_limit import TimeLimit, first_report_seconds
 from hoptree.driver.variant_choice import VariantChoice
 from hoptree.estimate import Estimator
 from hoptree.progress import BudgetTracker, ProgressReporter
@@ -73,7 +74,13 @@ class Session:
     """One run of a study group; the constructor replays the journal, ``train`` does the rest."""
 
     def __init__(
-        self, opened: OpenedStudy, group: StudyGroup, options: RunOptions, stop: StopRequest, only: int | None
+        self,
+        opened: OpenedStudy,
+        group: StudyGroup,
+        options: RunOptions,
+        stop: StopRequest,
+        limit: TimeLimit,
+        only: int | None,
     ) -> None:
         store, record, spec = opened.store, opened.record, opened.agreed.spec
         self._opened = opened
@@ -81,6 +88,8 @@ class Session:
         self._group = group
         self._options = options
         self._stop = stop
+        self._limit = limit
+        limit.call(self._request_stop)
         self._only = only
         self.has_begun = False  # whether anything may have been written to the journal
         self._backend: Backend | None = None
@@ -144,7 +153,7 @@ class Session:
                 drive(
                     self._engine,
                     outer,
-                    self._requests.with_requests(self._tuners),
+                    self._requests.with_requests(self._limit.holding_back(self._tuners, self._first_report)),
                     [*own, *observers],
                     lambda: [DriverStarted(), *lost, *self._variant.decide(backend), *costs, *self._pending],
                     lambda event: self._index.look_up(self._variant.with_variant(event), record.state),
@@ -192,6 +201,9 @@ class Session:
         def tick() -> None:
             self._lease.renew()  # nothing else renews it while workers start
             reporter.tick()
+            self._limit.poll()
+            if self._limit.is_over:
+                raise StoppedError("the time limit was over before the workers had started")
 
         variants = self._variant.variants
         hooks = PoolHooks(
@@ -248,6 +260,7 @@ class Session:
 
         return [
             self._draining,
+            self._limit,
             Periodic(renew, lambda: _POLL),
             Periodic(check_stop, lambda: _POLL_STOP),
             Periodic(self._requests.take, lambda: _POLL),
@@ -258,6 +271,10 @@ class Session:
 
     def _note_beginning(self, step: Step) -> None:
         self.has_begun = True
+
+    def _first_report(self, event: TrialAsked) -> float:
+        times = self._estimator
+        return first_report_seconds(event, self._spec.settings.partitions, times.unit, times.evaluation)
 
     def _costs(self) -> list[Event]:
         costs = self._estimator.news()

@@ -234,15 +234,16 @@ class Results:
         self.trials = list(trials)
         self.savings = savings
         self.traffic = traffic  # bytes moved, also by other methods; None: nothing was trained
+        self.limit_reached = False  # whether the time limit of the run has ended it before all trials had
         self._goal = goal
         self._timeline = timeline
 
     @property
     def best(self) -> TrialResult:
-        """The complete trial with the best last report, or the best stopped trial if none is complete.
+        """The complete trial with the best last report, or the best of the others if none is complete.
 
-        A trial whose last report of the goal is NaN or infinite is never the best; raise ``NoStateError`` if all
-        are so.
+        These are stopped trials, and those that a time limit or an interrupt has left unfinished. A trial whose last
+        report of the goal is NaN or infinite is never the best; raise ``NoStateError`` if all are so.
         """
         best = self.find_best()
         if best is None:
@@ -252,7 +253,7 @@ class Results:
 
     def find_best(self) -> TrialResult | None:
         """Return the best trial; None if there is none."""
-        ended = [trial for trial in self.trials if trial.state in ("complete", "stopped")]
+        ended = [trial for trial in self.trials if trial.state != "failed"]
         finite = [trial for trial in ended if math.isfinite(self._goal.loss(trial.metrics))]
         return min(finite, key=self._rank, default=None)
 
@@ -262,7 +263,7 @@ class Results:
 
     def _why_none(self) -> str:
         metric = self._goal.metric
-        ended = [trial for trial in self.trials if trial.state in ("complete", "stopped") and trial.curve]
+        ended = [trial for trial in self.trials if trial.state != "failed" and trial.curve]
         if ended:
             values = ", ".join(str(value) for value in dict.fromkeys(t.metrics.get(metric) for t in ended))
             return (
@@ -326,7 +327,8 @@ class Results:
     def __repr__(self) -> str:
         states = [trial.state for trial in self.trials]
         counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-        return f"{len(self.trials)} trials: {counts}; {self.savings}"
+        ended = "; the time limit is over, the next run goes on from here" if self.limit_reached else ""
+        return f"{len(self.trials)} trials: {counts}{ended}; {self.savings}"
 
     def _repr_html_(self) -> str:
         """Return the trials as an HTML table for a notebook, the best one first and in bold."""

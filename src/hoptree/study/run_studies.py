@@ -54,7 +54,10 @@ def drive_studies(studies: Sequence[Study], options: RunOptions) -> list[Results
     group = StudyGroup(studies)
     driver = Driver(group, options, follow=partial(_mirrors, studies, options.mirror))
     with brief_errors(group.first.store):
-        return driver.run(lambda *found: [study.outcome(*found) for study in studies])
+        found = driver.run(lambda *found: [study.outcome(*found) for study in studies])
+    for results in found:
+        results.limit_reached = driver.reached_limit
+    return found
 
 
 def train_request(study: Study, request: int, workers: int | None, backend: Where) -> None:

@@ -10,23 +10,22 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from hoptree.backends.heartbeats import LIMIT
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
-from hoptree.core.keys import study_root
 from hoptree.core.plain_values import plain
 from hoptree.core.schedules import Config
 from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
 from hoptree.driver.request_validation import addition, changed, clone, extension, retry_requests, stop_request
-from hoptree.record.environment import environment
 from hoptree.record.error_format import brief_errors
 from hoptree.record.record import Record
 from hoptree.record.results import Results, Savings
 from hoptree.record.spec import StudySpec
 from hoptree.search.protocol import Procedure, Search
-from hoptree.search.space import Space, describe
+from hoptree.search.space import Space
 from hoptree.search.stable_repr import stable_text
 from hoptree.search.widening import SearchVersion, is_wider, searches
 from hoptree.store.ledger import parse_size
 from hoptree.store.requests import UserRequest
 from hoptree.study.arguments import as_procedures, check_arguments, parse_goal
+from hoptree.study.definition import read_record, study_spec
 from hoptree.study.outcome import study_results
 from hoptree.study.verification import Verification, verify
 
@@ -115,6 +114,7 @@ class Study:
         same_platform: bool = False,
         unit_limit: float | None = None,
         heartbeat_limit: float = LIMIT,
+        time_limit: str | float | None = None,
         mirror: str | WandB | None = None,
         quiet: bool = False,
         display: Display | None = None,
@@ -140,6 +140,10 @@ class Study:
         or ``ht.WandB(…)``, that is updated while the study runs; see ``mirror``. A terminal or a notebook shows
         the run live, and a log gets a few lines; ``quiet`` shows nothing, and ``display`` shows it elsewhere.
 
+        When ``time_limit`` (such as "30 min", or seconds) is over, running units finish and are saved, the results
+        have the best so far, and the next run goes on from there. Towards the end a search starts no new trial
+        that could not report in time.
+
         ``policy`` decides which ready unit runs first: "first-come", "longest-path", "random", "breadth-first",
         "most-children", a ``Policy``, or the ``starts`` of a solved schedule (with ``order="free"``). It changes
         when units are trained but not the results, so you may resume a study with another one.
@@ -156,6 +160,7 @@ class Study:
             same_platform=same_platform,
             unit_limit=unit_limit,
             heartbeat_limit=heartbeat_limit,
+            time_limit=time_limit,
             mirror=mirror,
             quiet=quiet,
             display=display,
@@ -357,17 +362,7 @@ class Study:
         return Store(self._store, create, journal_url=self._journal, states=self._states)
 
     def _read_record(self, store: Store) -> Record:
-        """Return the record of this study: from its own journal, or from that of a group it was run with."""
-        from hoptree.record.load_timeline import find_recorded_study
-        from hoptree.record.opening import open_record
-        from hoptree.store import StudyMissingError
-
-        try:
-            return open_record(store, find_recorded_study(store, self.name))
-        except StudyMissingError:
-            raise StudyMissingError(
-                f"{self.name}: the store {self._store} has nothing of it; run it first"
-            ) from None
+        return read_record(self, store)
 
     def outcome(self, store: Store, record: Record, savings: Savings) -> Results:
         """Return the results of this study from a record."""
@@ -376,21 +371,4 @@ class Study:
     @property
     def spec(self) -> StudySpec:
         """The definition of the study, as stored in the catalog."""
-        trainer = self.trainer.fingerprint  # once: it reads all of the user's code
-        return StudySpec(
-            trainer=trainer,
-            data=self.data.fingerprint,
-            space=describe(self.space),
-            search=stable_text(self.search),
-            goal=self.goal,
-            seed=self.seed,
-            share=self.share,
-            settings=self.settings,
-            root=study_root(trainer, self.data.fingerprint, self.seed),
-            program=self._program,
-            environments=[
-                {**environment(), **self.trainer.fingerprint_parts, "threads": str(self.trainer.threads)}
-            ],
-            versions={self.name: [SearchVersion.of(as_procedures(self.search), self.space)]},
-            reuse=self.reuse,
-        )
+        return study_spec(self, self._program)
