@@ -15,6 +15,7 @@ from hoptree.driver.options import RunOptions
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.time_limit import TimeLimit, first_report_seconds
 from hoptree.progress.run_view import RunViews
+from hoptree.record.results import Results
 from hoptree.store.logs import Logs
 from tests.system.plain import study
 
@@ -87,16 +88,17 @@ def test_the_first_report_comes_after_the_units_of_its_epochs() -> None:
 
 
 class Hurry:
-    """A display that lets the time pass when the first epoch is trained."""
+    """A display that sets the clock when so many epochs are trained."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, times: dict[float, float]) -> None:
         self._clock = clock
+        self._times = times
 
     def begin(self, views: RunViews, logs: Logs) -> None: ...
 
     def update(self, views: RunViews) -> None:
-        if views.view().epochs_trained >= 1:
-            self._clock.now = 3600.0
+        trained = views.view().epochs_trained
+        self._clock.now = max([now for epochs, now in self._times.items() if trained >= epochs], default=0.0)
 
     def end(self, views: RunViews) -> None: ...
 
@@ -104,7 +106,7 @@ class Hurry:
 def test_a_run_ends_with_the_best_so_far_and_the_next_one_completes_it(tmp_path: Path) -> None:
     reference = study(tmp_path / "whole", space=SPACE, epochs=20).run(workers=1, quiet=True)
     mine, clock = study(tmp_path, space=SPACE, epochs=20), Clock()
-    options = RunOptions(workers=1, display=Hurry(clock), time_limit="1 h")
+    options = RunOptions(workers=1, display=Hurry(clock, {1: 3600.0}), time_limit="1 h")
     driver = Driver(StudyGroup([mine]), options, clock=clock)
     part = driver.run(mine.outcome)
     assert driver.reached_limit
@@ -128,6 +130,43 @@ def test_a_limit_that_is_over_while_workers_start_trains_nothing(tmp_path: Path)
     assert "time limit" in repr(part)
     assert part.trials == []
     assert [trial.state for trial in mine.run(workers=1, quiet=True).trials] == ["complete"] * 2
+
+
+def explored(folder: Path, times: dict[float, float]) -> Results:
+    """Run a search without a number of trials, whose units take 0.02 s, with a clock that counts epochs."""
+    search = ht.ASHA(trials=None, max_epochs=4, factor=2, concurrent=2)
+    mine, clock = study(folder, space={"lr": ht.uniform(0.1, 1.0), "nap": 0.02}, search=search), Clock()
+    options = RunOptions(workers=1, display=Hurry(clock, times), time_limit="1 h")
+    return Driver(StudyGroup([mine]), options, clock=clock).run(mine.outcome)
+
+
+def test_a_search_without_a_number_of_trials_explores_until_the_time_is_over(tmp_path: Path) -> None:
+    first = explored(tmp_path, {10: 3600.0})
+    assert first.best.curve
+    more = explored(tmp_path, {20: 3600.0})
+    assert len(more.trials) > len(first.trials)
+    assert [trial.config for trial in more.trials[: len(first.trials)]] == [trial.config for trial in first.trials]
+
+
+def test_towards_the_end_trials_are_promoted_and_no_new_ones_start(tmp_path: Path) -> None:
+    """Less than the time of a first rung is left after 10 epochs; the next run starts what was held back."""
+    first = explored(tmp_path, {10: 3600.0 - 0.01, 30: 3600.0})
+    assert "running" not in {trial.state for trial in first.trials}  # paused ones are complete up to their rung
+    with study(tmp_path).open_store() as store:
+        found = store.catalog.find("plain")
+    assert found is not None
+    assert found.status == "stopped"
+    more = explored(tmp_path, {20: 3600.0})
+    assert len(more.trials) > len(first.trials)
+    assert [trial.config for trial in more.trials[: len(first.trials)]] == [trial.config for trial in first.trials]
+
+
+def test_a_search_without_a_number_of_trials_needs_a_time_limit(tmp_path: Path) -> None:
+    mine = study(tmp_path, search=ht.ASHA(trials=None, max_epochs=4), space={"lr": ht.uniform(0.1, 1.0)})
+    with pytest.raises(ht.WorkloadError, match="time_limit"):
+        mine.run(workers=1, quiet=True)
+    with pytest.raises(ht.WorkloadError, match="needs a number of trials"):
+        mine.explain()
 
 
 @pytest.mark.parametrize("limit", [0, -3, True, "soon", "3 weeks", float("nan"), [1]])

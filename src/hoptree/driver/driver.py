@@ -22,6 +22,7 @@ from hoptree.record.opening import last_snapshot
 from hoptree.record.record import Record
 from hoptree.record.results import Savings
 from hoptree.record.spec import StudySpec, agree
+from hoptree.search.budget_estimate import check_has_end
 
 if TYPE_CHECKING:
     from hoptree.progress.run_view import RunView
@@ -65,6 +66,9 @@ class Driver:
         """Train what is missing, and return the result of ``conclude``, which is called while the store is open."""
         name = self._group.name
         self._limit = TimeLimit(self._options.time_limit_seconds, self._clock)
+        if self._options.time_limit is None and self._only is None:
+            for study in self._group.studies:
+                check_has_end(study.search, "give the run one, such as run(time_limit='30 min')")
         with ExitStack() as stack:
             store = stack.enter_context(self._group.first.open_store())
             lease = self._take_lease(store, stack)

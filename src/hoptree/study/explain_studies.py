@@ -17,6 +17,7 @@ from hoptree.driver.variant_choice import NEW, environment_changed, expected_var
 from hoptree.driver.variants import Variants
 from hoptree.record.error_format import brief_errors
 from hoptree.record.spec import StudySpec, continued, refuse_changes, refuse_others
+from hoptree.search.budget_estimate import check_has_end
 
 if TYPE_CHECKING:
     from hoptree.forecast.explanation import StudyHistory
@@ -45,6 +46,8 @@ class StudyExplainer:
         from hoptree.forecast.measured import Measured
         from hoptree.store import StoreMissingError
 
+        for study in self._studies:
+            check_has_end(study.search, "a forecast needs a number of trials")
         specs = self._group.specs
         trainer, data = self._first.trainer, self._first.data
         count, spec = worker_count(workers, trainer), StudySpec.together(specs)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 @click.option("--accept-changes", is_flag=True, help="Resume although code, data or platform have changed.")
 @click.option("--same-platform", is_flag=True, help="Train only on workers of the most common platform.")
 @click.option("--unit-limit", type=float, metavar="SECONDS", help="Treat a unit that takes longer as hung.")
+@click.option("--time-limit", metavar="TIME", help="End with the best so far after this time, such as '30 min'.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def run_command(
@@ -72,7 +73,7 @@ def run_command(
             print_json(outcome)
         else:
             click.echo(_outcome_text(outcome, results))
-        if not results.trials or outcome["trials"]["running"]:
+        if not results.limit_reached and (not results.trials or outcome["trials"]["running"]):
             raise KeyboardInterrupt  # the study handled the first Ctrl-C by finishing its units
     if outcome["best"] is None:
         sys.exit(FAILED)
@@ -82,7 +83,7 @@ def _outcome(study: Study, results: Results) -> dict[str, Any]:
     from hoptree.ui.studies_view import count_states, trial_to_dict
 
     counts = count_states(results.trials)
-    best = results.find_best() if counts["complete"] else None
+    best = results.find_best() if counts["complete"] or results.limit_reached else None
     return {
         "study": study.name,
         "trials": counts,
@@ -99,6 +100,8 @@ def _outcome_text(outcome: dict[str, Any], results: Results) -> str:
     lines = [f"{name}: {counted(outcome['trials'])}"]
     if outcome["best"] is not None:
         lines += [f"Best: {results.best}", f"Its fingerprint: {outcome['best']['fingerprint']}"]
+    if results.limit_reached:
+        lines.append("The time limit is over; the next run goes on from here")
     lines += [f"Work: {results.savings}"]
     if results.traffic is not None:
         lines += [f"Traffic: {results.traffic}"]
