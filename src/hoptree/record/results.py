@@ -15,6 +15,7 @@ from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.core.study_state import StudyState
+from hoptree.record.cost import Cost
 from hoptree.record.error_format import brief_errors
 from hoptree.record.record import Record
 from hoptree.record.retrain import Retrainer
@@ -230,10 +231,12 @@ class Results:
         savings: Savings,
         traffic: Traffic | None = None,
         timeline: Callable[[], StudyTimeline] | None = None,
+        cost: Cost | None = None,
     ) -> None:
         self.trials = list(trials)
         self.savings = savings
         self.traffic = traffic  # bytes moved, also by other methods; None: nothing was trained
+        self.cost = cost  # of the nodes of all studies that ran together; None: no instance was given
         self.limit_reached = False  # whether the time limit of the run has ended it before all trials had
         self._goal = goal
         self._timeline = timeline
@@ -328,7 +331,8 @@ class Results:
         states = [trial.state for trial in self.trials]
         counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
         ended = "; the time limit is over, the next run goes on from here" if self.limit_reached else ""
-        return f"{len(self.trials)} trials: {counts}{ended}; {self.savings}"
+        cost = "" if self.cost is None else f"; {self.cost.summary()}"
+        return f"{len(self.trials)} trials: {counts}{ended}; {self.savings}{cost}"
 
     def _repr_html_(self) -> str:
         """Return the trials as an HTML table for a notebook, the best one first and in bold."""
@@ -354,4 +358,5 @@ class Results:
         columns = ["trial", "state", "epochs", *(searched or values), *metrics, self._goal.metric + " by epoch", ""]
         best = None if first is None else 0
         more = f"<div>and {len(self.trials) - len(shown):,} more</div>" if len(self.trials) > len(shown) else ""
-        return f"{html_table(columns, rows, best)}{more}{html_text(str(self.savings))}"
+        cost = "" if self.cost is None else html_text(str(self.cost))
+        return f"{html_table(columns, rows, best)}{more}{html_text(str(self.savings))}{cost}"

@@ -89,6 +89,8 @@ def _outcome(study: Study, results: Results) -> dict[str, Any]:
         "trials": counts,
         "best": None if best is None else {**trial_to_dict(best), "fingerprint": best.fingerprint},
         "savings": msgspec.to_builtins(results.savings),
+        "limit_reached": results.limit_reached,
+        "cost": None if results.cost is None else results.cost.to_dict(),
         "store": str(study.store),
     }
 
@@ -105,6 +107,8 @@ def _outcome_text(outcome: dict[str, Any], results: Results) -> str:
     lines += [f"Work: {results.savings}"]
     if results.traffic is not None:
         lines += [f"Traffic: {results.traffic}"]
+    if results.cost is not None:
+        lines += [f"Cost: {results.cost.summary()}"]
     lines += [f"States and journal: {store}"]
     if outcome["trials"]["failed"]:
         where = "" if Path(store) == Path(".hoptree").absolute() else f" --store {shlex.quote(store)}"
