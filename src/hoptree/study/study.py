@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from hoptree.backends.choice import Where
     from hoptree.core.policy_choice import PolicyChoice
     from hoptree.data import Dataset
+    from hoptree.elastic.instance import Instance
     from hoptree.forecast.forecast import Forecast
     from hoptree.forecast.profile_report import ProfileReport
+    from hoptree.forecast.study_plan import StudyPlan
     from hoptree.mirror import Mirror, WandB
     from hoptree.progress.display import Display
     from hoptree.record.disk_usage import DiskUsage
@@ -178,6 +180,24 @@ class Study:
         from hoptree.study.explain_studies import StudyExplainer
 
         return StudyExplainer([self]).explain(workers, accept_changes=accept_changes)
+
+    def plan(
+        self,
+        *,
+        instance: Instance,
+        deadline: str | float | None = None,
+        budget: float | None = None,
+        accept_changes: bool = False,
+    ) -> StudyPlan:
+        """Return the plan of nodes with which ``run`` would meet a deadline at least cost; print it to see all.
+
+        With a ``budget`` in dollars it is the fastest that costs no more, and without either the cheapest. It is
+        compared with the best fixed cluster, over a range of deadlines. Each figure is said to be given, measured or
+        assumed. Nothing is provisioned.
+        """
+        from hoptree.study.plan_studies import StudyPlanner
+
+        return StudyPlanner([self], instance).plan(deadline, budget, accept_changes=accept_changes)[0]
 
     def profile(
         self,
