@@ -49,7 +49,7 @@ class TrainingTimes(msgspec.Struct, frozen=True):
 class JobTerms(msgspec.Struct, frozen=True):
     """What a ``Job`` says besides its stages."""
 
-    speed_ups: dict[int, float] = {1: 1.0}
+    speed_ups: dict[int, float] = msgspec.field(default_factory=lambda: {1: 1.0})
     divisible: bool = True
     sync: float = 0.0
     data_gb: float = 0.0
@@ -294,9 +294,7 @@ def _mean(counts: Sequence[Mapping[Values, float]]) -> dict[Values, float]:
 class _Remaining:
     """What is left of one job."""
 
-    def __init__(
-        self, state: StudyState, job: _PlannedJob, members: Sequence[Trial], times: TrainingTimes
-    ) -> None:
+    def __init__(self, state: StudyState, job: _PlannedJob, members: Sequence[Trial], times: TrainingTimes) -> None:
         self._state = state
         self._job = job
         self._members = members
@@ -322,7 +320,9 @@ class _Remaining:
                 stages.append(now.stage(self._times, spread=now.size and _spread_left(self._state.plan, live)))
             scale = self._scale(works[rung], live, bracket.rungs, rung)
             for later in range(rung + bool(live), len(bracket.rungs)):
-                work = works[later]._replace(lineages=min(works[later].lineages, len(members) or works[later].lineages))
+                work = works[later]._replace(
+                    lineages=min(works[later].lineages, len(members) or works[later].lineages)
+                )
                 stages.append(work.stage(self._times, scale=scale, spread=spreads[later]))
         return closed, stages
 
@@ -361,9 +361,7 @@ class _Remaining:
         return index, stages
 
 
-def _mean_seconds(
-    phases: History, partitions: int, begin: int, end: int, unit: Callable[[Values], float]
-) -> float:
+def _mean_seconds(phases: History, partitions: int, begin: int, end: int, unit: Callable[[Values], float]) -> float:
     """Return the mean seconds of a trial's units from one epoch to another."""
     first, last = begin * partitions, end * partitions
     parts = segments(phases, partitions, last)

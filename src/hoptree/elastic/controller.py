@@ -13,10 +13,11 @@ import msgspec
 
 from hoptree.elastic.allocation import AllocationPlan, StagePlan
 from hoptree.elastic.billing import charge
+from hoptree.elastic.errors import BudgetError, DeadlineError
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
 from hoptree.elastic.placement import nodes_to_release
-from hoptree.elastic.planner import BudgetError, DeadlineError, Planner
+from hoptree.elastic.planner import Planner
 
 _DEVIATION = 0.05  # of the planned time: so much sooner or later than planned, the rest is planned again
 _INTERVAL = 0.02  # of the planned time: the least time between two plans, unless a stage has begun
@@ -121,7 +122,9 @@ class NodeController:
     def _note_nodes(self, now: float, nodes: Mapping[str, RunningNode]) -> None:
         for name, node in self._known.items():
             if name not in nodes:
-                self._lost += name not in self._released
+                if name not in self._released:
+                    self._lost += 1
+                    self._requested = now  # the cluster replaces it
                 self._spent += charge(self._instance, now - node.started)
         self._known = dict(nodes)
 

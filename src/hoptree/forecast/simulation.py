@@ -63,6 +63,8 @@ def simulate(
         8.0
     """
     cluster = cluster or Cluster()
+    if cluster.elastic is not None:
+        raise WorkloadError("cluster: its nodes come and go; expected simulate_allocation for such a cluster")
     check = details.pop("check", False)
     watches: list[Observer] = list(details.pop("watches", ()))
     enough = details.pop("enough", None) or (lambda: False)

@@ -79,6 +79,7 @@ class _PlayedTrial:
         self.wave = 0
         self.reported = self.until
         self.has_ended = False
+        self.is_stopped = False
 
     def grant(self, until: int, wave: int) -> Grant | None:
         """Grant epochs; None if it has them already."""
@@ -144,9 +145,8 @@ class _Play:
                     self._grant(self._trials[number], until, time, wave)
                 case TrialStopped(number):
                     trial = self._trials[number]
-                    running = not trial.has_ended
-                    trial.has_ended, trial.due = True, []
-                    if running:
+                    if not trial.is_stopped:
+                        trial.is_stopped, trial.has_ended, trial.due = True, True, []
                         self._apply(self._tuner.tell(EndTrial(number, "stopped", "")), time, wave)
                 case _:
                     pass
