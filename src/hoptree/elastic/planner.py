@@ -160,8 +160,7 @@ class _JobPlanner:
     def cheapest(self, deadline: float) -> tuple[Method, Outcome] | None:
         static = cheapest_outcome(self._static(), deadline)
         stepped = static and greedy(self._model, self._terms, self._counts, deadline, static, running=self._running)
-        budget = math.inf if stepped is None else stepped.cost * (1 + 1e-9) + 1e-12
-        best = cheapest_outcome(self._programme.outcomes(deadline=deadline, budget=budget), deadline)
+        best = self._programme.cheapest(deadline, math.inf if stepped is None else stepped.cost)
         found: list[tuple[Method, Outcome | None]] = [("static", static), ("greedy", stepped), ("dynamic", best)]
         timely = [(method, each) for method, each in found if each is not None]
         return min(timely, key=lambda each: each[1].cost, default=None)
