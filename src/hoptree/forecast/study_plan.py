@@ -18,7 +18,8 @@ from hoptree.estimate import WIDE
 from hoptree.report.tables import NOTHING, duration, money, percent, text_table
 
 _DEADLINES = 6  # in the table, besides the one that was given
-_TIGHTEST = 1.02  # of the earliest time that can be met: the first deadline of the table
+_SLACK = 1.02  # of the time of a plan: the deadline for which the table has it
+_APART = 1.05  # deadlines in the table differ at least by this factor
 
 
 @final
@@ -152,9 +153,9 @@ class StudyPlan(msgspec.Struct, frozen=True):
         for row in self.by_deadline:
             saved = NOTHING if row.saving is None else percent(row.saving)
             mark = "chosen" if row.deadline == given else ""
-            rows.append([duration(row.deadline), *_cells(row.static), *_cells(row.elastic), saved, mark])
-        head = ["deadline", "fixed nodes", "cost", "elastic nodes", "cost ", "range of cost", "saves", ""]
-        return text_table(head, [[*row[:3], *row[4:]] for row in rows], width=width)
+            rows.append([duration(row.deadline), *_cells(row.static)[:2], *_cells(row.elastic), saved, mark])
+        head = ["deadline", "fixed nodes", "cost", "elastic nodes", "cost", "range of cost", "saves", ""]
+        return text_table(head, rows, width=width)
 
     def stages_table(self, width: int | None = None) -> str:
         """Return the nodes of each stage of the chosen plan as a table."""
@@ -169,7 +170,7 @@ class StudyPlan(msgspec.Struct, frozen=True):
         rows = [[each.figure, each.value, each.known, each.note] for each in self.sources]
         return text_table(["figure", "value", "", ""], rows, width=width)
 
-    def text(self, width: int | None = None) -> str:
+    def text(self, width: int | None = 100) -> str:
         """Return the full report as text."""
         parts = [self.table(width), f"{self.summary()}:", self.stages_table(width), self.sources_table(width)]
         if self.simulated:
@@ -229,11 +230,13 @@ def _by_deadline(
     planner: Planner, front: Sequence[AllocationPlan], deadline: float | None, doubt: float
 ) -> Iterator[DeadlineChoice]:
     """Yield the choices for deadlines between the fastest and the cheapest plan, and for the given one."""
-    first, last = _TIGHTEST * front[0].seconds.expected, _TIGHTEST * front[-1].seconds.expected
-    steps = _DEADLINES - 1
-    deadlines = {first * (last / first) ** (step / steps) for step in range(steps + 1)}
-    for each in sorted({*deadlines, deadline} if deadline is not None else deadlines):
-        assert each is not None
+    first, last = _SLACK * front[0].seconds.expected, _SLACK * front[-1].seconds.expected
+    deadlines = [] if deadline is None else [deadline]
+    for step in range(_DEADLINES):
+        each = first * (last / first) ** (step / (_DEADLINES - 1))
+        if all(max(each, other) >= _APART * min(each, other) for other in deadlines):
+            deadlines.append(each)
+    for each in sorted(deadlines):
         try:
             elastic = PlannedNodes(planner.cheapest(each), doubt)
         except DeadlineError:

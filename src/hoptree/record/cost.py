@@ -121,15 +121,15 @@ def study_cost(ledger: NodeLedger, now: float, data_gb: float = 0.0) -> Cost | N
     ``data_gb`` is what each node has read at its start.
     """
     rows = ledger.rows
-    plans = [(made, msgspec.convert(made.plan, AllocationPlan)) for made in rows.plans]
+    plans = plans_of(ledger)
     if not rows.uses or not plans:
         return None
     now = max([now, *(use.ended for use in rows.uses if use.ended is not None)])
     paid: dict[str, float] = {}
-    stages = [_Stage(*span) for span in _stages(rows.plans, now)]
+    stages = [_Stage(*span) for span in stages_of(rows.plans, now)]
     total = idle = 0.0
     for use in rows.uses:
-        instance = _instance(plans, use)
+        instance = instance_of(plans, use)
         ended = now if use.ended is None else use.ended
         seconds, busy = ended - use.started, sum(use.busy.values())
         price = charge(instance, seconds, busy_device_seconds=busy, data_gb=data_gb)
@@ -197,7 +197,12 @@ def _shares(stages: Sequence[_Stage], use: NodeUse, ended: float, instance: Inst
     return [float(number == last) for number in range(len(stages))]
 
 
-def _stages(plans: Sequence[PlanMade], now: float) -> list[tuple[int, float, float]]:
+def plans_of(ledger: NodeLedger) -> list[tuple[PlanMade, AllocationPlan]]:
+    """Return the plans that were made, in order."""
+    return [(made, msgspec.convert(made.plan, AllocationPlan, str_keys=True)) for made in ledger.rows.plans]
+
+
+def stages_of(plans: Sequence[PlanMade], now: float) -> list[tuple[int, float, float]]:
     """Return each stage with its begin and end: a plan is made whenever a stage begins."""
     begun: dict[int, float] = {}
     for made in plans:
@@ -210,7 +215,7 @@ def _stages(plans: Sequence[PlanMade], now: float) -> list[tuple[int, float, flo
     return found
 
 
-def _instance(plans: Sequence[tuple[PlanMade, AllocationPlan]], use: NodeUse) -> Instance:
+def instance_of(plans: Sequence[tuple[PlanMade, AllocationPlan]], use: NodeUse) -> Instance:
     """Return the instance type of a node: that of the last plan that was made before it started."""
     made = [plan for each, plan in plans if each.now <= use.started] or [plans[0][1]]
     return made[-1].allocations[0].instance

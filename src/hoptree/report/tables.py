@@ -94,7 +94,7 @@ def money(amount: float) -> str:
         return NOTHING
     if abs(amount) >= 0.0995 or not amount:
         return f"${amount:,.2f}" if amount else "$0"
-    return f"${amount:.2g}"
+    return f"${amount:#.2g}"
 
 
 def percent(share: float) -> str:

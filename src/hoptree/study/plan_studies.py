@@ -62,7 +62,7 @@ class StudyPlanner:
             jobs = [job for job in jobs if job.stages]
             if not jobs:
                 raise WorkloadError(f"{self._group.name}: there is nothing left to train, so there is nothing to plan")
-            sources = [self._price(), *latencies, self._unit_time(learned), scaling]
+            sources = [self._price(), *latencies, self._unit_time(learned), self._devices(), scaling]
             plan = plan_nodes(
                 self._group.name,
                 jobs,
@@ -145,8 +145,11 @@ class StudyPlanner:
     def _unit_time(self, learned: LearnedStudy) -> FigureSource:
         seconds = sorted(learned.measured.unit(values) for values in self._examples(learned))
         value = f"{duration(seconds[0])} to {duration(seconds[-1])}" if seconds else "unknown"
-        note = f"by {learned.measured.basis}, on a device here; a device of the instance is assumed to be as fast"
-        return FigureSource("time of a unit", value, "measured", note)
+        return FigureSource("time of a unit", value, "measured", f"here, by {learned.measured.basis}")
+
+    def _devices(self) -> FigureSource:
+        value = f"{self._instance.devices} a node, each as fast as one here"
+        return FigureSource("devices", value, "assumed", "a run measures it")
 
 
 def speed_ups(profile: Profile) -> dict[int, float]:
