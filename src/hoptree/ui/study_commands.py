@@ -19,6 +19,7 @@ import msgspec
 from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.ui.common import interruptible, of_a_store, print_json, stdout_kept_for_json, study_argument
 from hoptree.ui.exit_codes import FAILED
+from hoptree.ui.instance_options import for_money, take_instance
 
 if TYPE_CHECKING:
     from hoptree.record.results import Results, TrialResult
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 @click.option("--accept-changes", is_flag=True, help="Resume although code, data or platform have changed.")
 @click.option("--same-platform", is_flag=True, help="Train only on workers of the most common platform.")
 @click.option("--unit-limit", type=float, metavar="SECONDS", help="Treat a unit that takes longer as hung.")
+@for_money
 @click.option("--time-limit", metavar="TIME", help="End with the best so far after this time, such as '30 min'.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
@@ -57,17 +59,19 @@ def run_command(
     if __name__ == "__main__": is not run. Ctrl-C lets units that are training finish, a second one stops at once.
 
     A terminal shows live progress, a log file gets a few lines. The exit code is 1 if no trial is complete.
+    With --deadline or --budget and the terms of an instance, nodes come and go as planned; hoptree plan shows the plan.
 
     \b
     Examples:
       hoptree run digits.py
-      hoptree run studies.py:digits --workers 4
+      hoptree run studies.py:digits --workers 4 --time-limit 30min
     """  # noqa: D301 click needs the real character
     from hoptree.ui.programs import program
 
+    instance = take_instance(options)
     with interruptible(f"Interrupted. Progress is saved; resume with: hoptree run {shlex.quote(target)}"):
         with stdout_kept_for_json(as_json), program(target) as study:
-            results = study.run(**options)
+            results = study.run(instance=instance, **options)
             outcome = _outcome(study, results)
         if as_json:
             print_json(outcome)
