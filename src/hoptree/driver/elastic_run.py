@@ -9,7 +9,7 @@ from typing import final
 import msgspec
 
 from hoptree.backends.protocol import ScalesNodes
-from hoptree.core.actions import EndTrial, Evaluate, Report, RunUnit
+from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.events import (
     AllocationPlanned,
     DriverStarted,
@@ -32,6 +32,18 @@ from hoptree.elastic.job import Job
 
 _INTERVAL = 0.01  # of the planned time: the least time between two decisions, unless something has changed
 _SHORTEST = 0.05  # seconds
+_CHANGES = frozenset(
+    {
+        DriverStarted,
+        NodeStarted,
+        NodeReleased,
+        NodeLost,
+        WorkerJoined,
+        TrialAsked,
+        TrialBranched,
+        TrialExtended,
+    }
+)
 
 
 @final
@@ -64,12 +76,8 @@ class ElasticRun:
 
     def see(self, step: Step) -> None:
         """Note that nodes or trials have changed: an observer of the loop."""
-        changes = NodeStarted | NodeReleased | NodeLost | WorkerJoined | DriverStarted
-        grants = TrialAsked | TrialBranched | TrialExtended
-        if isinstance(step.event, changes | grants) or any(isinstance(a, EndTrial) for a in step.actions):
+        if type(step.event) in _CHANGES:
             self._due = -math.inf
-        elif any(isinstance(action, Report) for action in step.actions):
-            self._due = min(self._due, self._clock())
 
     def pause(self) -> float:
         """Return the seconds until the next decision is due."""

@@ -22,6 +22,8 @@ from hoptree.search.rungs import Rung
 
 if TYPE_CHECKING:
     from hoptree.core.study_state import StudyState
+    from hoptree.driver.study_group import StudyGroup
+    from hoptree.record.spec import StudySpec
 
 _EXAMPLES = 3  # plays with different made-up reports, over which the seconds of later stages are averaged
 _LEAST = 1e-9  # seconds of a stage of which nothing has to be trained
@@ -102,7 +104,7 @@ class StudyStages:
 
     ``searches`` are the procedures of the study by place; ``make_tuner`` returns their searches in their initial
     state, which are played with made-up values of ``metrics``. ``simulated`` says whether stages come from that
-    alone, because a search does not know its stages.
+    alone, because a search decides by results and does not know its stages.
     """
 
     def __init__(
@@ -116,11 +118,26 @@ class StudyStages:
         self._partitions = partitions
         self._terms = terms
         outlooks = {place: _outlook(procedure) for place, procedure in searches.items()}
-        self.simulated = any(outlook is None for outlook in outlooks.values())
-        played = [_Played(play(make_tuner(), metrics, 0), partitions, outlooks)]
-        if any(outlook is None or len(rungs) > 1 for outlook in outlooks.values() for rungs in outlook or [()]):
-            played += [_Played(play(make_tuner(), metrics, n), partitions, outlooks) for n in range(1, _EXAMPLES)]
-        self._jobs = _average([each.jobs for each in played])
+        first = play(make_tuner(), metrics, 0)
+        unknown = {place for place, outlook in outlooks.items() if outlook is None}
+        self.simulated = any(g.wave and _place(g.study, g.asked_by) in unknown for g in first)
+        plays = [first]
+        if any(grant.wave for grant in first):  # which trials continue depends on reports
+            plays += [play(make_tuner(), metrics, salt) for salt in range(1, _EXAMPLES)]
+        self._jobs = _average([_Played(grants, partitions, outlooks).jobs for grants in plays])
+
+    @classmethod
+    def of_group(cls, group: StudyGroup, spec: StudySpec, terms: JobTerms = JobTerms()) -> StudyStages:  # noqa: B008
+        """Return the stages of the studies that one driver runs together."""
+        searches = {
+            (study.name, place): procedure
+            for study in group.studies
+            for place, procedure in enumerate(
+                study.search if isinstance(study.search, list | tuple) else [study.search]
+            )
+        }
+        metrics = list(dict.fromkeys(goal.metric for goal in group.goals.values()))
+        return cls(searches, lambda: group.tuners(spec), metrics, spec.settings.partitions, terms)
 
     def jobs(self, times: TrainingTimes) -> list[Job]:
         """Return the jobs of the whole study; the last one, for requests of users, has no stages."""
@@ -310,14 +327,18 @@ class _Remaining:
             end = self._job.brackets[position + 1].first if position + 1 < len(self._job.brackets) else math.inf
             members = [t for t in self._members if t.asked_by and bracket.first <= t.asked_by[1] < end]
             live = [trial for trial in members if trial.ending is None]
-            if members and not live:
-                closed += len(bracket.rungs)
-                continue
-            rung = max((bracket.rung(trial.until) for trial in members), default=0)
+            rung = max(
+                (bracket.rung(trial.until) for trial in members if trial.ending in (None, "complete")), default=-1
+            )
+            if members and not live:  # the trials of a rung that has just closed are continued next
+                rung = len(bracket.rungs) if rung < 0 else rung + 1
+            rung = max(rung, 0)
             closed += rung
+            if rung == len(bracket.rungs):
+                continue
             if live:
                 now = _open_work(self._state.plan, live)
-                stages.append(now.stage(self._times, spread=now.size and _spread_left(self._state.plan, live)))
+                stages.append(now.stage(self._times, spread=_spread_left(self._state.plan, live)))
             scale = self._scale(works[rung], live, bracket.rungs, rung)
             for later in range(rung + bool(live), len(bracket.rungs)):
                 work = works[later]._replace(

@@ -22,6 +22,7 @@ from hoptree.elastic.planner import Planner
 _DEVIATION = 0.05  # of the planned time: so much sooner or later than planned, the rest is planned again
 _INTERVAL = 0.02  # of the planned time: the least time between two plans, unless a stage has begun
 _LATE = 1.5  # a node is late if it takes so many times as long as expected
+_NEARLY = 1.02  # of the earliest end or the least cost, once the deadline or the budget cannot be kept any more
 _SPARE = 2.0  # seconds by which a node is asked for before it has to be
 
 
@@ -143,6 +144,7 @@ class NodeController:
         if now - force.made < self._interval(force):
             return ""
         if len(active) < self._wanted and now >= self._requested + self._patience:
+            self._requested = now
             return "node late"
         return "deviation" if abs(self._lateness(now, remaining)) > _DEVIATION * self._horizon(force) else ""
 
@@ -171,7 +173,7 @@ class NodeController:
             except DeadlineError as error:
                 if self._force is None:
                     raise
-                return planner.cheapest(1.001 * error.earliest)
+                return planner.cheapest(_NEARLY * error.earliest)
         left = math.inf if self._budget is None else self._budget - self._paid(now)
         try:
             return planner.fastest(max(0.0, left))

@@ -5,7 +5,7 @@ Nothing is trained: every trial takes one step of time for each epoch, and all o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple, Protocol, final
 
@@ -80,6 +80,7 @@ class _PlayedTrial:
         self.reported = self.until
         self.has_ended = False
         self.is_stopped = False
+        self.granted: int | None = None  # the index of its last grant
 
     def grant(self, until: int, wave: int) -> Grant | None:
         """Grant epochs; None if it has them already."""
@@ -124,7 +125,7 @@ class _Play:
             else:
                 trial.has_ended = True
                 self._apply(self._tuner.tell(EndTrial(number, "complete", "")), time, trial.wave + 1)
-        return self._grants
+        return [grant for grant in self._grants if grant.until > grant.begin]
 
     def _report(self, number: int, epoch: int) -> Metrics:
         level = fraction("outlook", number, self._salt)
@@ -146,20 +147,25 @@ class _Play:
                 case TrialStopped(number):
                     trial = self._trials[number]
                     if not trial.is_stopped:
+                        self._cut(trial)
                         trial.is_stopped, trial.has_ended, trial.due = True, True, []
                         self._apply(self._tuner.tell(EndTrial(number, "stopped", "")), time, wave)
                 case _:
                     pass
 
+    def _cut(self, trial: _PlayedTrial) -> None:
+        """Let the last grant of a trial that is stopped end at its last report."""
+        if trial.granted is not None and trial.due:
+            grant = self._grants[trial.granted]
+            end = max(grant.begin, trial.reported)
+            reports = tuple(epoch for epoch in grant.reports if epoch <= end)
+            self._grants[trial.granted] = grant._replace(until=end, reports=reports)
+
     def _grant(self, trial: _PlayedTrial, until: int, time: int, wave: int) -> None:
         waited = bool(trial.due)
         grant = trial.grant(until, wave)
         if grant is not None:
+            trial.granted = len(self._grants)
             self._grants.append(grant)
         if not waited:
             self._schedule(trial, time)
-
-
-def metric_names(goals: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the metrics by which studies are judged, each once."""
-    return tuple(dict.fromkeys(goals.values()))
