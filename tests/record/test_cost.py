@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +29,7 @@ def plan(instance: ht.Instance, cost: float = 5.0, nodes: int = 2) -> dict[str, 
     stages = (StagePlan(8, nodes, 1, 0.0, 200.0), StagePlan(2, 1, 1, 200.0, 300.0))
     allocation = Allocation(instance, stages, Range(300.0, 290.0, 310.0), figure)
     made = AllocationPlan((allocation,), Range(300.0, 290.0, 310.0), figure, deadline=320.0)
-    return dict(msgspec.to_builtins(made))
+    return made.to_dict()
 
 
 def trained(ledger: NodeLedger, worker: str, seconds: float) -> None:

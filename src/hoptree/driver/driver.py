@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar, final
 
 from hoptree.backends.event_loop import Observer
+from hoptree.driver.elastic_settings import ElasticSettings
 from hoptree.driver.event_sources import StopRequest
 from hoptree.driver.opened_study import OpenedStudy
 from hoptree.driver.options import RunOptions
@@ -38,7 +39,8 @@ class Driver:
 
     ``run`` blocks until all is done, or until ``stop`` is called, by another thread or by Ctrl-C: then running
     units finish, all states are saved, and another run can resume the study. With ``only``, just the trial of one
-    user request is trained until it ends, whatever searches would ask for next.
+    user request is trained until it ends, whatever searches would ask for next. With ``elastic``, nodes come and go
+    by a plan.
     """
 
     def __init__(
@@ -48,12 +50,14 @@ class Driver:
         *,
         follow: Callable[[Record, ExitStack], Sequence[Observer]] = lambda _record, _stack: (),
         only: int | None = None,
+        elastic: ElasticSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._group = group
         self._options = options
         self._follow = follow
         self._only = only
+        self._elastic = elastic
         self._stop = StopRequest()
         self._clock = clock  # of the time limit
         self._limit = TimeLimit(None)
@@ -125,7 +129,7 @@ class Driver:
     def _train(self, opened: OpenedStudy, stack: ExitStack) -> Savings:
         opened.store.states.clean()
         observers = self._follow(opened.record, stack)
-        self._session = Session(opened, self._group, self._options, self._stop, self._limit, self._only)
+        self._session = Session(opened, self._group, self._options, self._stop, self._limit, self._only, self._elastic)
         return self._session.train(observers)
 
     def _take_lease(self, store: Store, stack: ExitStack) -> Lease:

@@ -9,6 +9,7 @@ import msgspec
 
 from hoptree.core.errors import WorkloadError
 from hoptree.driver.study_stages import StudyStages, TrainingTimes
+from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.instance import Instance
 
 
@@ -16,15 +17,17 @@ from hoptree.elastic.instance import Instance
 class ElasticSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of nodes, what the study consists of, and for what it is planned: a deadline or a budget.
 
-    ``times`` are those known before the run; ``forecast`` is the plan in one line.
+    ``times`` are those known before the run, and ``asked`` is when it was called, by a monotonic clock. On ``fixed``
+    nodes nothing is planned again.
     """
 
     instance: Instance
-    deadline: float | None
-    budget: float | None
-    stages: StudyStages
-    times: TrainingTimes
-    forecast: str = ""
+    deadline: float | None = None
+    budget: float | None = None
+    asked: float = 0.0
+    stages: StudyStages | None = None
+    times: TrainingTimes | None = None
+    fixed: AllocationPlan | None = None
 
 
 def check_instance(given: object) -> Instance:

@@ -29,7 +29,9 @@ from hoptree.core.policy_choice import named
 from hoptree.core.saving import SavePolicy
 from hoptree.core.steps import Step
 from hoptree.driver.coordination import ClaimingBackend
+from hoptree.driver.elastic_settings import ElasticSettings
 from hoptree.driver.event_sources import Draining, Periodic, StopRequest
+from hoptree.driver.followed_plan import FollowedPlan
 from hoptree.driver.layout_watch import LayoutWatch
 from hoptree.driver.ledger_backend import LedgerBackend
 from hoptree.driver.not_finite import NotFiniteMetrics, warn_of_data
@@ -81,6 +83,7 @@ class Session:
         stop: StopRequest,
         limit: TimeLimit,
         only: int | None,
+        elastic: ElasticSettings | None = None,
     ) -> None:
         store, record, spec = opened.store, opened.record, opened.agreed.spec
         self._opened = opened
@@ -91,6 +94,7 @@ class Session:
         self._limit = limit
         limit.call(self._request_stop)
         self._only = only
+        self._elastic = elastic
         self.has_begun = False  # whether anything may have been written to the journal
         self._backend: Backend | None = None
         self._reporter: ProgressReporter | None = None
@@ -146,7 +150,7 @@ class Session:
         lost = list(_lost_states(record, backend))
         costs = self._costs()
         own, sources = self._own_observers(reporter), self._sources(reporter)
-        outer = self._wrap(backend, own, sources)
+        outer, planned = self._follow_plan(backend, self._wrap(backend, own, sources), own, sources)
         try:
             reporter.begin(self._engine, self._estimator)
             with self._interruptible(), suppress(StoppedError):
@@ -155,7 +159,7 @@ class Session:
                     outer,
                     self._requests.with_requests(self._limit.holding_back(self._tuners, self._first_report)),
                     [*own, *observers],
-                    lambda: [DriverStarted(), *lost, *self._variant.decide(backend), *costs, *self._pending],
+                    lambda: [DriverStarted(), *planned, *lost, *self._variant.decide(backend), *costs, *self._pending],
                     lambda event: self._index.look_up(self._variant.with_variant(event), record.state),
                     lambda: self._draining.is_over or self._has_ended(),
                     record.now,
@@ -212,7 +216,10 @@ class Session:
             workers_needed=lambda: 0 if self._stop.asked else max(1, self._engine.plan.lineages),
             observed=variants.observed,
         )
-        return open_backend(self._opened, self._group, self._options, self._index, rehearsal, variants, hooks)
+        instance = None if self._elastic is None else self._elastic.instance
+        return open_backend(
+            self._opened, self._group, self._options, self._index, rehearsal, variants, hooks, instance
+        )
 
     # --- the loop -------------------------------------------------------------------------------------------
 
@@ -242,6 +249,19 @@ class Session:
         observers.append(claiming.note)
         sources.append(Periodic(claiming.poll, claiming.poll_interval))
         return claiming.wrap(backend)
+
+    def _follow_plan(
+        self, backend: Backend, outer: Backend, observers: list[Observer], sources: list[EventSource]
+    ) -> tuple[Backend, list[Event]]:
+        """Request the nodes of the plan; return the backend, and what is to be recorded of them."""
+        if self._elastic is None:
+            return outer, []
+        plan = FollowedPlan(self._elastic, self._record.state, self._estimator, self._record.now)
+        events, decider = plan.connect(backend)
+        if decider is not None:
+            observers.append(decider.see)
+            sources.append(decider)
+        return plan.wrap(outer), events
 
     def _sources(self, reporter: ProgressReporter) -> list[EventSource]:
         def renew() -> Sequence[Event]:

@@ -199,7 +199,7 @@ def _shares(stages: Sequence[_Stage], use: NodeUse, ended: float, instance: Inst
 
 def plans_of(ledger: NodeLedger) -> list[tuple[PlanMade, AllocationPlan]]:
     """Return the plans that were made, in order."""
-    return [(made, msgspec.convert(made.plan, AllocationPlan, str_keys=True)) for made in ledger.rows.plans]
+    return [(made, AllocationPlan.read(made.plan)) for made in ledger.rows.plans]
 
 
 def stages_of(plans: Sequence[PlanMade], now: float) -> list[tuple[int, float, float]]:

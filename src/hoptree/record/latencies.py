@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from hoptree.core.errors import HoptreeError
 from hoptree.core.node_ledger import NodeLedger
 from hoptree.elastic.allocation import AllocationPlan
@@ -35,7 +33,7 @@ class Latencies(NamedTuple):
             names = {
                 each.instance.name
                 for made in rows.plans
-                for each in msgspec.convert(made.plan, AllocationPlan).allocations
+                for each in AllocationPlan.read(made.plan).allocations
             }
             if names != {instance}:
                 continue  # of several types it is not known which node had which

@@ -23,6 +23,7 @@ from hoptree.study.arguments import as_procedures
 from hoptree.study.explain_studies import LearnedStudy, StudyExplainer
 
 if TYPE_CHECKING:
+    from hoptree.driver.options import RunOptions
     from hoptree.elastic.instance import Instance
     from hoptree.study.study import Study
 
@@ -42,14 +43,36 @@ class StudyPlanner:
         self._group = StudyGroup(studies)
         self._instance: Instance = check_instance(instance)
 
-    def plan(
-        self, deadline: object = None, budget: object = None, *, accept_changes: bool = False
-    ) -> tuple[StudyPlan, ElasticSettings]:
-        """Return the plan, and the settings with which a run follows it."""
+    def plan(self, deadline: object = None, budget: object = None, *, accept_changes: bool = False) -> StudyPlan:
+        """Return the plan; raise an error if nothing is left to train."""
         if deadline is not None and budget is not None:
             raise WorkloadError(f"deadline={deadline!r}, budget={budget!r}; expected one of them, not both")
         seconds = None if deadline is None else parse_duration(deadline, "deadline")
         dollars = None if budget is None else check_budget(budget)
+        found = self._plan(seconds, dollars, accept_changes)
+        if found is None:
+            raise WorkloadError(f"{self._group.name}: there is nothing left to train, so there is nothing to plan")
+        return found[0]
+
+    def plan_run(self, options: RunOptions, asked: float) -> tuple[StudyPlan, ElasticSettings] | None:
+        """Return the plan of a run, and with what it is followed; None if nothing is left to train."""
+        found = self._plan(options.deadline_seconds, options.budget, options.accept_changes)
+        if found is None:
+            return None
+        plan, stages, times = found
+        settings = ElasticSettings(
+            instance=plan.instance,
+            deadline=options.deadline_seconds,
+            budget=options.budget,
+            asked=asked,
+            stages=stages,
+            times=times,
+        )
+        return plan, settings
+
+    def _plan(
+        self, deadline: float | None, budget: float | None, accept_changes: bool
+    ) -> tuple[StudyPlan, StudyStages, TrainingTimes] | None:
         with ExitStack() as stack:
             learned = StudyExplainer(self._studies).learn(stack, accept_changes)
             terms, scaling = self._terms(learned)
@@ -61,22 +84,18 @@ class StudyPlanner:
             jobs = stages.remaining(state, times)[1] if state.trials else stages.jobs(times)
             jobs = [job for job in jobs if job.stages]
             if not jobs:
-                raise WorkloadError(f"{self._group.name}: there is nothing left to train, so there is nothing to plan")
-            sources = [self._price(), *latencies, self._unit_time(learned), self._devices(), scaling]
+                return None
             plan = plan_nodes(
                 self._group.name,
                 jobs,
                 instance,
-                deadline=seconds,
-                budget=dollars,
+                deadline=deadline,
+                budget=budget,
                 doubt=measured.doubt(dict.fromkeys(self._examples(learned), 1.0)),
-                sources=sources,
+                sources=[self._price(), *latencies, self._unit_time(learned), self._devices(), scaling],
                 simulated=stages.simulated,
             )
-        settings = ElasticSettings(
-            instance=instance, deadline=seconds, budget=dollars, stages=stages, times=times, forecast=plan.summary()
-        )
-        return plan, settings
+        return plan, stages, times
 
     # --- stages and times -------------------------------------------------------------------------------
 

@@ -117,6 +117,9 @@ class Study:
         unit_limit: float | None = None,
         heartbeat_limit: float = LIMIT,
         time_limit: str | float | None = None,
+        deadline: str | float | None = None,
+        budget: float | None = None,
+        instance: Instance | None = None,
         mirror: str | WandB | None = None,
         quiet: bool = False,
         display: Display | None = None,
@@ -144,7 +147,8 @@ class Study:
 
         When ``time_limit`` (such as "30 min", or seconds) is over, running units finish and are saved, the results
         have the best so far, and the next run goes on from there. Towards the end a search starts no new trial
-        that could not report in time.
+        that could not report in time. With ``instance``, the terms of a node, nodes come and go as ``plan`` says:
+        at least cost for a ``deadline``, such as "2 h", or as fast as possible within a ``budget`` in dollars.
 
         ``policy`` decides which ready unit runs first: "first-come", "longest-path", "random", "breadth-first",
         "most-children", a ``Policy``, or the ``starts`` of a solved schedule (with ``order="free"``). It changes
@@ -163,6 +167,9 @@ class Study:
             unit_limit=unit_limit,
             heartbeat_limit=heartbeat_limit,
             time_limit=time_limit,
+            deadline=deadline,
+            budget=budget,
+            instance=instance,
             mirror=mirror,
             quiet=quiet,
             display=display,
@@ -200,11 +207,7 @@ class Study:
         return StudyPlanner([self], instance).plan(deadline, budget, accept_changes=accept_changes)[0]
 
     def profile(
-        self,
-        workers: int | None = None,
-        *,
-        again: bool = False,
-        memory_per_worker: str | float | None = None,
+        self, workers: int | None = None, *, again: bool = False, memory_per_worker: str | float | None = None
     ) -> ProfileReport:
         """Measure what a unit takes in each layout, on one worker and on several, and keep it for later runs.
 
