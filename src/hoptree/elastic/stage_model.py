@@ -33,7 +33,7 @@ class StageModel:
     """Stage times of a job on nodes of one type, by their number.
 
     More trials than devices share them evenly if the job is divisible, else they take turns in rounds. Otherwise
-    each trial has a gang: of the sizes for which a speed-up is known and for which the nodes have room, the fastest.
+    each trial has a gang: the fastest of those whose speed-up is known and for which the nodes have room.
     A gang is on one node if it fits there, and else has whole nodes for itself.
     """
 
