@@ -1,5 +1,6 @@
 """The planner: within 1 % of the best of all plans, never dearer than the best static one, and in time."""
 
+import itertools
 import random
 
 import pytest
@@ -43,14 +44,7 @@ def test_no_plan_is_late_or_dearer_than_the_best_static_one(
     deadline = (first + share * (last - first)) * (1 + 1e-9)
     plan = planner.cheapest(deadline)
     assert plan.seconds.expected <= deadline
-    try:
-        static = planner.static(deadline)
-    except DeadlineError as error:
-        assert error.earliest == first
-        return
-    assert static.seconds.expected <= deadline
-    assert plan.cost.expected <= static.cost.expected
-    for other in (planner.naive, planner.algorithm_2):
+    for other in (planner.static, planner.naive, planner.algorithm_2):
         try:
             compared = other(deadline)
         except DeadlineError:
@@ -63,6 +57,6 @@ def test_no_plan_is_late_or_dearer_than_the_best_static_one(
 @settings(deadline=None)
 def test_the_front_is_monotone(case: tuple[Job, Instance]) -> None:
     front = Planner([case[0]], case[1]).front()
-    for before, after in zip(front, front[1:], strict=False):
+    for before, after in itertools.pairwise(front):
         assert before.seconds.expected < after.seconds.expected
         assert before.cost.expected > after.cost.expected

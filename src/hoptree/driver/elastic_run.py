@@ -1,4 +1,4 @@
-"""A run on nodes that come and go: it connects the state of the study, its stages, the controller and the backend."""
+"""A run on nodes that come and go: state, stages, controller and backend of a study, connected."""
 
 from __future__ import annotations
 

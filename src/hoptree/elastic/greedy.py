@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from hoptree.elastic.dynamic_programme import Outcome
 from hoptree.elastic.stage_model import StageModel
-from hoptree.elastic.timeline import StageTime, Terms, Timeline, expected_timeline, timeline
+from hoptree.elastic.timeline import StageTime, Terms, expected_timeline, timeline
 
 WARM_STARTS = (1, 2, 3)
 """The search begins from so many times the best static number of nodes."""
@@ -58,27 +58,27 @@ def greedy(
 
 
 def algorithm_2(
-    model: StageModel, terms: Terms, deadline: float, static: Outcome, *, most: int | None = None
-) -> tuple[Outcome, Timeline]:
+    model: StageModel, terms: Terms, deadline: float, static: Outcome, *, running: int = 0, most: int | None = None
+) -> Outcome:
     """Return the plan of RubberBand's algorithm 2 as printed, from 1, 2 and 3 times the static plan.
 
     It allocates devices instead of nodes: a step goes to the next smaller number of devices that is a factor or a
-    multiple of the number of trials. A search ends where the best step is late or saves nothing.
+    multiple of the number of trials. A search ends where the best step is late or saves nothing. The nodes that it
+    ends with are used whole, which can only be to its advantage.
     """
     devices = model.instance.devices
     trials = [stage.trials for stage in model.job.stages]
 
-    def line(plan: tuple[int, ...]) -> Timeline:
-        nodes = [-(-each // devices) for each in plan]
-        times = [
-            StageTime(model.seconds_on(index, nodes[index], each), model.busy_on(index, nodes[index], each))
-            for index, each in enumerate(plan)
-        ]
-        return timeline(nodes, times, model, terms)
+    def nodes(plan: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(-(-each // devices) for each in plan)
 
     def cost(plan: tuple[int, ...]) -> tuple[float, float]:
-        found = line(plan)
-        return found.seconds, found.cost
+        times = [
+            StageTime(model.seconds_on(index, count, used), model.busy_on(index, count, used))
+            for index, (count, used) in enumerate(zip(nodes(plan), plan, strict=True))
+        ]
+        line = timeline(nodes(plan), times, model, terms, running=running)
+        return line.seconds, line.cost
 
     def step(plan: tuple[int, ...], stage: int) -> int:
         count = trials[stage]
@@ -88,27 +88,18 @@ def algorithm_2(
     for times in WARM_STARTS:
         begin = static.counts[0] * times
         if most is None or begin <= most:
-            plan = (begin * devices,) * len(trials)
-            found.append(_descend(plan, cost, step, deadline, skip_late=False))
+            found.append(_descend((begin * devices,) * len(trials), cost, step, deadline, skip_late=False))
     best = min((each for each in found if each.seconds <= deadline), key=lambda each: (each.cost, each.seconds))
-    nodes = tuple(-(-each // devices) for each in best.counts)
-    return best._replace(counts=nodes), line(best.counts)
+    return best._replace(counts=nodes(best.counts))
 
 
-def naive_outcomes(model: StageModel, terms: Terms, *, most: int | None = None) -> list[Outcome]:
+def naive_outcomes(model: StageModel, terms: Terms, *, running: int = 0, most: int | None = None) -> list[Outcome]:
     """Return the plans in which each trial has the same number of devices in all stages."""
     found: list[Outcome] = []
     for width in model.widths:
         plan = tuple(model.nodes_for(stage.trials, width) for stage in model.job.stages)
         if most is None or max(plan) <= most:
-            times = [
-                StageTime(
-                    model.seconds_on(index, count, width * stage.trials),
-                    model.busy_on(index, count, width * stage.trials),
-                )
-                for index, (count, stage) in enumerate(zip(plan, model.job.stages, strict=True))
-            ]
-            line = timeline(plan, times, model, terms)
+            line = expected_timeline(plan, model, terms, running=running)
             found.append(Outcome(line.seconds, line.cost, plan))
     return found
 

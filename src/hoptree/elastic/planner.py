@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias, final
+from typing import final
+
+import msgspec
+import numpy as np
 
 from hoptree.core.errors import WorkloadError
-from hoptree.elastic.allocation import Allocation, AllocationPlan, Range, StagePlan
-from hoptree.elastic.dynamic_programme import DynamicProgramme, Outcome
+from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.errors import BudgetError, DeadlineError
-from hoptree.elastic.greedy import (
-    algorithm_2,
-    cheapest_outcome,
-    greedy,
-    naive_outcomes,
-    static_outcomes,
-)
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
-from hoptree.elastic.stage_model import StageModel
-from hoptree.elastic.timeline import Terms, expected_timeline
+from hoptree.elastic.job_planner import Candidate, JobPlanner, range_of
+from hoptree.elastic.node_shares import jobs_in_turn, shares
 
-Method: TypeAlias = Literal["static", "dynamic", "greedy", "algorithm-2", "naive"]
+MOST_PLANS = 100
+"""How many plans the front of several jobs has at most."""
 
 
 @final
 class Planner:
     """Plans for jobs that run side by side, each on nodes of its own.
 
-    ``running`` nodes are there already. ``risk`` is how likely a plan may miss its deadline or its budget.
+    ``running`` nodes are there already, and are paid past their minimum. ``risk`` is how likely a plan may miss its
+    deadline or its budget, by samples of what differs from trial to trial. With ``ahead``, nodes are requested so
+    early that they are ready when the stage that needs them begins. If there are more jobs than nodes, some of
+    them follow each other in one allocation.
 
     >>> from hoptree.elastic.job import JobStage
     >>> job = Job((JobStage(8, 60.0), JobStage(1, 480.0)), {1: 1.0, 2: 1.6})
@@ -54,11 +52,24 @@ class Planner:
             raise WorkloadError(f"running: {running}; expected a number of nodes, 0 or more")
         if not 0 <= risk < 1:
             raise WorkloadError(f"risk: {risk!r}; expected a probability, such as 0.05")
-        self._instance = instance
+        jobs = jobs_in_turn(jobs, instance.max_count)
+        limits: Sequence[int | None] = [None] * len(jobs)
+        if instance.max_count is not None:
+            limits = shares(instance.max_count, jobs, least=1)
         self._risk = risk
-        self._seed = seed
-        self._ahead = ahead
-        self._jobs = [_JobPlanner(job, instance, running=running, ahead=ahead) for job in jobs]
+        self._jobs = [
+            JobPlanner(
+                job,
+                msgspec.structs.replace(instance, max_count=limit),
+                running=have,
+                risk=risk / len(jobs),  # all of them have to be in time
+                seed=seed + number,
+                ahead=ahead,
+            )
+            for number, (job, limit, have) in enumerate(
+                zip(jobs, limits, shares(running, jobs, least=0), strict=True)
+            )
+        ]
 
     def cheapest(self, deadline: float) -> AllocationPlan:
         """Return the cheapest plan that meets a deadline, in seconds from now; DeadlineError: none does."""
@@ -79,115 +90,84 @@ class Planner:
     def fastest(self, budget: float) -> AllocationPlan:
         """Return the fastest plan that costs no more than a budget; BudgetError: none does."""
         _check_positive("budget", budget, "dollars")
-        affordable = [plan for plan in self.front() if plan.cost.expected <= budget]
-        if not affordable:
-            least = self.front()[-1].cost.expected
-            raise BudgetError(
-                f"budget: {budget:.2f}; the cheapest plan costs {least:.2f}; give at least that", least=least
-            )
-        best = affordable[0]
-        return AllocationPlan(best.allocations, best.seconds, best.cost, budget=budget, method=best.method)
+        combined = self._combined_front()
+        for chosen in combined:
+            costs = sum(each.costs for each in chosen)
+            risk = float(np.mean(costs > budget))
+            if risk <= self._risk:
+                return self._plan(chosen, budget=budget, risk=risk)
+        last = combined[-1]
+        least = float(np.quantile(sum(each.costs for each in last), 1.0 - self._risk))
+        raise BudgetError(
+            f"budget: {budget:.2f}; expected at least {least:.2f}, which the cheapest plan costs; "
+            "give more, or train less",
+            least=least,
+        )
 
     def front(self) -> list[AllocationPlan]:
         """Return the plans of which none is both faster and cheaper than another, fastest first."""
-        fronts = [job.front() for job in self._jobs]
-        times = sorted({each.seconds for front in fronts for each in front})
         found: list[AllocationPlan] = []
-        for time in times:
-            chosen = [cheapest_outcome(front, time) for front in fronts]
-            if all(each is not None for each in chosen):
-                plan = self._plan([("dynamic", each) for each in chosen if each is not None])
-                if not found or plan.cost.expected < found[-1].cost.expected:
-                    found.append(plan)
+        for chosen in self._combined_front():
+            plan = self._plan(chosen)
+            if not found or (
+                plan.cost.expected < found[-1].cost.expected and plan.seconds.expected > found[-1].seconds.expected
+            ):
+                found.append(plan)
         return found
 
-    def _for_deadline(
-        self, deadline: float, choose: Callable[[_JobPlanner], tuple[Method, Outcome] | None]
-    ) -> AllocationPlan:
+    def _combined_front(self) -> list[list[Candidate]]:
+        """Return for rising times what the jobs do that are done by then at the least cost."""
+        fronts = [job.front() for job in self._jobs]
+        times = sorted({each.time for front in fronts for each in front})
+        times = [time for time in times if time >= max(front[0].time for front in fronts)]
+        if len(self._jobs) > 1 and len(times) > MOST_PLANS:
+            times = [times[round(n * (len(times) - 1) / (MOST_PLANS - 1))] for n in range(MOST_PLANS)]
+        # The last of a front that is in time is the cheapest.
+        return [[[each for each in front if each.time <= time][-1] for front in fronts] for time in times]
+
+    def _for_deadline(self, deadline: float, choose: Callable[[JobPlanner], Candidate | None]) -> AllocationPlan:
         _check_positive("deadline", deadline, "seconds")
         chosen = [choose(job) for job in self._jobs]
-        if any(each is None for each in chosen):
-            first = self.front()[0]
-            earliest, cost = first.seconds.expected, first.cost.expected
-            raise DeadlineError(
-                f"deadline: {deadline:.0f} s; the earliest that can be met is {earliest:.0f} s, for {cost:.2f}; "
-                "give more time, or an instance that has more devices or may be used more often",
-                earliest=earliest,
-                cost=cost,
-            )
-        return self._plan([each for each in chosen if each is not None], deadline=deadline)
+        found = [each for each in chosen if each is not None]
+        if len(found) == len(chosen):
+            seconds = _latest(found)
+            return self._plan(found, deadline=deadline, risk=float(np.mean(seconds > deadline)))
+        share = 1.0 - self._risk / len(self._jobs)
+        first = [job.earliest(share) for job in self._jobs]
+        earliest = max(float(np.quantile(each.seconds, share)) for each in first)
+        cost = sum(each.cost for each in first)
+        raise DeadlineError(
+            f"deadline: {deadline:.0f} s; expected at least {earliest:.0f} s, which can be met for {cost:.2f}; "
+            "give more time, or instances with more devices, or a higher max_count",
+            earliest=earliest,
+            cost=cost,
+        )
 
-    def _plan(self, chosen: Sequence[tuple[Method, Outcome]], *, deadline: float | None = None) -> AllocationPlan:
-        allocations = tuple(job.allocation(outcome) for job, (_, outcome) in zip(self._jobs, chosen, strict=True))
-        seconds = max(each.seconds.expected for each in allocations)
-        cost = sum(each.cost.expected for each in allocations)
+    def _plan(
+        self,
+        chosen: Sequence[Candidate],
+        *,
+        deadline: float | None = None,
+        budget: float | None = None,
+        risk: float = 0.0,
+    ) -> AllocationPlan:
         return AllocationPlan(
-            allocations,
-            Range(seconds, seconds, seconds),
-            Range(cost, cost, cost),
+            tuple(job.allocation(each) for job, each in zip(self._jobs, chosen, strict=True)),
+            range_of(_latest(chosen)),
+            range_of(sum(each.costs for each in chosen)),
             deadline=deadline,
-            method=chosen[0][0],
+            budget=budget,
+            method=max(chosen, key=lambda each: each.cost).method,
+            risk=risk,
         )
 
 
-@final
-class _JobPlanner:
-    """Plans for one job."""
-
-    def __init__(self, job: Job, instance: Instance, *, running: int, ahead: bool) -> None:
-        self._model = StageModel(job, instance)
-        self._terms = Terms(instance, job.data_gb, ahead=ahead)
-        self._most = instance.max_count
-        self._running = running
-        self._counts = self._model.counts(self._most)
-        self._programme = DynamicProgramme(self._model, self._terms, self._counts, running=running)
-        self._front: list[Outcome] | None = None
-
-    def static(self, deadline: float) -> tuple[Method, Outcome] | None:
-        found = cheapest_outcome(self._static(), deadline)
-        return found and ("static", found)
-
-    def naive(self, deadline: float) -> tuple[Method, Outcome] | None:
-        found = cheapest_outcome(naive_outcomes(self._model, self._terms, most=self._most), deadline)
-        return found and ("naive", found)
-
-    def algorithm_2(self, deadline: float) -> tuple[Method, Outcome] | None:
-        static = cheapest_outcome(self._static(), deadline)
-        if static is None:
-            return None
-        return "algorithm-2", algorithm_2(self._model, self._terms, deadline, static, most=self._most)[0]
-
-    def cheapest(self, deadline: float) -> tuple[Method, Outcome] | None:
-        static = cheapest_outcome(self._static(), deadline)
-        stepped = static and greedy(self._model, self._terms, self._counts, deadline, static, running=self._running)
-        best = self._programme.cheapest(deadline, math.inf if stepped is None else stepped.cost)
-        found: list[tuple[Method, Outcome | None]] = [("static", static), ("greedy", stepped), ("dynamic", best)]
-        timely = [(method, each) for method, each in found if each is not None]
-        return min(timely, key=lambda each: each[1].cost, default=None)
-
-    def front(self) -> list[Outcome]:
-        """Return what is not dominated, fastest first."""
-        if self._front is None:
-            every = sorted([*self._programme.outcomes(), *self._static()])
-            self._front = []
-            for each in every:
-                if not self._front or each.cost < self._front[-1].cost:
-                    self._front.append(each)
-        return self._front
-
-    def allocation(self, outcome: Outcome) -> Allocation:
-        line = expected_timeline(outcome.counts, self._model, self._terms, running=self._running)
-        stages = tuple(
-            StagePlan(stage.trials, count, self._model.share(stage.trials, count).width, begin, end)
-            for stage, count, begin, end in zip(
-                self._model.job.stages, outcome.counts, line.begins, line.ends, strict=True
-            )
-        )
-        seconds, cost = line.seconds, line.cost
-        return Allocation(self._model.instance, stages, Range(seconds, seconds, seconds), Range(cost, cost, cost))
-
-    def _static(self) -> list[Outcome]:
-        return static_outcomes(self._model, self._terms, self._counts, running=self._running)
+def _latest(chosen: Sequence[Candidate]) -> np.ndarray:
+    """Return when the last job ends."""
+    latest = chosen[0].seconds
+    for each in chosen[1:]:
+        latest = np.maximum(latest, each.seconds)
+    return latest
 
 
 def _check_positive(field: str, value: float, unit: str) -> None:

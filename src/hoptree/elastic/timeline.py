@@ -61,10 +61,14 @@ class Terms:
 
 
 class StageTime(msgspec.Struct, frozen=True):
-    """How long a stage takes, and for how long devices train in it, summed over the devices."""
+    """How long a stage takes, and for how long devices train in it, summed over the devices.
+
+    ``planned`` is how long it was expected to take, if its ``seconds`` are samples.
+    """
 
     seconds: Seconds
     busy: Seconds
+    planned: float | None = None
 
 
 def timeline(
@@ -79,7 +83,8 @@ def timeline(
     """Return the timeline of a number of nodes for each stage, with the ``times`` of the stages on them.
 
     ``running`` nodes are there at the beginning, and are paid past their minimum. The oldest nodes are released
-    first. For times that are arrays, ``longer`` is ``numpy.maximum``.
+    first. Nodes that are requested ahead come when the stage before was expected to end. For times that are arrays,
+    ``longer`` is ``numpy.maximum``.
     """
     begins: list[Seconds] = []
     ends: list[Seconds] = []
@@ -88,20 +93,25 @@ def timeline(
     cost: Seconds = running * terms.second * (terms.tail - terms.minimum)
     lives: list[tuple[int, Seconds, Seconds]] = []
     now: Seconds = 0.0
+    expected: Seconds = 0.0  # when the stage was expected to begin, when the one before began
     have = running
     for index, (count, time) in enumerate(zip(counts, times, strict=True)):
-        seconds, begin = time.seconds, None
+        seconds, begin, part = time.seconds, None, 0.0
         if count > have:
-            now = longer(now, terms.lead) if terms.ahead else now + terms.lead
-            groups.append((count - have, now - terms.start))
+            come = longer(expected, terms.lead) if terms.ahead else now + terms.lead
+            groups.append((count - have, come - terms.start))
+            now = longer(now, come)
             cost = cost + (count - have) * terms.once
             if index == 0:
                 part = done_before(terms.lead, have, model, terms)
-                begin, seconds = (0.0, seconds * (1.0 - part)) if part > 0 else (None, seconds)
+                if part > 0:
+                    begin, seconds = 0.0, seconds * (1.0 - part)
         else:
             lives += _release(groups, have - count, now)
         have = count
         begins.append(now if begin is None else begin)
+        planned = seconds if time.planned is None else time.planned * (1.0 - part)
+        expected = now + planned + model.job.sync
         now = now + seconds
         ends.append(now)
         cost = cost + terms.busy_second * time.busy

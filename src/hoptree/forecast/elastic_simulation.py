@@ -25,15 +25,13 @@ from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.billing import charge
 from hoptree.elastic.controller import NodeController
 from hoptree.elastic.instance import Instance
+from hoptree.forecast.simulation import simulation_root
 from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Goal, begin
 from hoptree.search.tuner import Tuner
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.scaling import profile_of, speed_up, widest
 from hoptree.simulator.workload import Workload
-
-_ROOT = "elastic simulation"
-
 
 class AllocationTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulated study is to keep to: the instance, and a deadline in seconds or a budget.
@@ -95,7 +93,7 @@ def simulate_allocation(
     )
 
     def tuner() -> Tuner:
-        return Tuner(begin(procedure, space, goal, seed), root=_ROOT, share=workload.share)
+        return Tuner(begin(procedure, space, goal, seed), root=simulation_root(seed), share=workload.share)
 
     stages = StudyStages(
         {("", 0): procedure}, tuner, [goal.metric], partitions, JobTerms(_speed_ups(cluster, elastic.devices))

@@ -70,8 +70,10 @@ class _PlayedTrial:
         self.every = event.every
         if isinstance(event, TrialBranched):
             assert source is not None
-            self.history = branched(source.history, event.at, dict(event.config))
-            self.study, self.alone, self.until = source.study, source.alone, event.at
+            self.history: History = branched(source.history, event.at, dict(event.config))
+            self.study: str = source.study
+            self.alone: bool = source.alone
+            self.until = event.at
         else:
             self.history = history(dict(event.config))
             self.study, self.alone, self.until = event.study, event.alone, 0
@@ -118,14 +120,18 @@ class _Play:
             epoch = trial.due.pop(0)
             trial.reported = epoch
             self._apply(self._tuner.tell(Report(number, epoch, self._report(number, epoch))), time, trial.wave + 1)
-            if trial.has_ended:
-                continue
-            if trial.due:
-                self._schedule(trial, time)
-            else:
-                trial.has_ended = True
-                self._apply(self._tuner.tell(EndTrial(number, "complete", "")), time, trial.wave + 1)
+            self._go_on(trial, time)
         return [grant for grant in self._grants if grant.until > grant.begin]
+
+    def _go_on(self, trial: _PlayedTrial, time: int) -> None:
+        """Train a trial to its next report, or end it if it has none."""
+        if trial.has_ended:
+            return
+        if trial.due:
+            self._schedule(trial, time)
+        else:
+            trial.has_ended = True
+            self._apply(self._tuner.tell(EndTrial(trial.number, "complete", "")), time, trial.wave + 1)
 
     def _report(self, number: int, epoch: int) -> Metrics:
         level = fraction("outlook", number, self._salt)
