@@ -18,7 +18,7 @@ class ElasticSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of nodes, what the study consists of, and for what it is planned: a deadline or a budget.
 
     ``times`` are those known before the run, and ``asked`` is when it was called, by a monotonic clock. On ``fixed``
-    nodes nothing is planned again.
+    nodes nothing is planned again. Without ``stages`` nothing is left to plan for.
     """
 
     instance: Instance

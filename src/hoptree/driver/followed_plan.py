@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
-from hoptree.backends.protocol import Backend, ScalesNodes
-from hoptree.core.events import AllocationPlanned, Event
+from hoptree.backends.protocol import Backend, KeepsTime, ScalesNodes
+from hoptree.core.events import AllocationPlanned, Event, NodesRequested
 from hoptree.core.lineage import Values
 from hoptree.driver.elastic_run import ElasticRun
 from hoptree.driver.elastic_settings import ElasticSettings
@@ -45,15 +45,18 @@ class FollowedPlan:
         settings = self._settings
         if settings.fixed is not None:
             return [AllocationPlanned(settings.fixed.to_dict(), 0, "the number of nodes is fixed")], None
-        assert settings.stages is not None
         assert isinstance(backend, ScalesNodes)
+        if settings.stages is None:  # nothing is left but states that were lost: one node trains them again
+            backend.scale(1)
+            return [NodesRequested(1)], None
         controller = NodeController(
             settings.instance,
             deadline=settings.deadline,
             budget=settings.budget,
             begun=settings.asked + self._offset,
         )
-        run = ElasticRun(self._state, settings.stages, controller, backend, self.times, self._study_clock)
+        clock = (lambda: backend.now) if isinstance(backend, KeepsTime) else self._study_clock
+        run = ElasticRun(self._state, settings.stages, controller, backend, self.times, clock)
         return list(run.poll()), run
 
     def wrap(self, backend: Backend) -> Backend:

@@ -27,7 +27,7 @@ log = logging.getLogger("hoptree")
 
 
 def plan_run(studies: Sequence[Study], options: RunOptions) -> ElasticSettings | None:
-    """Return the settings with which a run keeps to its deadline or budget; None if nothing is left to train.
+    """Return the settings with which a run keeps to its deadline or budget; None if nothing has to be planned.
 
     DeadlineError and BudgetError say what can be had instead.
     """
@@ -42,7 +42,7 @@ def plan_run(studies: Sequence[Study], options: RunOptions) -> ElasticSettings |
     if offer.scales:
         planned = StudyPlanner(studies, instance).plan_run(options, asked)
         if planned is None:
-            return None
+            return ElasticSettings(instance=instance, asked=asked)
         plan, settings = planned
         log.info("%s: %s", plan.study, plan.summary())
         if plan.simulated:
@@ -52,10 +52,10 @@ def plan_run(studies: Sequence[Study], options: RunOptions) -> ElasticSettings |
     nodes = max(offer.nodes, -(-workers // instance.devices)) if options.backend == "local" else offer.nodes
     if options.backend != "local" and options.workers is None:
         workers = nodes * instance.devices
-    log.warning("nodes: their number is fixed here, so the run is planned for %s", counted(nodes, "node"))
     forecast = StudyExplainer(studies).explain(workers, accept_changes=options.accept_changes)
     if not forecast.left.units:
         return None
+    log.warning("nodes: their number is fixed here, so the run is planned for %s", counted(nodes, "node"))
     plan = fixed_plan(forecast, instance, nodes, deadline=options.deadline_seconds, budget=options.budget)
     return ElasticSettings(instance=instance, asked=asked, fixed=plan)
 
