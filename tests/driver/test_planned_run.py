@@ -130,9 +130,7 @@ def test_local_workers_are_planned_for_as_they_are(tmp_path: Path) -> None:
         ({"instance": "p3.8xlarge", "budget": 3.0}, "instance: 'p3.8xlarge'"),
     ],
 )
-def test_bad_input_is_refused_before_anything_starts(
-    tmp_path: Path, options: dict[str, Any], message: str
-) -> None:
+def test_bad_input_is_refused_before_anything_starts(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ht.WorkloadError, match=message):
         rented(tmp_path).run(quiet=True, **options)
     assert not (tmp_path / "store" / "journal.db").exists()

@@ -123,9 +123,7 @@ def test_without_nodes_there_is_no_cost() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.lists(
-        st.tuples(st.floats(0, 100), st.floats(0, 100), st.floats(0, 50)), min_size=1, max_size=6
-    ),
+    st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100), st.floats(0, 50)), min_size=1, max_size=6),
     st.lists(st.floats(0, 150), max_size=3),
 )
 def test_stages_add_up_to_the_total(lives: list[tuple[float, float, float]], stages: list[float]) -> None:

@@ -129,7 +129,9 @@ class Driver:
     def _train(self, opened: OpenedStudy, stack: ExitStack) -> Savings:
         opened.store.states.clean()
         observers = self._follow(opened.record, stack)
-        self._session = Session(opened, self._group, self._options, self._stop, self._limit, self._only, self._elastic)
+        self._session = Session(
+            opened, self._group, self._options, self._stop, self._limit, self._only, self._elastic
+        )
         return self._session.train(observers)
 
     def _take_lease(self, store: Store, stack: ExitStack) -> Lease:

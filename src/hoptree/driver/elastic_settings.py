@@ -17,7 +17,7 @@ from hoptree.elastic.instance import Instance
 class ElasticSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of nodes, what the study consists of, and for what it is planned: a deadline or a budget.
 
-    ``times`` are those known before the run, and ``asked`` is when it was called, by a monotonic clock. On ``fixed``
+    ``times`` are those known before the run; ``asked`` is when it was called, by a monotonic clock. On ``fixed``
     nodes nothing is planned again. Without ``stages`` nothing is left to plan for.
     """
 
@@ -35,7 +35,8 @@ def check_instance(given: object) -> Instance:
     if isinstance(given, Instance):
         return given
     raise WorkloadError(
-        f"instance: {given!r}; expected the terms of a node, such as ht.Instance('p3.8xlarge', devices=4, price=12.24)"
+        f"instance: {given!r}; expected the terms of a node, such as ht.Instance('p3.8xlarge', devices=4, "
+        "price=12.24)"
     )
 
 

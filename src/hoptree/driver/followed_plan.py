@@ -67,10 +67,7 @@ class FollowedPlan:
         """Return the times that are expected by now: measured in this run where it has trained such values."""
         units, before = self._estimator.units, self._settings.times
         units.fit()
-        if before is None or units.count >= _ENOUGH:
-            noise = units.noise
-        else:
-            noise = before.noise
+        noise = units.noise if before is None or units.count >= _ENOUGH else before.noise
         return TrainingTimes(self._unit, self._evaluation, noise=noise)
 
     def _unit(self, values: Values) -> float:

@@ -57,7 +57,9 @@ class AllocationPlan(msgspec.Struct, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as the journal holds it."""
-        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))  # lists, as in a journal that was read
+        found: dict[str, Any] = msgspec.json.decode(
+            msgspec.json.encode(self)
+        )  # lists, as in a journal that was read
         return found
 
     @classmethod

@@ -26,7 +26,7 @@ _APART = 1.05  # deadlines in the table differ at least by this factor
 class PlannedNodes(msgspec.Struct, frozen=True):
     """A plan of nodes with its expected time and cost.
 
-    ``doubt`` is the spread of the log of the time of a unit; ranges hold it besides what the plan itself allows for.
+    ``doubt`` is the spread of the log of the time of a unit; ranges hold it besides what the plan allows for.
     """
 
     allocation: AllocationPlan

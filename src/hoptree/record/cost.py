@@ -34,8 +34,8 @@ class Cost(msgspec.Struct, frozen=True):
     """What a study has cost so far, by instance type and by stage; ``str`` returns tables.
 
     ``device_seconds`` are those of all nodes from their start to their release; in ``idle_seconds`` of them nothing
-    was trained. ``seconds`` is the time of all runs, from the first plan. ``forecast`` is what was planned at first;
-    None if nothing was planned. Nodes that run still count up to now.
+    was trained. ``seconds`` is the time of all runs, from the first plan. ``forecast`` is what was planned at
+    first; None if nothing was planned. Nodes that run still count up to now.
     """
 
     money: float
@@ -62,7 +62,9 @@ class Cost(msgspec.Struct, frozen=True):
         plan = self.forecast
         planned = [NOTHING] * 5
         if plan is not None:
-            most = max((plan.nodes_at(stage.begins) for each in plan.allocations for stage in each.stages), default=0)
+            most = max(
+                (plan.nodes_at(stage.begins) for each in plan.allocations for stage in each.stages), default=0
+            )
             planned = [_range(plan.cost, money), _range(plan.seconds, duration), count(most), NOTHING, NOTHING]
         most = max((stage.nodes for stage in self.stages), default=0)
         lost = f", {self.lost} lost" if self.lost else ""

@@ -31,9 +31,7 @@ class Latencies(NamedTuple):
         for ledger in ledgers:
             rows = ledger.rows
             names = {
-                each.instance.name
-                for made in rows.plans
-                for each in AllocationPlan.read(made.plan).allocations
+                each.instance.name for made in rows.plans for each in AllocationPlan.read(made.plan).allocations
             }
             if names != {instance}:
                 continue  # of several types it is not known which node had which

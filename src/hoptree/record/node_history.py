@@ -21,10 +21,10 @@ def node_timeline(ledger: NodeLedger, now: float) -> NodeTimeline | None:
     if not uses or not plans:
         return None
     now = max([now, *(use.ended for use in uses if use.ended is not None)])
-    lives = [
-        (use, instance_of(plans, use), use.started, now if use.ended is None else use.ended) for use in uses
-    ]
-    times = sorted({now * step / _POINTS for step in range(_POINTS + 1)} | {t for *_, a, b in lives for t in (a, b)})
+    lives = [(use, instance_of(plans, use), use.started, now if use.ended is None else use.ended) for use in uses]
+    times = sorted(
+        {now * step / _POINTS for step in range(_POINTS + 1)} | {t for *_, a, b in lives for t in (a, b)}
+    )
     paid: list[tuple[float, float]] = []
     for time in times:
         total = 0.0
@@ -51,7 +51,10 @@ def node_timeline(ledger: NodeLedger, now: float) -> NodeTimeline | None:
 
 def _planned(plan: AllocationPlan, begun: float) -> Iterator[tuple[float, int]]:
     """Yield the steps of the planned number of nodes."""
-    times = {0.0, *(end for each in plan.allocations for stage in each.stages for end in (stage.begins, stage.ends))}
+    times = {
+        0.0,
+        *(end for each in plan.allocations for stage in each.stages for end in (stage.begins, stage.ends)),
+    }
     for time in sorted(times):
         yield begun + time, plan.nodes_at(time)
 

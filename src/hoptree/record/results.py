@@ -245,8 +245,8 @@ class Results:
     def best(self) -> TrialResult:
         """The complete trial with the best last report, or the best of the others if none is complete.
 
-        These are stopped trials, and those that a time limit or an interrupt has left unfinished. A trial whose last
-        report of the goal is NaN or infinite is never the best; raise ``NoStateError`` if all are so.
+        These are stopped trials, and those that a time limit or an interrupt has left unfinished. A trial whose
+        last report of the goal is NaN or infinite is never the best; raise ``NoStateError`` if all are so.
         """
         best = self.find_best()
         if best is None:

@@ -8,8 +8,9 @@ import msgspec
 class NodeTimeline(msgspec.Struct, frozen=True):
     """How many nodes there were when, and what had been paid by then, beside the first plan.
 
-    ``nodes`` and ``planned`` are steps: a time, and the number of nodes from then on. ``paid`` are points in dollars.
-    ``planned_cost`` and ``planned_seconds`` are expected, with their least and most; the plan begins at ``begun``.
+    ``nodes`` and ``planned`` are steps: a time, and the number of nodes from then on. ``paid`` are points in
+    dollars. ``planned_cost`` and ``planned_seconds`` are expected, with their least and most; the plan begins at
+    ``begun``.
     """
 
     nodes: tuple[tuple[float, int], ...]

@@ -22,14 +22,14 @@ def figure(history: StudyTimeline, dark: bool = False) -> Figure:
     nodes = history.nodes
     if nodes is None or not nodes.nodes:
         raise ReportError(
-            f"nodes: no node of {history.name!r} was paid for; expected a run with an instance, and a deadline or a "
-            "budget"
+            f"nodes: no node of {history.name!r} was paid for; expected a run with an instance, and a deadline or "
+            "a budget"
         )
     end = max(nodes.nodes[-1][0], nodes.paid[-1][0], nodes.begun + nodes.planned_seconds[0])
     with pages.drawing(dark, 11, 5.0) as (page, theme):
         left, right = page.subplots(1, 2)
         _counts(left, theme, nodes, end)
-        _costs(right, theme, nodes, end)
+        _costs(right, theme, nodes)
         axis = time_axis(end, at_most=6)
         for panel, name in ((left, "nodes"), (right, "cost in dollars")):
             panel.set_xlim(0, end or 1)
@@ -71,10 +71,10 @@ def _counts(axes: Axes, theme: Theme, nodes: NodeTimeline, end: float) -> None:
     axes.fill_between([*x, end], [*y, y[-1]], step="post", color=happened, alpha=0.18, linewidth=0, zorder=1)
     axes.step([*x, end], [*y, y[-1]], where="post", color=happened, linewidth=2.2, zorder=3)
     axes.set_ylim(0, 1.1 * max(nodes.most, *(count for _, count in nodes.planned), 1))
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="y", integer=True)
 
 
-def _costs(axes: Axes, theme: Theme, nodes: NodeTimeline, end: float) -> None:
+def _costs(axes: Axes, theme: Theme, nodes: NodeTimeline) -> None:
     happened, planned = _colours(theme)
     axes.plot(
         [now for now, _ in nodes.paid], [paid for _, paid in nodes.paid], color=happened, linewidth=2.2, zorder=3

@@ -170,7 +170,9 @@ class _Search:
         self._jobs = Jobs(goal)
         self._concurrent = settings.concurrent
         epochs = rung_epochs(settings.min_epochs, settings.max_epochs, settings.factor)
-        self._source = TrialSource(sampler, self._jobs, math.inf if settings.trials is None else settings.trials, epochs[0], settings.every)
+        self._source = TrialSource(
+            sampler, self._jobs, math.inf if settings.trials is None else settings.trials, epochs[0], settings.every
+        )
         self._promotes = settings.mode == "promote"
         limit = settings.trials // settings.factor if self._promotes and settings.trials is not None else None
         self._rungs = [_Rung(epoch, settings.factor) for epoch in epochs]

@@ -32,9 +32,7 @@ def study_spec(study: Study, program: str) -> StudySpec:
         settings=study.settings,
         root=study_root(trainer, study.data.fingerprint, study.seed),
         program=program,
-        environments=[
-            {**environment(), **study.trainer.fingerprint_parts, "threads": str(study.trainer.threads)}
-        ],
+        environments=[{**environment(), **study.trainer.fingerprint_parts, "threads": str(study.trainer.threads)}],
         versions={study.name: [SearchVersion.of(as_procedures(study.search), study.space)]},
         reuse=study.reuse,
     )
@@ -49,6 +47,4 @@ def read_record(study: Study, store: Store) -> Record:
     try:
         return open_record(store, find_recorded_study(store, study.name))
     except StudyMissingError:
-        raise StudyMissingError(
-            f"{study.name}: the store {store.folder} has nothing of it; run it first"
-        ) from None
+        raise StudyMissingError(f"{study.name}: the store {store.folder} has nothing of it; run it first") from None

@@ -31,7 +31,7 @@ _MAX_ENTRIES = 200_000  # entries of another study's journal up to which times a
 
 
 class LearnedStudy(NamedTuple):
-    """What is known before a run: the store, the definition with its extensions, the journal, and measured times."""
+    """What is known before a run: the store, the definition with its extensions, the journal, measured times."""
 
     store: Store | None
     spec: StudySpec

@@ -129,7 +129,9 @@ class StudyPlanner:
         if trainer.shards > 1:
             note = "each trial trains on one device; hoptree profile measures more"
             return terms, FigureSource("speed by devices", "1: 1.00", "assumed", note)
-        return terms, FigureSource("speed by devices", "1: 1.00", "given", "without shards, one device trains a trial")
+        return terms, FigureSource(
+            "speed by devices", "1: 1.00", "given", "without shards, one device trains a trial"
+        )
 
     # --- terms of the provider --------------------------------------------------------------------------
 

@@ -56,8 +56,8 @@ def plan_run(studies: Sequence[Study], options: RunOptions) -> ElasticSettings |
     if not forecast.left.units:
         return None
     log.warning("nodes: their number is fixed here, so the run is planned for %s", counted(nodes, "node"))
-    plan = fixed_plan(forecast, instance, nodes, deadline=options.deadline_seconds, budget=options.budget)
-    return ElasticSettings(instance=instance, asked=asked, fixed=plan)
+    fixed = fixed_plan(forecast, instance, nodes, deadline=options.deadline_seconds, budget=options.budget)
+    return ElasticSettings(instance=instance, asked=asked, fixed=fixed)
 
 
 def fixed_plan(

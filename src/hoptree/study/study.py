@@ -199,12 +199,12 @@ class Study:
         """Return the plan of nodes with which ``run`` would meet a deadline at least cost; print it to see all.
 
         With a ``budget`` in dollars it is the fastest that costs no more, and without either the cheapest. It is
-        compared with the best fixed cluster, over a range of deadlines. Each figure is said to be given, measured or
-        assumed. Nothing is provisioned.
+        compared with the best fixed cluster, over a range of deadlines. Each figure is said to be given, measured
+        or assumed. Nothing is provisioned.
         """
         from hoptree.study.plan_studies import StudyPlanner
 
-        return StudyPlanner([self], instance).plan(deadline, budget, accept_changes=accept_changes)[0]
+        return StudyPlanner([self], instance).plan(deadline, budget, accept_changes=accept_changes)
 
     def profile(
         self, workers: int | None = None, *, again: bool = False, memory_per_worker: str | float | None = None

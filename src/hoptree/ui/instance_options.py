@@ -24,7 +24,9 @@ def for_money(command: Command) -> Command:
         click.option("--instance", metavar="TYPE", help="The instance type of the nodes."),
         click.option("--price", type=float, metavar="DOLLARS", help="Price of an instance per hour."),
         click.option("--devices", type=int, help="Devices of an instance."),
-        click.option("--prices", metavar="CSV", type=click.Path(), help="Prices, in place of --price and --devices."),
+        click.option(
+            "--prices", metavar="CSV", type=click.Path(), help="Prices, in place of --price and --devices."
+        ),
         click.option("--region", help="Of several regions in --prices, this one."),
         click.option("--spot", is_flag=True, help="Use spot instances."),
         click.option("--minimum", metavar="TIME", help="Least time that is paid.  [default: 60 s]"),
@@ -48,7 +50,9 @@ def take_instance(options: dict[str, Any]) -> Instance | None:
     terms = {term: value for term in _TERMS if (value := options.pop(term)) not in (None, False)}
     if name is None:
         if terms:
-            raise WorkloadError(f"--{next(iter(terms)).replace('_', '-')}: of no instance; give --instance TYPE too")
+            raise WorkloadError(
+                f"--{next(iter(terms)).replace('_', '-')}: of no instance; give --instance TYPE too"
+            )
         return None
     for term in ("minimum", "provision", "start"):
         if term in terms:

@@ -59,7 +59,7 @@ def run_command(
     if __name__ == "__main__": is not run. Ctrl-C lets units that are training finish, a second one stops at once.
 
     A terminal shows live progress, a log file gets a few lines. The exit code is 1 if no trial is complete.
-    With --deadline or --budget and the terms of an instance, nodes come and go as planned; hoptree plan shows the plan.
+    With --deadline or --budget and the terms of an instance, nodes come and go as hoptree plan shows.
 
     \b
     Examples:
