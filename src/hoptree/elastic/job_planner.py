@@ -9,13 +9,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final
 import numpy as np
 
 from hoptree.elastic.allocation import Allocation, Range, StagePlan
-from hoptree.elastic.dynamic_programme import TOLERANCE, DynamicProgramme, Outcome
+from hoptree.elastic.dynamic_programme import MOST_LABELS, TOLERANCE, DynamicProgramme, Outcome
 from hoptree.elastic.greedy import algorithm_2, cheapest_outcome, greedy, naive_outcomes, static_outcomes
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
 from hoptree.elastic.samples import Samples, StageSampler
 from hoptree.elastic.stage_model import StageModel
-from hoptree.elastic.timeline import Terms, expected_timeline, timeline
+from hoptree.elastic.timeline import Terms, Timeline, expected_timeline, timeline
 
 Method: TypeAlias = Literal["static", "dynamic", "greedy", "algorithm-2", "naive"]
 RETRIES = 8
@@ -65,6 +65,7 @@ class JobPlanner:
         self._programme = DynamicProgramme(self._model, self._terms, self._counts, running=running)
         spread = any(stage.spread > 0 for stage in job.stages)
         self._sampler = StageSampler(self._model, seed=seed) if spread else None
+        self._labels = SAMPLED_LABELS if spread else MOST_LABELS
         self._candidates: dict[tuple[int, ...], Candidate] = {}
         self._front: list[Candidate] | None = None
         self._static = static_outcomes(self._model, self._terms, self._counts, running=running)
@@ -90,6 +91,15 @@ class JobPlanner:
 
         return self._best(self._in_time(find, deadline, deadline, retries=RETRIES), deadline)
 
+    def greedy(self, deadline: float) -> Candidate | None:
+        """Return the plan of the greedy search."""
+
+        def find(target: float) -> list[Candidate]:
+            static = cheapest_outcome(self._static, target)
+            return [] if static is None else [self._stepped(target, static)]
+
+        return self._best(self._in_time(find, deadline, deadline, retries=RETRIES), deadline)
+
     def cheapest(self, deadline: float) -> Candidate | None:
         """Return the cheapest plan of all methods."""
         if self._sampler is None:
@@ -99,8 +109,7 @@ class JobPlanner:
             likely = self._best(found, deadline)
             if likely is not None:
                 # The search knows expected times only: leave it so much time less as this plan's samples need more.
-                planned = expected_timeline(likely.counts, self._model, self._terms, running=self._running)
-                slack = likely.quantile(1.0 - self._risk) - planned.seconds
+                slack = likely.quantile(1.0 - self._risk) - self._expected(likely).seconds
                 found += self._in_time(self._search, deadline, deadline - max(0.0, slack), retries=1)
         static = self.static(deadline)
         return self._best(found if static is None else [static, *found], deadline)
@@ -108,10 +117,7 @@ class JobPlanner:
     def front(self) -> list[Candidate]:
         """Return the plans of which none is both faster and cheaper than another, fastest first."""
         if self._front is None:
-            if self._sampler is None:
-                outcomes = self._programme.outcomes()
-            else:
-                outcomes = self._programme.outcomes(most=SAMPLED_LABELS)
+            outcomes = self._programme.outcomes(most=self._labels)
             found = [self._candidate("static", each) for each in self._static]
             found += [self._candidate("dynamic", each) for each in outcomes]
             self._front = []
@@ -138,14 +144,17 @@ class JobPlanner:
     def _search(self, deadline: float) -> list[Candidate]:
         """Return what the greedy search and the dynamic programme find by expected times."""
         static = cheapest_outcome(self._static, deadline)
-        found: list[Candidate] = []
-        budget = math.inf
-        if static is not None:
-            stepped = greedy(self._model, self._terms, self._counts, deadline, static, running=self._running)
-            budget = stepped.cost
-            found.append(self._candidate("greedy", stepped))
-        best = self._programme.cheapest(deadline, budget)
+        found = [] if static is None else [self._stepped(deadline, static)]
+        budget = self._expected(found[0]).cost if found else math.inf
+        best = self._programme.cheapest(deadline, budget, most=self._labels)
         return found if best is None else [*found, self._candidate("dynamic", best)]
+
+    def _stepped(self, deadline: float, static: Outcome) -> Candidate:
+        found = greedy(self._model, self._terms, self._counts, deadline, static, running=self._running)
+        return self._candidate("greedy", found)
+
+    def _expected(self, chosen: Candidate) -> Timeline:
+        return expected_timeline(chosen.counts, self._model, self._terms, running=self._running)
 
     def _in_time(
         self, find: Callable[[float], list[Candidate]], deadline: float, target: float, *, retries: int

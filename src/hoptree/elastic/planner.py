@@ -89,6 +89,10 @@ class Planner:
         """Return the plan that RubberBand's algorithm 2 finds, as it is printed."""
         return self._for_deadline(deadline, lambda job: job.algorithm_2(deadline))
 
+    def greedy(self, deadline: float) -> AllocationPlan:
+        """Return the plan that the same search finds if it takes away whole nodes."""
+        return self._for_deadline(deadline, lambda job: job.greedy(deadline))
+
     def fastest(self, budget: float) -> AllocationPlan:
         """Return the fastest plan that costs no more than a budget; BudgetError: none does."""
         _check_positive("budget", budget, "dollars")
