@@ -1,7 +1,6 @@
 """The bench of money: the workloads of the paper, and what has to come out of its tables."""
 
 import pytest
-
 from bench.elastic.figures import resnet50
 from bench.elastic.policies import POLICIES, compare
 from bench.elastic.workloads import figure_12, halving, p3, table_2
