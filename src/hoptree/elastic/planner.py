@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import final
 
 import msgspec
@@ -13,8 +14,9 @@ from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.errors import BudgetError, DeadlineError
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
-from hoptree.elastic.job_planner import Candidate, JobPlanner, range_of
+from hoptree.elastic.job_planner import JobPlanner, SampledPlan, range_of, upper
 from hoptree.elastic.node_shares import jobs_in_turn, shares
+from hoptree.elastic.samples import Samples
 
 MOST_PLANS = 100
 """How many plans the front of several jobs has at most."""
@@ -33,7 +35,7 @@ class Planner:
     >>> job = Job((JobStage(8, 60.0), JobStage(1, 480.0)), {1: 1.0, 2: 1.6})
     >>> plan = Planner([job], Instance("gpu", devices=1, price=3.6)).cheapest(deadline=700.0)
     >>> [stage.nodes for stage in plan.allocations[0].stages], round(plan.cost.expected, 2)
-    ([4, 1], 0.96)
+    ([8, 1], 0.96)
     """
 
     def __init__(
@@ -87,17 +89,19 @@ class Planner:
         """Return the plan that RubberBand's algorithm 2 finds, as it is printed."""
         return self._for_deadline(deadline, lambda job: job.algorithm_2(deadline))
 
+    def greedy(self, deadline: float) -> AllocationPlan:
+        """Return the plan that the same search finds if it takes away whole nodes."""
+        return self._for_deadline(deadline, lambda job: job.greedy(deadline))
+
     def fastest(self, budget: float) -> AllocationPlan:
         """Return the fastest plan that costs no more than a budget; BudgetError: none does."""
         _check_positive("budget", budget, "dollars")
         combined = self._combined_front()
         for chosen in combined:
-            costs = sum(each.costs for each in chosen)
-            risk = float(np.mean(costs > budget))
+            risk = float(np.mean(_total(chosen) > budget))
             if risk <= self._risk:
                 return self._plan(chosen, budget=budget, risk=risk)
-        last = combined[-1]
-        least = float(np.quantile(sum(each.costs for each in last), 1.0 - self._risk))
+        least = min(upper(_total(chosen), 1.0 - self._risk) for chosen in combined)
         raise BudgetError(
             f"budget: {budget:.2f}; expected at least {least:.2f}, which the cheapest plan costs; "
             "give more, or train less",
@@ -115,7 +119,7 @@ class Planner:
                 found.append(plan)
         return found
 
-    def _combined_front(self) -> list[list[Candidate]]:
+    def _combined_front(self) -> list[list[SampledPlan]]:
         """Return for rising times what the jobs do that are done by then at the least cost."""
         fronts = [job.front() for job in self._jobs]
         times = sorted({each.time for front in fronts for each in front})
@@ -125,7 +129,7 @@ class Planner:
         # The last of a front that is in time is the cheapest.
         return [[[each for each in front if each.time <= time][-1] for front in fronts] for time in times]
 
-    def _for_deadline(self, deadline: float, choose: Callable[[JobPlanner], Candidate | None]) -> AllocationPlan:
+    def _for_deadline(self, deadline: float, choose: Callable[[JobPlanner], SampledPlan | None]) -> AllocationPlan:
         _check_positive("deadline", deadline, "seconds")
         chosen = [choose(job) for job in self._jobs]
         found = [each for each in chosen if each is not None]
@@ -134,7 +138,7 @@ class Planner:
             return self._plan(found, deadline=deadline, risk=float(np.mean(seconds > deadline)))
         share = 1.0 - self._risk / len(self._jobs)
         first = [job.earliest(share) for job in self._jobs]
-        earliest = max(float(np.quantile(each.seconds, share)) for each in first)
+        earliest = max(each.quantile(share) for each in first)
         cost = sum(each.cost for each in first)
         raise DeadlineError(
             f"deadline: {deadline:.0f} s; expected at least {earliest:.0f} s, which can be met for {cost:.2f}; "
@@ -145,7 +149,7 @@ class Planner:
 
     def _plan(
         self,
-        chosen: Sequence[Candidate],
+        chosen: Sequence[SampledPlan],
         *,
         deadline: float | None = None,
         budget: float | None = None,
@@ -154,7 +158,7 @@ class Planner:
         return AllocationPlan(
             tuple(job.allocation(each) for job, each in zip(self._jobs, chosen, strict=True)),
             range_of(_latest(chosen)),
-            range_of(sum(each.costs for each in chosen)),
+            range_of(_total(chosen)),
             deadline=deadline,
             budget=budget,
             method=max(chosen, key=lambda each: each.cost).method,
@@ -162,12 +166,14 @@ class Planner:
         )
 
 
-def _latest(chosen: Sequence[Candidate]) -> np.ndarray:
+def _latest(chosen: Sequence[SampledPlan]) -> Samples:
     """Return when the last job ends."""
-    latest = chosen[0].seconds
-    for each in chosen[1:]:
-        latest = np.maximum(latest, each.seconds)
-    return latest
+    return reduce(np.maximum, (each.seconds for each in chosen))
+
+
+def _total(chosen: Sequence[SampledPlan]) -> Samples:
+    """Return the cost of all jobs."""
+    return reduce(np.add, (each.costs for each in chosen))
 
 
 def _check_positive(field: str, value: float, unit: str) -> None:
