@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoptree.core.errors import WorkloadError
-from hoptree.elastic.errors import BudgetError, DeadlineError
+from hoptree.elastic.errors import DeadlineError
 from hoptree.elastic.instance import Instance
-from hoptree.elastic.job import Job, JobStage
+from hoptree.elastic.job import Job
 from hoptree.elastic.planner import Planner
 from tests.elastic.plans import CASES, every_plan, random_case
 

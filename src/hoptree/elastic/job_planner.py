@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final
 import numpy as np
 
 from hoptree.elastic.allocation import Allocation, Range, StagePlan
-from hoptree.elastic.dynamic_programme import DynamicProgramme, Outcome
+from hoptree.elastic.dynamic_programme import TOLERANCE, DynamicProgramme, Outcome
 from hoptree.elastic.greedy import algorithm_2, cheapest_outcome, greedy, naive_outcomes, static_outcomes
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
@@ -44,7 +44,7 @@ class Candidate(NamedTuple):
 
     def quantile(self, share: float) -> float:
         """Return by when it is done in that share of the samples."""
-        return float(np.quantile(self.seconds, share))
+        return upper(self.seconds, share)
 
     def late(self, deadline: float) -> float:
         """Return in which part of the samples the deadline is missed."""
@@ -162,8 +162,10 @@ class JobPlanner:
         return found
 
     def _best(self, candidates: Iterable[Candidate], deadline: float) -> Candidate | None:
+        """Return the cheapest plan that is seldom late, of several the fastest."""
         timely = [each for each in candidates if each.late(deadline) <= self._risk]
-        return min(timely, key=lambda each: (each.cost, each.time), default=None)
+        least = min((each.cost for each in timely), default=0.0) * (1 + TOLERANCE)
+        return min((each for each in timely if each.cost <= least), key=lambda each: each.time, default=None)
 
     def _candidate(self, method: Method, outcome: Outcome) -> Candidate:
         """Return a plan with its samples; the same plan, whatever found it, has the same figures."""
@@ -179,6 +181,11 @@ class JobPlanner:
             return expected_timeline(counts, self._model, self._terms, running=self._running)
         times = self._sampler.times(counts)
         return timeline(counts, times, self._model, self._terms, running=self._running, longer=np.maximum)
+
+
+def upper(samples: Samples, share: float) -> float:
+    """Return a value that at least that share of the samples does not exceed."""
+    return float(np.quantile(samples, share, method="higher"))
 
 
 def range_of(samples: Samples) -> Range:

