@@ -16,13 +16,16 @@ from hoptree.elastic.billing import charge
 from hoptree.elastic.errors import BudgetError, DeadlineError
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
+from hoptree.elastic.node_shares import jobs_in_turn, work
 from hoptree.elastic.placement import nodes_to_release
 from hoptree.elastic.planner import Planner
 
 _DEVIATION = 0.05  # of the planned time: so much sooner or later than planned, the rest is planned again
-_INTERVAL = 0.02  # of the planned time: the least time between two plans, unless a stage has begun
+_LEAST = 0.01  # of the time of the first plan: less is no deviation
+_INTERVAL = 0.02  # of the time of the first plan: the least time between two plans, unless a stage has begun
 _LATE = 1.5  # a node is late if it takes so many times as long as expected
 _NEARLY = 1.02  # of the earliest end or the least cost, once the deadline or the budget cannot be kept any more
+_SOON = 1e-3  # seconds: the least time for which a plan is sought
 _SPARE = 2.0  # seconds by which a node is asked for before it has to be
 
 
@@ -50,13 +53,13 @@ class NodeDecision(msgspec.Struct, frozen=True):
 
 
 class _PlanInForce(msgspec.Struct, frozen=True):
-    """A plan, when and for what it was made, and the device-seconds that were left of the stage of each job."""
+    """A plan, when and for what it was made, and by allocation the device-seconds that were left of the stage."""
 
     plan: AllocationPlan
     made: float
     stage: int
-    jobs: tuple[int, ...]  # by job that was planned: its place among all jobs
-    lengths: tuple[int, ...]  # how many stages each job had left
+    jobs: tuple[tuple[int, ...], ...]  # by allocation: the places of its jobs among all
+    lengths: tuple[int, ...]  # how many stages they had left
     work: tuple[float, ...]
 
 
@@ -67,6 +70,7 @@ class NodeController:
     It plans at the start, whenever a stage has ended, when a node was lost or is late, and when the work is more
     than 5 % sooner or later than planned. With ``again=False`` it plans only at the start, for comparison.
     ``deadline`` are seconds from ``begun``; without one, the fastest plan within the ``budget`` is followed.
+    ``reserve`` are seconds before the deadline that are kept for the loss of a node, until one is lost.
     """
 
     def __init__(
@@ -78,8 +82,10 @@ class NodeController:
         begun: float = 0.0,
         again: bool = True,
         risk: float = 0.05,
+        reserve: float = 0.0,
     ) -> None:
         self._instance = instance
+        self._reserve = reserve
         self._deadline, self._budget, self._begun = deadline, budget, begun
         self._again, self._risk = again, risk
         self._force: _PlanInForce | None = None
@@ -89,6 +95,7 @@ class NodeController:
         self._released: set[str] = set()
         self._lost = 0
         self._spent = 0.0  # for nodes that are gone
+        self._horizon = 0.0  # what the first plan expects the run to take
 
     def decide(
         self, now: float, remaining: Sequence[Job], nodes: Mapping[str, RunningNode], stage: int
@@ -125,6 +132,7 @@ class NodeController:
             if name not in nodes:
                 if name not in self._released:
                     self._lost += 1
+                    self._reserve = 0.0
                     self._requested = now  # the cluster replaces it
                 self._spent += charge(self._instance, now - node.started)
         self._known = dict(nodes)
@@ -141,12 +149,13 @@ class NodeController:
         if self._lost:
             self._lost = 0
             return "node lost"
-        if now - force.made < self._interval(force):
+        if now - force.made < max(_SPARE, _INTERVAL * self._horizon):
             return ""
         if len(active) < self._wanted and now >= self._requested + self._patience:
             self._requested = now
             return "node late"
-        return "deviation" if abs(self._lateness(now, remaining)) > _DEVIATION * self._horizon(force) else ""
+        limit = max(_DEVIATION * force.plan.seconds.expected, _LEAST * self._horizon)
+        return "deviation" if abs(self._lateness(now, remaining)) > limit else ""
 
     @property
     def _lead(self) -> float:
@@ -157,23 +166,21 @@ class NodeController:
     def _patience(self) -> float:
         return _LATE * self._lead + _SPARE
 
-    def _horizon(self, force: _PlanInForce) -> float:
-        return max(force.plan.seconds.expected, 1e-9)
-
-    def _interval(self, force: _PlanInForce) -> float:
-        return max(_SPARE, _INTERVAL * self._horizon(force))
-
     def _plan(self, now: float, remaining: Sequence[Job], running: int) -> AllocationPlan:
-        jobs = [job for job in remaining if job.stages]
+        jobs = [_joined(remaining, places) for places in self._allocated(remaining)]
         planner = Planner(jobs, self._instance, running=running, risk=self._risk)
         if self._deadline is not None:
-            left = max(1e-3, self._begun + self._deadline - now)
-            try:
-                return planner.cheapest(left)
-            except DeadlineError as error:
-                if self._force is None:
-                    raise
-                return planner.cheapest(_NEARLY * error.earliest)
+            left = max(_SOON, self._begun + self._deadline - now)
+            refusal: DeadlineError | None = None
+            for reserve in (self._reserve, 0.0):
+                try:
+                    return planner.cheapest(max(_SOON, left - reserve))
+                except DeadlineError as error:
+                    refusal = error
+            assert refusal is not None
+            if self._force is None:
+                raise refusal
+            return planner.cheapest(_NEARLY * refusal.earliest)
         left = math.inf if self._budget is None else self._budget - self._paid(now)
         try:
             return planner.fastest(max(0.0, left))
@@ -187,15 +194,25 @@ class NodeController:
         return self._spent + sum(charge(self._instance, now - node.started) for node in self._known.values())
 
     def _put_in_force(self, plan: AllocationPlan, now: float, remaining: Sequence[Job], stage: int) -> None:
-        places = tuple(place for place, job in enumerate(remaining) if job.stages)
+        places = self._allocated(remaining)
         self._force = _PlanInForce(
             plan,
             now,
             stage,
             places,
-            tuple(len(remaining[place].stages) for place in places),
-            tuple(_work(remaining[place]) for place in places),
+            tuple(len(_joined(remaining, each).stages) for each in places),
+            tuple(_work(remaining[each[0]]) if len(each) == 1 else 0.0 for each in places),
         )
+        self._horizon = self._horizon or plan.seconds.expected
+
+    def _allocated(self, remaining: Sequence[Job]) -> tuple[tuple[int, ...], ...]:
+        """Return the places of the jobs of each allocation: if there are more jobs than nodes, some share them."""
+        groups = [(place,) for place, job in enumerate(remaining) if job.stages]
+        most = self._instance.max_count
+        while most is not None and len(groups) > most:
+            groups.sort(key=lambda places: (work(_joined(remaining, places)), places))
+            groups = [groups[0] + groups[1], *groups[2:]]
+        return tuple(groups)
 
     # --- following the plan -----------------------------------------------------------------------------
 
@@ -204,24 +221,24 @@ class NodeController:
         force = self._force
         assert force is not None
         rows = zip(force.plan.allocations, force.jobs, force.lengths, force.work, strict=True)
-        for allocation, place, length, work in rows:
-            job = remaining[place]
+        for allocation, places, length, begun in rows:
+            job = _joined(remaining, places)
             if job.stages:
                 index = min(max(0, length - len(job.stages)), len(allocation.stages) - 1)
                 following = allocation.stages[index + 1] if index + 1 < len(allocation.stages) else None
-                yield job, allocation.stages[index], following, work if index == 0 else math.nan
+                yield job, allocation.stages[index], following, begun if index == 0 else 0.0
 
     def _lateness(self, now: float, remaining: Sequence[Job]) -> float:
         """Return by how many seconds the stage under way is later than planned; negative if it is sooner."""
         force = self._force
         assert force is not None
         worst = 0.0
-        for job, stage, _, work in self._stages(remaining):
+        for job, stage, _, begun in self._stages(remaining):
             seconds = stage.ends - stage.begins
-            if not work > 0 or seconds <= 0:
+            if begun <= 0 or seconds <= 0:
                 continue
             planned = min(1.0, max(0.0, (stage.ends - (now - force.made)) / seconds))
-            late = (_work(job) / work - planned) * seconds
+            late = (_work(job) / begun - planned) * seconds
             if planned == 0.0:
                 late = max(late, now - force.made - stage.ends)
             worst = late if abs(late) > abs(worst) else worst
@@ -272,6 +289,21 @@ class NodeController:
         room = {name: node.devices for name, node in candidates.items()}
         last = {trial: parts for trial, parts in last.items() if set(parts) <= set(room)}
         return nodes_to_release(count, {trial: devices[trial] for trial in last}, room, last), until
+
+
+def reserve_for(instance: Instance, at_risk: float) -> float:
+    """Return the seconds to keep for the loss of a node: until another trains, and ``at_risk`` to train again.
+
+    Instances that their provider does not take away need none.
+    """
+    lead = (instance.provision or 0.0) + (instance.start or 0.0)
+    return _LATE * lead + at_risk if instance.spot else 0.0
+
+
+def _joined(remaining: Sequence[Job], places: Sequence[int]) -> Job:
+    """Return the job of an allocation."""
+    jobs = [remaining[place] for place in places]
+    return jobs[0] if len(jobs) == 1 else jobs_in_turn(jobs, 1)[0]
 
 
 def _work(job: Job) -> float:

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import final
 
 import msgspec
 
 from hoptree.backends.event_loop import Observer, drive, without_collector
 from hoptree.backends.simulated import SimulatedBackend
+from hoptree.core.actions import RunUnit
 from hoptree.core.allotment import Allotment
 from hoptree.core.engine import Engine
 from hoptree.core.errors import WorkloadError
+from hoptree.core.events import UnitFinished
 from hoptree.core.invariants import InvariantChecker
 from hoptree.core.saving import SavePolicy
-from hoptree.core.settings import Settings
+from hoptree.core.settings import DEFAULT_POLICY, Settings
+from hoptree.core.steps import Step
 from hoptree.driver.elastic_run import ElasticRun
 from hoptree.driver.study_stages import JobTerms, StudyStages, TrainingTimes
 from hoptree.elastic.allocation import AllocationPlan
@@ -31,13 +34,17 @@ from hoptree.search.protocol import Goal, begin
 from hoptree.search.tuner import Tuner
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.scaling import profile_of, speed_up, widest
-from hoptree.simulator.workload import Workload
+from hoptree.simulator.workload import Landscape, Workload
+
+_UNITS_TO_LEARN = 10  # units after which what was measured counts as much as what was expected before
+
 
 class AllocationTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulated study is to keep to: the instance, and a deadline in seconds or a budget.
 
     With ``again=False`` it is planned only once, at the start. ``saving`` says when states are saved; what is not
-    saved is lost with its node.
+    saved is lost with its node. ``policy`` is the engine's, ``reserve`` the controller's. At first units are
+    ``misjudged``: they are expected to take so many times what they take, until some were measured.
     """
 
     instance: Instance
@@ -46,6 +53,9 @@ class AllocationTerms(msgspec.Struct, frozen=True, kw_only=True):
     again: bool = True
     risk: float = 0.05
     saving: SavePolicy = SavePolicy(every=1)
+    policy: str = DEFAULT_POLICY
+    reserve: float = 0.0
+    misjudged: float = 1.0
 
     def __post_init__(self) -> None:
         if (self.deadline is None) == (self.budget is None):
@@ -77,7 +87,7 @@ def simulate_allocation(
     partitions = workload.partitions
     width = widest(cluster.scaling, elastic.devices)
     engine = Engine(
-        Settings(partitions, seed=seed),
+        Settings(partitions, policy=terms.policy, seed=seed),
         landscape.seconds,
         allotment=Allotment(width, profile_of(cluster.scaling, width), exact=True) if width > 1 else None,
         saving=terms.saving,
@@ -98,18 +108,19 @@ def simulate_allocation(
     stages = StudyStages(
         {("", 0): procedure}, tuner, [goal.metric], partitions, JobTerms(_speed_ups(cluster, elastic.devices))
     )
-    noise = _UnitNoise.of(cluster)
-    times = TrainingTimes(
-        lambda values: noise.mean * landscape.seconds(values),
-        landscape.evaluation or (lambda _: workload.evaluation_seconds),
-        backend.hop_seconds,
-        noise.spread,
-    )
+    learned = _LearnedTimes(landscape, workload.evaluation_seconds, backend.hop_seconds, cluster, terms.misjudged)
     controller = NodeController(
-        terms.instance, deadline=terms.deadline, budget=terms.budget, again=terms.again, risk=terms.risk
+        terms.instance,
+        deadline=terms.deadline,
+        budget=terms.budget,
+        again=terms.again,
+        risk=terms.risk,
+        reserve=terms.reserve,
     )
-    run = ElasticRun(engine.state, stages, controller, backend, lambda: times, lambda: backend.now)
-    watches: list[Observer] = [run.see, InvariantChecker(engine).see] if check else [run.see]
+    run = ElasticRun(engine.state, stages, controller, backend, learned.times, lambda: backend.now)
+    watches: list[Observer] = [learned.see, run.see]
+    if check:
+        watches.append(InvariantChecker(engine).see)
     with without_collector():
         seconds = drive(engine, backend, tuner(), watches, sources=[run])
     return AllocationRun(terms.instance, engine, run.plans, seconds, backend)
@@ -164,15 +175,37 @@ def _speed_ups(cluster: Cluster, devices: int) -> dict[int, float]:
     return found
 
 
-class _UnitNoise(NamedTuple):
-    """How much longer a unit takes than without stragglers, and the standard deviation relative to that."""
+@final
+class _LearnedTimes:
+    """What units are expected to take: misjudged at first, then as those that have been trained alone took."""
 
-    mean: float
-    spread: float
-
-    @classmethod
-    def of(cls, cluster: Cluster) -> _UnitNoise:
+    def __init__(
+        self, landscape: Landscape, evaluation: float, hop: float, cluster: Cluster, misjudged: float
+    ) -> None:
         share, factor = cluster.stragglers, cluster.straggling
-        mean = 1 - share + share * factor
+        self._mean = 1 - share + share * factor
         square = (1 + cluster.noise**2) * (1 - share + share * factor**2)
-        return cls(mean, math.sqrt(max(0.0, square - mean * mean)) / mean)
+        self._noise = math.sqrt(max(0.0, square - self._mean**2)) / self._mean
+        self._landscape = landscape
+        self._evaluation = landscape.evaluation or (lambda _: evaluation)
+        self._hop = hop
+        self._misjudged = misjudged
+        self._count, self._measured, self._expected = 0, 0.0, 0.0
+
+    def see(self, step: Step) -> None:
+        """Learn from a unit: an observer of the loop."""
+        run = step.run
+        if isinstance(step.event, UnitFinished) and isinstance(run, RunUnit) and not run.crew:
+            self._count += 1
+            self._measured += step.event.seconds
+            self._expected += self._mean * self._landscape.seconds(run.values)
+
+    def times(self) -> TrainingTimes:
+        """Return what is expected by now."""
+        factor, seconds = self._misjudged, self._landscape.seconds
+        if factor != 1.0 and self._expected:
+            # What was measured counts the more the less the noise of so many units is.
+            doubt = _UNITS_TO_LEARN / (_UNITS_TO_LEARN + self._count)
+            factor = doubt * factor + (1 - doubt) * self._measured / self._expected
+        mean = factor * self._mean
+        return TrainingTimes(lambda values: mean * seconds(values), self._evaluation, self._hop, self._noise)
