@@ -15,11 +15,14 @@ from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.variant_choice import NEW, environment_changed, expected_variant
 from hoptree.driver.variants import Variants
+from hoptree.record.cost import Cost, study_cost
 from hoptree.record.error_format import brief_errors
+from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec, continued, refuse_changes, refuse_others
 from hoptree.search.budget_estimate import check_has_end
 
 if TYPE_CHECKING:
+    from hoptree.elastic.instance import Instance
     from hoptree.forecast.explanation import StudyHistory
     from hoptree.forecast.forecast import Forecast
     from hoptree.forecast.measured import Measured
@@ -49,20 +52,29 @@ class StudyExplainer:
         self._first = studies[0]
         self.name = self._group.name
 
-    def explain(self, workers: int | None, *, accept_changes: bool = False) -> Forecast:
+    def explain(
+        self, workers: int | None, *, accept_changes: bool = False, instance: Instance | None = None
+    ) -> Forecast:
         """Return the forecast; see ``Study.explain``."""
         from hoptree.forecast.explanation import Explainer
+        from hoptree.forecast.fixed_plan import fixed_plan
 
         trainer, count = self._first.trainer, worker_count(workers, self._first.trainer)
         with ExitStack() as stack:
-            store, spec, journal, measured = self.learn(stack, accept_changes)
+            store, spec, journal, measured = self.learn(stack, workers, accept_changes)
             history = self._history(store, spec, journal, accept_changes)
             explainer = Explainer(
                 history, lambda numbers: self._group.tuners(spec, numbers), measured, threads=trainer.threads
             )
-            return msgspec.structs.replace(explainer.explain(count), profile=self._profile(store, spec))
+            found = explainer.explain(count)
+            nodes = None
+            if instance is not None and found.left.units:
+                nodes = fixed_plan(found, instance, -(-count // instance.devices))
+            return msgspec.structs.replace(
+                found, profile=self._profile(store, spec), nodes=nodes, cost=_cost(spec, journal)
+            )
 
-    def learn(self, stack: ExitStack, accept_changes: bool) -> LearnedStudy:
+    def learn(self, stack: ExitStack, workers: int | None, accept_changes: bool) -> LearnedStudy:
         """Return what earlier runs and a timing run tell; the store stays open as long as the stack."""
         from hoptree.forecast.measured import Measured
         from hoptree.store import StoreMissingError
@@ -173,3 +185,11 @@ class StudyExplainer:
                 journal = entries
                 spec = continued(other, spec, self._group.widens)
         return spec, journal
+
+
+def _cost(spec: StudySpec, journal: list[Recorded]) -> Cost | None:
+    """Return what the nodes of a study have cost so far."""
+    if not journal:
+        return None
+    record = Record(spec.settings).read(journal)
+    return study_cost(record.state.nodes, record.now)

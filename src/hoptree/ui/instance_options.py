@@ -18,9 +18,14 @@ _TERMS = ("price", "devices", "prices", "region", "spot", "minimum", "provision"
 
 def for_money(command: Command) -> Command:
     """Add the options of deadline, budget and instance."""
+    budget = click.option("--budget", type=float, metavar="DOLLARS", help="Finish soon for at most this.")
+    deadline = click.option("--deadline", metavar="TIME", help="Finish in this time at least cost, such as '2h'.")
+    return deadline(budget(of_instance(command)))
+
+
+def of_instance(command: Command) -> Command:
+    """Add the options that give the terms of an instance."""
     options = (
-        click.option("--deadline", metavar="TIME", help="Finish in this time at least cost, such as '2h'."),
-        click.option("--budget", type=float, metavar="DOLLARS", help="Finish soon for at most this."),
         click.option("--instance", metavar="TYPE", help="The instance type of the nodes."),
         click.option("--price", type=float, metavar="DOLLARS", help="Price of an instance per hour."),
         click.option("--devices", type=int, help="Devices of an instance."),
