@@ -69,11 +69,11 @@ class DynamicProgramme:
         self._sync_after = [model.job.sync * max(0, len(self._stages) - 2 - n) for n in self._stages]
         self._time_after = [sum(quickest[n + 1 :]) + self._sync_after[n] for n in self._stages]
 
-    def cheapest(self, deadline: float, budget: float = math.inf) -> Outcome | None:
+    def cheapest(self, deadline: float, budget: float = math.inf, *, most: int = MOST_LABELS) -> Outcome | None:
         """Return the cheapest plan that ends by the deadline and within the budget; None: there is none."""
         best: Outcome | None = None
-        for most in (FEW_LABELS, MOST_LABELS):
-            found = self.outcomes(deadline=deadline, budget=budget * (1 + TOLERANCE), most=most)
+        for labels in (FEW_LABELS, most):
+            found = self.outcomes(deadline=deadline, budget=budget * (1 + TOLERANCE), most=labels)
             if found and (best is None or found[-1].cost < best.cost):
                 best = found[-1]
                 budget = min(budget, best.cost)

@@ -9,13 +9,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final
 import numpy as np
 
 from hoptree.elastic.allocation import Allocation, Range, StagePlan
-from hoptree.elastic.dynamic_programme import TOLERANCE, DynamicProgramme, Outcome
+from hoptree.elastic.dynamic_programme import MOST_LABELS, TOLERANCE, DynamicProgramme, Outcome
 from hoptree.elastic.greedy import algorithm_2, cheapest_outcome, greedy, naive_outcomes, static_outcomes
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
 from hoptree.elastic.samples import Samples, StageSampler
 from hoptree.elastic.stage_model import StageModel
-from hoptree.elastic.timeline import Terms, expected_timeline, timeline
+from hoptree.elastic.timeline import NodeTimeline, Terms, expected_timeline, timeline
 
 Method: TypeAlias = Literal["static", "dynamic", "greedy", "algorithm-2", "naive"]
 RETRIES = 8
@@ -24,7 +24,7 @@ SAMPLED_LABELS = 64
 """The labels of the dynamic programme if its plans are compared by samples afterwards."""
 
 
-class Candidate(NamedTuple):
+class SampledPlan(NamedTuple):
     """A plan of a job; ``seconds`` and ``costs`` are samples, one if there is no spread."""
 
     method: Method
@@ -65,23 +65,24 @@ class JobPlanner:
         self._programme = DynamicProgramme(self._model, self._terms, self._counts, running=running)
         spread = any(stage.spread > 0 for stage in job.stages)
         self._sampler = StageSampler(self._model, seed=seed) if spread else None
-        self._candidates: dict[tuple[int, ...], Candidate] = {}
-        self._front: list[Candidate] | None = None
+        self._labels = SAMPLED_LABELS if spread else MOST_LABELS
+        self._candidates: dict[tuple[int, ...], SampledPlan] = {}
+        self._front: list[SampledPlan] | None = None
         self._static = static_outcomes(self._model, self._terms, self._counts, running=running)
 
-    def static(self, deadline: float) -> Candidate | None:
+    def static(self, deadline: float) -> SampledPlan | None:
         """Return the cheapest plan with the same nodes in all stages."""
         return self._best((self._candidate("static", each) for each in self._static), deadline)
 
-    def naive(self, deadline: float) -> Candidate | None:
+    def naive(self, deadline: float) -> SampledPlan | None:
         """Return the cheapest plan with the same devices per trial in all stages."""
         outcomes = naive_outcomes(self._model, self._terms, running=self._running, most=self._most)
         return self._best((self._candidate("naive", each) for each in outcomes), deadline)
 
-    def algorithm_2(self, deadline: float) -> Candidate | None:
+    def algorithm_2(self, deadline: float) -> SampledPlan | None:
         """Return the plan of algorithm 2."""
 
-        def find(target: float) -> list[Candidate]:
+        def find(target: float) -> list[SampledPlan]:
             static = cheapest_outcome(self._static, target)
             if static is None:
                 return []
@@ -90,7 +91,16 @@ class JobPlanner:
 
         return self._best(self._in_time(find, deadline, deadline, retries=RETRIES), deadline)
 
-    def cheapest(self, deadline: float) -> Candidate | None:
+    def greedy(self, deadline: float) -> SampledPlan | None:
+        """Return the plan of the greedy search."""
+
+        def find(target: float) -> list[SampledPlan]:
+            static = cheapest_outcome(self._static, target)
+            return [] if static is None else [self._stepped(target, static)]
+
+        return self._best(self._in_time(find, deadline, deadline, retries=RETRIES), deadline)
+
+    def cheapest(self, deadline: float) -> SampledPlan | None:
         """Return the cheapest plan of all methods."""
         if self._sampler is None:
             found = self._search(deadline)
@@ -99,19 +109,15 @@ class JobPlanner:
             likely = self._best(found, deadline)
             if likely is not None:
                 # The search knows expected times only: leave it so much time less as this plan's samples need more.
-                planned = expected_timeline(likely.counts, self._model, self._terms, running=self._running)
-                slack = likely.quantile(1.0 - self._risk) - planned.seconds
+                slack = likely.quantile(1.0 - self._risk) - self._expected(likely).seconds
                 found += self._in_time(self._search, deadline, deadline - max(0.0, slack), retries=1)
         static = self.static(deadline)
         return self._best(found if static is None else [static, *found], deadline)
 
-    def front(self) -> list[Candidate]:
+    def front(self) -> list[SampledPlan]:
         """Return the plans of which none is both faster and cheaper than another, fastest first."""
         if self._front is None:
-            if self._sampler is None:
-                outcomes = self._programme.outcomes()
-            else:
-                outcomes = self._programme.outcomes(most=SAMPLED_LABELS)
+            outcomes = self._programme.outcomes(most=self._labels)
             found = [self._candidate("static", each) for each in self._static]
             found += [self._candidate("dynamic", each) for each in outcomes]
             self._front = []
@@ -120,11 +126,11 @@ class JobPlanner:
                     self._front.append(each)
         return self._front
 
-    def earliest(self, share: float) -> Candidate:
+    def earliest(self, share: float) -> SampledPlan:
         """Return the plan that is done first in that share of the samples."""
         return min(self.front(), key=lambda each: each.quantile(share))
 
-    def allocation(self, chosen: Candidate) -> Allocation:
+    def allocation(self, chosen: SampledPlan) -> Allocation:
         """Return a plan in the form in which it is kept."""
         line = self._line(chosen.counts)
         stages = tuple(
@@ -135,23 +141,26 @@ class JobPlanner:
         )
         return Allocation(self._model.instance, stages, range_of(chosen.seconds), range_of(chosen.costs))
 
-    def _search(self, deadline: float) -> list[Candidate]:
+    def _search(self, deadline: float) -> list[SampledPlan]:
         """Return what the greedy search and the dynamic programme find by expected times."""
         static = cheapest_outcome(self._static, deadline)
-        found: list[Candidate] = []
-        budget = math.inf
-        if static is not None:
-            stepped = greedy(self._model, self._terms, self._counts, deadline, static, running=self._running)
-            budget = stepped.cost
-            found.append(self._candidate("greedy", stepped))
-        best = self._programme.cheapest(deadline, budget)
+        found = [] if static is None else [self._stepped(deadline, static)]
+        budget = self._expected(found[0]).cost if found else math.inf
+        best = self._programme.cheapest(deadline, budget, most=self._labels)
         return found if best is None else [*found, self._candidate("dynamic", best)]
 
+    def _stepped(self, deadline: float, static: Outcome) -> SampledPlan:
+        found = greedy(self._model, self._terms, self._counts, deadline, static, running=self._running)
+        return self._candidate("greedy", found)
+
+    def _expected(self, chosen: SampledPlan) -> NodeTimeline:
+        return expected_timeline(chosen.counts, self._model, self._terms, running=self._running)
+
     def _in_time(
-        self, find: Callable[[float], list[Candidate]], deadline: float, target: float, *, retries: int
-    ) -> list[Candidate]:
+        self, find: Callable[[float], list[SampledPlan]], deadline: float, target: float, *, retries: int
+    ) -> list[SampledPlan]:
         """Return what is found for the target, and for earlier ones until it seldom misses the deadline."""
-        found: list[Candidate] = []
+        found: list[SampledPlan] = []
         for _ in range(retries + 1):
             new = find(target)
             found += new
@@ -161,18 +170,18 @@ class JobPlanner:
             target -= max(over, 0.001 * deadline)
         return found
 
-    def _best(self, candidates: Iterable[Candidate], deadline: float) -> Candidate | None:
+    def _best(self, candidates: Iterable[SampledPlan], deadline: float) -> SampledPlan | None:
         """Return the cheapest plan that is seldom late, of several the fastest."""
         timely = [each for each in candidates if each.late(deadline) <= self._risk]
         least = min((each.cost for each in timely), default=0.0) * (1 + TOLERANCE)
         return min((each for each in timely if each.cost <= least), key=lambda each: each.time, default=None)
 
-    def _candidate(self, method: Method, outcome: Outcome) -> Candidate:
+    def _candidate(self, method: Method, outcome: Outcome) -> SampledPlan:
         """Return a plan with its samples; the same plan, whatever found it, has the same figures."""
         found = self._candidates.get(outcome.counts)
         if found is None:
             line = self._line(outcome.counts)
-            found = Candidate(method, outcome.counts, np.atleast_1d(line.seconds), np.atleast_1d(line.cost))
+            found = SampledPlan(method, outcome.counts, np.atleast_1d(line.seconds), np.atleast_1d(line.cost))
             self._candidates[outcome.counts] = found
         return found._replace(method=method)
 

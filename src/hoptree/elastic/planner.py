@@ -14,7 +14,7 @@ from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.errors import BudgetError, DeadlineError
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
-from hoptree.elastic.job_planner import Candidate, JobPlanner, range_of, upper
+from hoptree.elastic.job_planner import JobPlanner, SampledPlan, range_of, upper
 from hoptree.elastic.node_shares import jobs_in_turn, shares
 from hoptree.elastic.samples import Samples
 
@@ -89,6 +89,10 @@ class Planner:
         """Return the plan that RubberBand's algorithm 2 finds, as it is printed."""
         return self._for_deadline(deadline, lambda job: job.algorithm_2(deadline))
 
+    def greedy(self, deadline: float) -> AllocationPlan:
+        """Return the plan that the same search finds if it takes away whole nodes."""
+        return self._for_deadline(deadline, lambda job: job.greedy(deadline))
+
     def fastest(self, budget: float) -> AllocationPlan:
         """Return the fastest plan that costs no more than a budget; BudgetError: none does."""
         _check_positive("budget", budget, "dollars")
@@ -115,7 +119,7 @@ class Planner:
                 found.append(plan)
         return found
 
-    def _combined_front(self) -> list[list[Candidate]]:
+    def _combined_front(self) -> list[list[SampledPlan]]:
         """Return for rising times what the jobs do that are done by then at the least cost."""
         fronts = [job.front() for job in self._jobs]
         times = sorted({each.time for front in fronts for each in front})
@@ -125,7 +129,7 @@ class Planner:
         # The last of a front that is in time is the cheapest.
         return [[[each for each in front if each.time <= time][-1] for front in fronts] for time in times]
 
-    def _for_deadline(self, deadline: float, choose: Callable[[JobPlanner], Candidate | None]) -> AllocationPlan:
+    def _for_deadline(self, deadline: float, choose: Callable[[JobPlanner], SampledPlan | None]) -> AllocationPlan:
         _check_positive("deadline", deadline, "seconds")
         chosen = [choose(job) for job in self._jobs]
         found = [each for each in chosen if each is not None]
@@ -145,7 +149,7 @@ class Planner:
 
     def _plan(
         self,
-        chosen: Sequence[Candidate],
+        chosen: Sequence[SampledPlan],
         *,
         deadline: float | None = None,
         budget: float | None = None,
@@ -162,12 +166,12 @@ class Planner:
         )
 
 
-def _latest(chosen: Sequence[Candidate]) -> Samples:
+def _latest(chosen: Sequence[SampledPlan]) -> Samples:
     """Return when the last job ends."""
     return reduce(np.maximum, (each.seconds for each in chosen))
 
 
-def _total(chosen: Sequence[Candidate]) -> Samples:
+def _total(chosen: Sequence[SampledPlan]) -> Samples:
     """Return the cost of all jobs."""
     return reduce(np.add, (each.costs for each in chosen))
 

@@ -16,7 +16,7 @@ Seconds: TypeAlias = Any
 """A number, or a numpy array with a number for each sample: all figures of a timeline are computed for both."""
 
 
-class Timeline(msgspec.Struct, frozen=True):
+class NodeTimeline(msgspec.Struct, frozen=True):
     """When each stage begins and ends, and the cost of all nodes; seconds from the start of the run.
 
     ``lives`` are groups of nodes with the time at which they start and that at which they are released.
@@ -79,7 +79,7 @@ def timeline(
     *,
     running: int = 0,
     longer: Callable[[Any, Any], Any] = max,
-) -> Timeline:
+) -> NodeTimeline:
     """Return the timeline of a number of nodes for each stage, with the ``times`` of the stages on them.
 
     ``running`` nodes are there at the beginning, and are paid past their minimum. The oldest nodes are released
@@ -120,10 +120,10 @@ def timeline(
     lives += _release(groups, have, now)
     for size, started, ended in lives:
         cost = cost + size * terms.second * longer(ended - started, terms.minimum)
-    return Timeline(tuple(begins), tuple(ends), tuple(lives), cost)
+    return NodeTimeline(tuple(begins), tuple(ends), tuple(lives), cost)
 
 
-def expected_timeline(counts: Sequence[int], model: StageModel, terms: Terms, *, running: int = 0) -> Timeline:
+def expected_timeline(counts: Sequence[int], model: StageModel, terms: Terms, *, running: int = 0) -> NodeTimeline:
     """Return the timeline of a number of nodes for each stage with the times that are expected."""
     times = [StageTime(model.seconds(index, count), model.busy(index, count)) for index, count in enumerate(counts)]
     return timeline(counts, times, model, terms, running=running)
