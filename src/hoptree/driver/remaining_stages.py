@@ -61,7 +61,7 @@ class RemainingStages:
 
     def _scale(self, work: StageWork, live: Sequence[Trial], rungs: Sequence[Rung], rung: int) -> float:
         """Return how much longer the trials that are left take for a unit than those of the play."""
-        played = work.size and sum(n * self._times.unit(values) for values, n in work.units.items()) / work.size
+        played = work.size and work.seconds(self._times.unit) / work.size
         if not live or not played:
             return 1.0
         begin = rungs[rung - 1].epochs if rung else 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 
-from hoptree.elastic.stage_model import StageModel
+from hoptree.elastic.stage_model import StageModel, last_units
 from hoptree.elastic.timeline import StageTime
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Samples: TypeAlias = "NDArray[np.float64]"
 SAMPLES = 256
+UNITS_AT_THE_END = 2.0
+"""By how many standard deviations of a unit the end of a stage differs: any of its last units may be slow."""
 
 
 @final
@@ -34,6 +36,8 @@ class StageSampler:
                 self._trials.append(np.full((stage.trials, samples), stage.seconds))
         self._longest = [each.max(axis=0) for each in self._trials]
         self._sums = [each.sum(axis=0) for each in self._trials]
+        slow = UNITS_AT_THE_END * model.job.unit_spread
+        self._last = [generator.normal(0.0, slow, samples) for _ in self._trials]
 
     def trials(self, index: int) -> Samples:
         """Return the seconds of each trial of a stage on one device: a row for each trial."""
@@ -54,6 +58,7 @@ class StageSampler:
             devices = count * self._model.instance.devices
             if self._model.job.divisible:
                 seconds = np.maximum(self._sums[index] / devices, self._longest[index])
+                seconds = seconds + np.maximum(last_units(self._model.job, devices) + self._last[index], 0.0)
             else:
                 trials = self._trials[index]
                 seconds = np.max([trials[first::devices].sum(axis=0) for first in range(devices)], axis=0)

@@ -92,7 +92,7 @@ class StageModel:
         if not share.turns:
             return slowest / share.speed
         if self.job.divisible:
-            return max(stage.trials * stage.seconds / devices, slowest)
+            return max(stage.trials * stage.seconds / devices, slowest) + last_units(self.job, devices)
         rounds = -(-stage.trials // devices)
         return rounds * stage.seconds + math.sqrt(rounds) * stage.spread * expected_maximum(devices)
 
@@ -139,6 +139,11 @@ class StageModel:
 def expected_maximum(count: int) -> float:
     """Return the expected largest of so many standard normal values (Blom's approximation)."""
     return NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0
+
+
+def last_units(job: Job, devices: int) -> float:
+    """Return for how long some devices of a divisible job are idle, while the others finish their last units."""
+    return job.unit * (1.0 - 1.0 / devices) + job.unit_spread * expected_maximum(devices)
 
 
 def _check(job: Job) -> None:
