@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final
 import numpy as np
 
 from hoptree.elastic.allocation import Allocation, Range, StagePlan
-from hoptree.elastic.dynamic_programme import MOST_LABELS, TOLERANCE, DynamicProgramme, Outcome
+from hoptree.elastic.dynamic_programme import FEW_LABELS, MOST_LABELS, TOLERANCE, DynamicProgramme, Outcome
 from hoptree.elastic.greedy import algorithm_2, cheapest_outcome, greedy, naive_outcomes, static_outcomes
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
@@ -20,7 +20,9 @@ from hoptree.elastic.timeline import NodeTimeline, Terms, expected_timeline, tim
 Method: TypeAlias = Literal["static", "dynamic", "greedy", "algorithm-2", "naive"]
 RETRIES = 8
 """How often a plan is sought for an earlier deadline, because the last one was late in too many samples."""
-SAMPLED_LABELS = 64
+CLOSE = 0.01
+"""Which share of the time until the deadline may remain."""
+SAMPLED_LABELS = 48
 """The labels of the dynamic programme if its plans are compared by samples afterwards."""
 
 
@@ -67,6 +69,7 @@ class JobPlanner:
         self._sampler = StageSampler(self._model, seed=seed) if spread else None
         self._labels = SAMPLED_LABELS if spread else MOST_LABELS
         self._candidates: dict[tuple[int, ...], SampledPlan] = {}
+        self._outcomes: list[Outcome] = []  # of the dynamic programme, once the front is known
         self._front: list[SampledPlan] | None = None
         self._static = static_outcomes(self._model, self._terms, self._counts, running=running)
 
@@ -117,9 +120,9 @@ class JobPlanner:
     def front(self) -> list[SampledPlan]:
         """Return the plans of which none is both faster and cheaper than another, fastest first."""
         if self._front is None:
-            outcomes = self._programme.outcomes(most=self._labels)
+            self._outcomes = self._programme.outcomes(most=self._labels)
             found = [self._candidate("static", each) for each in self._static]
-            found += [self._candidate("dynamic", each) for each in outcomes]
+            found += [self._candidate("dynamic", each) for each in self._outcomes]
             self._front = []
             for each in sorted(found, key=lambda each: (each.time, each.cost)):
                 if not self._front or each.cost < self._front[-1].cost:
@@ -146,7 +149,12 @@ class JobPlanner:
         static = cheapest_outcome(self._static, deadline)
         found = [] if static is None else [self._stepped(deadline, static)]
         budget = self._expected(found[0]).cost if found else math.inf
-        best = self._programme.cheapest(deadline, budget, most=self._labels)
+        known = cheapest_outcome(self._outcomes, deadline)
+        if known is not None:
+            budget = min(budget, known.cost)
+            found.append(self._candidate("dynamic", known))
+        limits = (self._labels,) if known is not None else (FEW_LABELS, self._labels)
+        best = self._programme.cheapest(deadline, budget, limits)
         return found if best is None else [*found, self._candidate("dynamic", best)]
 
     def _stepped(self, deadline: float, static: Outcome) -> SampledPlan:
@@ -159,15 +167,17 @@ class JobPlanner:
     def _in_time(
         self, find: Callable[[float], list[SampledPlan]], deadline: float, target: float, *, retries: int
     ) -> list[SampledPlan]:
-        """Return what is found for the target, and for earlier ones until it seldom misses the deadline."""
+        """Return what is found for the target, and for others until it seldom misses the deadline, but uses it."""
         found: list[SampledPlan] = []
         for _ in range(retries + 1):
             new = find(target)
-            found += new
-            if not new or any(each.late(deadline) <= self._risk for each in new):
+            if not new:
                 break
-            over = min(each.quantile(1.0 - self._risk) for each in new) - deadline
-            target -= max(over, 0.001 * deadline)
+            found += new
+            left = deadline - min(each.quantile(1.0 - self._risk) for each in new)
+            if 0.0 <= left <= CLOSE * deadline:
+                break
+            target += left if left > 0 else min(left, -0.001 * deadline)
         return found
 
     def _best(self, candidates: Iterable[SampledPlan], deadline: float) -> SampledPlan | None:
