@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import msgspec
 
@@ -17,6 +17,7 @@ from hoptree.driver.variant_choice import NEW, environment_changed, expected_var
 from hoptree.driver.variants import Variants
 from hoptree.record.error_format import brief_errors
 from hoptree.record.spec import StudySpec, continued, refuse_changes, refuse_others
+from hoptree.search.budget_estimate import check_has_end
 
 if TYPE_CHECKING:
     from hoptree.forecast.explanation import StudyHistory
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
     from hoptree.study.study import Study
 
 _MAX_ENTRIES = 200_000  # entries of another study's journal up to which times are learned from it
+
+
+class LearnedStudy(NamedTuple):
+    """What is known before a run: the store, the definition with its extensions, the journal, measured times."""
+
+    store: Store | None
+    spec: StudySpec
+    journal: list[Recorded]
+    measured: Measured
 
 
 @final
@@ -42,29 +52,37 @@ class StudyExplainer:
     def explain(self, workers: int | None, *, accept_changes: bool = False) -> Forecast:
         """Return the forecast; see ``Study.explain``."""
         from hoptree.forecast.explanation import Explainer
-        from hoptree.forecast.measured import Measured
-        from hoptree.store import StoreMissingError
 
-        specs = self._group.specs
-        trainer, data = self._first.trainer, self._first.data
-        count, spec = worker_count(workers, trainer), StudySpec.together(specs)
-        measured = Measured()
+        trainer, count = self._first.trainer, worker_count(workers, self._first.trainer)
         with ExitStack() as stack:
-            stack.enter_context(brief_errors(self._first.store))
-            store: Store | None = None
-            journal: list[Recorded] = []
-            with suppress(StoreMissingError):
-                store = stack.enter_context(self._first.open_store(create=False))
-                refuse_others(store, self.name, specs, accept_changes, self._group.widens)
-                spec, journal = self._learn(store, spec, measured, accept_changes)
-            if not journal:
-                self._rehearse(spec)
+            store, spec, journal, measured = self.learn(stack, accept_changes)
             history = self._history(store, spec, journal, accept_changes)
-            measured.try_out(trainer, data, self._group.tuners(spec).start())
             explainer = Explainer(
                 history, lambda numbers: self._group.tuners(spec, numbers), measured, threads=trainer.threads
             )
             return msgspec.structs.replace(explainer.explain(count), profile=self._profile(store, spec))
+
+    def learn(self, stack: ExitStack, accept_changes: bool) -> LearnedStudy:
+        """Return what earlier runs and a timing run tell; the store stays open as long as the stack."""
+        from hoptree.forecast.measured import Measured
+        from hoptree.store import StoreMissingError
+
+        for study in self._studies:
+            check_has_end(study.search, "a forecast needs a number of trials")
+        specs = self._group.specs
+        trainer, data, spec = self._first.trainer, self._first.data, StudySpec.together(specs)
+        measured = Measured()
+        stack.enter_context(brief_errors(self._first.store))
+        store: Store | None = None
+        journal: list[Recorded] = []
+        with suppress(StoreMissingError):
+            store = stack.enter_context(self._first.open_store(create=False))
+            refuse_others(store, self.name, specs, accept_changes, self._group.widens)
+            spec, journal = self._learn(store, spec, measured, accept_changes)
+        if not journal:
+            self._rehearse(spec)
+        measured.try_out(trainer, data, self._group.tuners(spec).start())
+        return LearnedStudy(store, spec, journal, measured)
 
     def _profile(self, store: Store | None, spec: StudySpec) -> list[dict[str, Any]]:
         """Return what was measured with this trainer and data on this kind of device."""
