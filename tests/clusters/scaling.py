@@ -34,11 +34,11 @@ _EMPTY_LISTS = (
 
 @contextmanager
 def autoscaling_cluster(
-    types: Mapping[str, Mapping[str, Any]], *, idle_seconds: float = 1.8, lost_after: int = 10, most: int = 8
+    types: Mapping[str, Mapping[str, Any]], *, idle_seconds: float = 6.0, most: int = 8
 ) -> Iterator[str]:
     """Start a cluster of these node types, each with its ``resources``, and return its address; no node runs yet.
 
-    An idle node is ended after ``idle_seconds``, and one that was killed is replaced after ``lost_after``.
+    The autoscaler ends a node that was idle for ``idle_seconds``, and starts at most so many.
     """
     from ray._private.services import get_node_ip_address
 
@@ -53,7 +53,7 @@ def autoscaling_cluster(
     settings = [f"--autoscaling-config={config}", "--num-cpus=0", f"--port={port}"]
     around = {
         "AUTOSCALER_UPDATE_INTERVAL_S": "1",
-        "AUTOSCALER_HEARTBEAT_TIMEOUT_S": str(lost_after),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
         "RAY_FAKE_CLUSTER": "1",
         "RAY_TMPDIR": hidden,
         "RAY_health_check_period_ms": "500",
@@ -83,7 +83,8 @@ def _config(address: str, types: Mapping[str, Mapping[str, Any]], idle_seconds: 
         "max_workers": most,
         "idle_timeout_minutes": idle_seconds / 60,
         "provider": {
-            "type": "fake_multinode",
+            "type": "external",
+            "module": "tests.clusters.machine_provider.MachineProvider",
             "head_node_id": FAKE_HEAD_NODE_ID,
             "gcs_address": address,
             "use_node_id_as_ip": True,  # they all have the same address
@@ -91,7 +92,7 @@ def _config(address: str, types: Mapping[str, Mapping[str, Any]], idle_seconds: 
             "disable_launch_config_check": True,
             "foreground_node_launch": True,
             "launch_multiple": True,
-            "worker_liveness_check": True,
+            "worker_liveness_check": False,
         },
         "head_node_type": "ray.head.default",
         "upscaling_speed": 1.0,

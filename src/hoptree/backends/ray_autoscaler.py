@@ -49,7 +49,8 @@ class Autoscaler:
     """Requests nodes of one instance type, on each of which as many workers fit as it has devices.
 
     ``label`` is the label of nodes that names their instance type. The first version of Ray's autoscaler ignores
-    it: there a node comes of any type that has the resources.
+    it: there a node comes of any type that has the resources. That version also takes a node that has ended for
+    one that runs, until it misses its heartbeats (30 s) or has been idle for too long, and replaces it only then.
     """
 
     def __init__(self, instance: Instance, worker: Mapping[str, float], label: str) -> None:
@@ -60,8 +61,7 @@ class Autoscaler:
         self._label = label
         self._selects = bool(is_autoscaler_v2()) and _LABEL.fullmatch(instance.name) is not None
         self._requested = -1
-        self._before: _Report | None = None  # when a node was requested first
-        self._reports: set[float] = set()
+        self._reports: set[float] = set()  # when it wrote that it starts nothing
         self._starts = False  # whether it has started a node
 
     @property
@@ -80,29 +80,24 @@ class Autoscaler:
             return
         from ray.autoscaler.sdk import request_resources
 
-        if self._requested < 0:
-            self._before = _read()
         self._requested = count
         selectors = [{self._label: self._instance.name}] * count if self._selects else None
         request_resources(bundles=[dict(bundle)] * count, bundle_label_selectors=selectors)
 
-    def check(self, *, waiting: bool) -> None:
+    def check(self, alive: int, *, waiting: bool) -> None:
         """Raise an error if the autoscaler starts no node for the first request, since it has no such type.
 
-        ``waiting`` says that no node has come yet.
+        ``alive`` is how many nodes the cluster has; ``waiting`` says that none of those that were requested is
+        among them. An autoscaler that counts others starts a node, or has not noticed yet that one has ended.
         """
-        if not waiting:
-            self._starts = True
-        if self._starts or self._requested < 0 or (report := _read()) is None:
+        self._starts = self._starts or not waiting
+        if self._starts or (report := _read()) is None:
             return
-        before = self._before
-        if report.lacking or before is None or report.nodes > before.nodes:
-            self._starts = before is not None and report.nodes > before.nodes
-            self._before = before or report
-            return
-        if report.written != before.written:
+        if report.nodes != alive or report.lacking:
+            self._reports.clear()
+        else:
             self._reports.add(report.written)
-        if len(self._reports) >= _REPORTS:
+        if len(self._reports) > _REPORTS:  # the first may be older than the request
             raise RefusedError(
                 f"instance: {self._instance.name!r}, but Ray's autoscaler starts no node with {self._needs}; "
                 "expected a node type with these resources, and room for it below the largest number of nodes: add "

@@ -8,7 +8,7 @@ an idle time-out.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import TypeAlias, final
@@ -31,6 +31,7 @@ log = logging.getLogger("hoptree")
 class _Node:
     """A node that is paid for."""
 
+    address: str
     requested: bool  # whether it came because we asked for it, else others may need it too
     leaving: bool = False
     empty_since: float = 0.0  # since when a leaving node has no workers
@@ -56,6 +57,7 @@ class ElasticNodes:
         self._given_back: set[str] = set()  # nodes that still run, for others or for some seconds
         self._target = 0  # nodes that the cluster is to have; 0 until somebody asks for some
         self._asked: deque[float] = deque()  # when each node was requested that has not come yet
+        self._ended: set[str] = set()  # addresses of nodes that were given back
         self._seen: set[str] | None = None
         self._events: list[NodeEvent] = []
 
@@ -95,16 +97,18 @@ class ElasticNodes:
 
         Those that are ``unusable`` are given back.
         """
-        slots = {node.id: count for node in alive if (count := self.slots(node))}
         for name in [name for name in self._nodes if name not in {node.id for node in alive}]:
             node = self._nodes.pop(name)
+            if node.drained:
+                self._ended.add(node.address)
             self._events.append(NodeReleased(name) if node.drained else NodeLost(name))
-        for name, count in slots.items():
-            if name not in self._nodes:
-                requested = self._seen is not None and name not in self._seen
-                self._nodes[name] = _Node(requested)
+        self._refuse_restarted(alive)
+        for node in alive:
+            if node.id not in self._nodes and (count := self.slots(node)):
+                requested = self._seen is not None and node.id not in self._seen
+                self._nodes[node.id] = _Node(node.address, requested)
                 waited = now - self._asked.popleft() if requested and self._asked else 0.0
-                self._events.append(NodeStarted(name, count, waited))
+                self._events.append(NodeStarted(node.id, count, waited))
         self._seen = {node.id for node in alive}
         self._given_back &= self._seen
         if self._autoscaler is not None:
@@ -113,12 +117,9 @@ class ElasticNodes:
             self._target = max(1, self._target)
             self._leave_excess(now)
             self._request(self._autoscaler, [node for node in alive if node.id not in self._nodes])
-            self._autoscaler.check(waiting=not self._nodes)
-        return {
-            name: slots[name]
-            for name, node in self._nodes.items()
-            if not node.leaving and name in slots.keys() - unusable
-        }
+            self._autoscaler.check(len(alive), waiting=not self._nodes)
+        known = {name for name, node in self._nodes.items() if not node.leaving}
+        return {node.id: self.slots(node) for node in alive if node.id in known - unusable}
 
     def give_back(self, busy: Set[str], now: float) -> None:
         """Drain the leaving nodes that have no workers any more; ``busy`` are those that have."""
@@ -161,6 +162,14 @@ class ElasticNodes:
             self._asked.append(now)
         while len(self._asked) > missing:
             self._asked.pop()
+
+    def _refuse_restarted(self, alive: Sequence[RayNode]) -> None:
+        """Leave nodes alone that were given back and that the autoscaler has started again, to repair them."""
+        machines = Counter(node.address for node in alive)
+        for node in alive:
+            restarted = node.address in self._ended and machines[node.address] == 1 and node.id not in self._nodes
+            if restarted and not self._asked:
+                self._given_back.add(node.id)
 
     def _request(self, autoscaler: Autoscaler, others: Sequence[RayNode]) -> None:
         """Request nodes; Ray counts those that leave as well, until they have left."""
