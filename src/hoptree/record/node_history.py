@@ -9,12 +9,12 @@ from hoptree.core.node_ledger import NodeLedger
 from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.billing import charge
 from hoptree.record.cost import instance_of, plans_of, stages_of
-from hoptree.report.node_timeline import NodeTimeline
+from hoptree.report.nodes_over_time import NodesOverTime
 
 _POINTS = 200  # of the curve of cost, besides those at which nodes come and go
 
 
-def node_timeline(ledger: NodeLedger, now: float) -> NodeTimeline | None:
+def node_timeline(ledger: NodeLedger, now: float) -> NodesOverTime | None:
     """Return the nodes over time up to ``now``; None if none was paid for."""
     plans = plans_of(ledger)
     uses = ledger.rows.uses
@@ -38,7 +38,7 @@ def node_timeline(ledger: NodeLedger, now: float) -> NodeTimeline | None:
     made, plan = plans[0]
     figures = plan.cost, plan.seconds
     cost, seconds = ((each.expected, each.least, each.most) for each in figures)
-    return NodeTimeline(
+    return NodesOverTime(
         nodes=tuple(_steps([change for *_, a, b in lives for change in ((a, 1), (b, -1))])),
         paid=tuple(paid),
         planned=tuple(_planned(plan, made.now)),
