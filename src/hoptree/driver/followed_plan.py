@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
+
+import msgspec
 
 from hoptree.backends.protocol import Backend, KeepsTime, ScalesNodes
 from hoptree.core.events import AllocationPlanned, Event, NodesRequested
@@ -13,8 +16,9 @@ from hoptree.driver.elastic_run import ElasticRun
 from hoptree.driver.elastic_settings import ElasticSettings
 from hoptree.driver.fixed_nodes import FixedNodes
 from hoptree.driver.study_stages import TrainingTimes
+from hoptree.elastic.allocation import AllocationPlan, Range
 from hoptree.elastic.controller import NodeController
-from hoptree.estimate import Estimator
+from hoptree.estimate import WIDE, Estimator
 
 if TYPE_CHECKING:
     from hoptree.core.study_state import StudyState
@@ -57,7 +61,18 @@ class FollowedPlan:
         )
         clock = (lambda: backend.now) if isinstance(backend, KeepsTime) else self._study_clock
         run = ElasticRun(self._state, settings.stages, controller, backend, self.times, clock)
-        return list(run.poll()), run
+        return [self._with_doubt(event) for event in run.poll()], run
+
+    def _with_doubt(self, event: Event) -> Event:
+        """Return the first plan with ranges that hold the doubt about the time of units."""
+        if not isinstance(event, AllocationPlanned):
+            return event
+        plan, factor = AllocationPlan.read(event.plan), math.exp(WIDE * self._settings.doubt)
+        seconds, cost = (
+            Range(each.expected, each.least / factor, each.most * factor) for each in (plan.seconds, plan.cost)
+        )
+        wider = msgspec.structs.replace(plan, seconds=seconds, cost=cost)
+        return msgspec.structs.replace(event, plan=wider.to_dict())
 
     def wrap(self, backend: Backend) -> Backend:
         """Return the backend; on fixed nodes, with nodes for the accounts where it reports none."""

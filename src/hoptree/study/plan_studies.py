@@ -69,6 +69,7 @@ class StudyPlanner:
             asked=asked,
             stages=stages,
             times=times,
+            doubt=plan.chosen.doubt,
         )
         return plan, settings
 
