@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 
-from hoptree.elastic.stage_model import StageModel, last_units
+from hoptree.elastic.stage_model import StageModel, last_units, shared_seconds
 from hoptree.elastic.timeline import StageTime
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Samples: TypeAlias = "NDArray[np.float64]"
 SAMPLES = 256
-UNITS_AT_THE_END = 2.0
+UNITS_AT_THE_END = 3.0
 """By how many standard deviations of a unit the end of a stage differs: any of its last units may be slow."""
 
 
@@ -57,7 +57,7 @@ class StageSampler:
         else:
             devices = count * self._model.instance.devices
             if self._model.job.divisible:
-                seconds = np.maximum(self._sums[index] / devices, self._longest[index])
+                seconds = shared_seconds(self._model.job, self._sums[index] / devices, self._longest[index])
                 seconds = seconds + np.maximum(last_units(self._model.job, devices) + self._last[index], 0.0)
             else:
                 trials = self._trials[index]
