@@ -38,6 +38,7 @@ class StageSampler:
         self._sums = [each.sum(axis=0) for each in self._trials]
         slow = UNITS_AT_THE_END * model.job.unit_spread
         self._last = [generator.normal(0.0, slow, samples) for _ in self._trials]
+        self._times: dict[tuple[int, int], StageTime] = {}
 
     def trials(self, index: int) -> Samples:
         """Return the seconds of each trial of a stage on one device: a row for each trial."""
@@ -45,7 +46,12 @@ class StageSampler:
 
     def times(self, counts: Sequence[int]) -> list[StageTime]:
         """Return the samples of the time of each stage with its number of nodes."""
-        return [self._time(index, count) for index, count in enumerate(counts)]
+        found: list[StageTime] = []
+        for key in enumerate(counts):
+            if key not in self._times:
+                self._times[key] = self._time(*key)
+            found.append(self._times[key])
+        return found
 
     def _time(self, index: int, count: int) -> StageTime:
         stage = self._model.job.stages[index]
