@@ -30,14 +30,14 @@ from hoptree.simulator.faults import NodeLoss
 
 RUNS = 1_000
 RISK = 0.05
-SEARCH = SuccessiveHalving(64, max_epochs=16, factor=4)
+SEARCH = SuccessiveHalving(64, max_epochs=8, min_epochs=2, factor=2)
 SPACE = {"lr": log(1e-4, 1e-1)}
-WORKLOAD = Workload(partitions=4, seconds=30.0)
+WORKLOAD = Workload(partitions=3, seconds=30.0)
 SPOT = Instance("p3.2xlarge", devices=1, price=3.06, provision=30.0, start=20.0, spot=True)
 NODES = ElasticNodes(devices=1, provision=30.0, start=20.0, spread=0.3)
 ROUGH: dict[str, Any] = {"noise": 0.2, "stragglers": 0.02, "straggling": 3.0}
-AT_RISK = 120.0  # seconds of training that a lost node may cost a trial: states are saved after every epoch
-LEAST, MOST = 2_450.0, 4_500.0  # deadlines in seconds
+AT_RISK = 90.0  # seconds of training that a lost node may cost a trial: states are saved after every epoch
+LEAST, MOST = 1_500.0, 4_000.0  # deadlines in seconds
 
 
 class Case(NamedTuple):
@@ -128,7 +128,7 @@ def main(runs: int) -> None:
     rungs = ", ".join(f"{rung.trials} trials to epoch {rung.epochs}" for rung in SEARCH.rungs)
     text = (
         "## Deadlines of simulated runs on nodes that come and go\n\n"
-        f"Successive halving ({rungs}; 4 units of 30 s per epoch) on spot instances of one device at 3.06 dollars per "
+        f"Successive halving ({rungs}; 3 units of 30 s per epoch) on spot instances of one device at 3.06 dollars per "
         "hour (minimum 60 s, 30 s to provision, 20 s to start, both with a spread of 30 %). Units differ by 20 %, and "
         "2 % of them take three times as long. Deadlines are drawn from "
         f"{LEAST:,.0f} to {MOST:,.0f} s. The node that is lost is any that runs at a random time; states are saved after "

@@ -25,6 +25,7 @@ _LEAST = 0.01  # of the time of the first plan: less is no deviation
 _INTERVAL = 0.02  # of the time of the first plan: the least time between two plans, unless a stage has begun
 _LATE = 1.5  # a node is late if it takes so many times as long as expected
 _NEARLY = 1.02  # of the earliest end or the least cost, once the deadline or the budget cannot be kept any more
+_LATER = 0.5  # the risk of later plans, over that of the first
 _SOON = 1e-3  # seconds: the least time for which a plan is sought
 _SPARE = 2.0  # seconds by which a node is asked for before it has to be
 
@@ -168,7 +169,9 @@ class NodeController:
 
     def _plan(self, now: float, remaining: Sequence[Job], running: int) -> AllocationPlan:
         jobs = [_joined(remaining, places) for places in self._allocated(remaining)]
-        planner = Planner(jobs, self._instance, running=running, risk=self._risk)
+        # Every plan may be late, and a cheaper one uses up the time that was left: later ones risk less.
+        risk = self._risk if self._force is None else _LATER * self._risk
+        planner = Planner(jobs, self._instance, running=running, risk=risk)
         if self._deadline is not None:
             left = max(_SOON, self._begun + self._deadline - now)
             refusal: DeadlineError | None = None

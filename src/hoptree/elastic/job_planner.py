@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 import numpy as np
@@ -22,6 +23,8 @@ RETRIES = 8
 """How often a plan is sought for an earlier deadline, because the last one was late in too many samples."""
 CLOSE = 0.01
 """Which share of the time until the deadline may remain."""
+SWEEPS = 4
+"""How often all stages are gone through for steps that save money by the samples."""
 SAMPLED_LABELS = 48
 """The labels of the dynamic programme if its plans are compared by samples afterwards."""
 
@@ -108,30 +111,28 @@ class JobPlanner:
         if self._sampler is None:
             found = self._search(deadline)
         else:
-            found = list(self.front())
+            found = list(self._known())
             likely = self._best(found, deadline)
             if likely is not None:
                 # The search knows expected times only: leave it so much time less as this plan's samples need more.
                 slack = likely.quantile(1.0 - self._risk) - self._expected(likely).seconds
                 found += self._in_time(self._search, deadline, deadline - max(0.0, slack), retries=1)
+            found.append(self._improved(self._best(found, deadline) or self._quickest(), deadline))
         static = self.static(deadline)
         return self._best(found if static is None else [static, *found], deadline)
 
     def front(self) -> list[SampledPlan]:
         """Return the plans of which none is both faster and cheaper than another, fastest first."""
         if self._front is None:
-            self._outcomes = self._programme.outcomes(most=self._labels)
-            found = [self._candidate("static", each) for each in self._static]
-            found += [self._candidate("dynamic", each) for each in self._outcomes]
             self._front = []
-            for each in sorted(found, key=lambda each: (each.time, each.cost)):
+            for each in sorted(self._known(), key=lambda each: (each.time, each.cost)):
                 if not self._front or each.cost < self._front[-1].cost:
                     self._front.append(each)
         return self._front
 
-    def earliest(self, share: float) -> SampledPlan:
-        """Return the plan that is done first in that share of the samples."""
-        return min(self.front(), key=lambda each: each.quantile(share))
+    def earliest(self) -> SampledPlan:
+        """Return the plan that can meet the earliest deadline."""
+        return self._improved(self._quickest(), 0.0)
 
     def allocation(self, chosen: SampledPlan) -> Allocation:
         """Return a plan in the form in which it is kept."""
@@ -143,6 +144,43 @@ class JobPlanner:
             )
         )
         return Allocation(self._model.instance, stages, range_of(chosen.seconds), range_of(chosen.costs))
+
+    def _known(self) -> list[SampledPlan]:
+        """Return all static plans, and those that the dynamic programme finds without a deadline."""
+        if not self._outcomes:
+            self._outcomes = self._programme.outcomes(most=self._labels)
+        found = [self._candidate("static", each) for each in self._static]
+        return [*found, *(self._candidate("dynamic", each) for each in self._outcomes)]
+
+    def _quickest(self) -> SampledPlan:
+        return min(self._known(), key=lambda each: (each.quantile(1.0 - self._risk), each.cost))
+
+    def _improved(self, plan: SampledPlan, deadline: float) -> SampledPlan:
+        """Return a plan that is in time and costs less by the samples: a step at a time, in one or two stages."""
+        if self._sampler is None:
+            return plan
+
+        def rank(each: SampledPlan) -> tuple[float, float]:
+            return max(deadline, each.quantile(1.0 - self._risk)), each.cost
+
+        for _ in range(SWEEPS):
+            before = plan
+            for stage in range(len(plan.counts)):
+                for counts in self._near(plan.counts, stage):
+                    other = self._candidate("dynamic", Outcome(0.0, 0.0, counts))
+                    plan = min(plan, other, key=rank)
+            if plan is before:
+                break
+        return plan
+
+    def _near(self, counts: tuple[int, ...], stage: int) -> Iterator[tuple[int, ...]]:
+        """Yield plans with a little fewer or more nodes in a stage, or in it and the next one."""
+        place = bisect_left(self._counts, counts[stage])
+        near = set(self._counts[max(0, place - 2) : place + 3])
+        near |= set(counts[max(0, stage - 1) : stage + 2])
+        for count in sorted(near):
+            yield (*counts[:stage], count, *counts[stage + 1 :])
+            yield (*counts[:stage], count, count, *counts[stage + 2 :])[: len(counts)]
 
     def _search(self, deadline: float) -> list[SampledPlan]:
         """Return what the greedy search and the dynamic programme find by expected times."""

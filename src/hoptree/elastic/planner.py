@@ -138,7 +138,7 @@ class Planner:
             seconds = _latest(found)
             return self._plan(found, deadline=deadline, risk=float(np.mean(seconds > deadline)))
         share = 1.0 - self._risk / len(self._jobs)
-        first = [job.earliest(share) for job in self._jobs]
+        first = [job.earliest() for job in self._jobs]
         earliest = max(each.quantile(share) for each in first)
         cost = sum(each.cost for each in first)
         raise DeadlineError(
