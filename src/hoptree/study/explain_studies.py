@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, final
@@ -9,7 +11,9 @@ from typing import TYPE_CHECKING, Any, final
 import msgspec
 
 from hoptree.backends.choice import worker_count
+from hoptree.backends.ray_settings import check_count
 from hoptree.core.errors import HoptreeError
+from hoptree.core.events import Event, TrialAsked
 from hoptree.core.profile import Profile
 from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
@@ -17,6 +21,7 @@ from hoptree.driver.variant_choice import NEW, environment_changed, expected_var
 from hoptree.driver.variants import Variants
 from hoptree.record.error_format import brief_errors
 from hoptree.record.spec import StudySpec, continued, refuse_changes, refuse_others
+from hoptree.search.budget_estimate import total_budget_estimate
 
 if TYPE_CHECKING:
     from hoptree.forecast.explanation import StudyHistory
@@ -43,10 +48,15 @@ class StudyExplainer:
         """Return the forecast; see ``Study.explain``."""
         from hoptree.forecast.explanation import Explainer
         from hoptree.forecast.measured import Measured
+        from hoptree.forecast.pilot import PilotPlan
         from hoptree.store import StoreMissingError
 
+        if workers is not None:
+            check_count("workers", workers)
+        begun = time.perf_counter()
         specs = self._group.specs
-        trainer, data = self._first.trainer, self._first.data
+        read = time.perf_counter() - begun  # all of the user's code, as a run does
+        trainer = self._first.trainer
         count, spec = worker_count(workers, trainer), StudySpec.together(specs)
         measured = Measured()
         with ExitStack() as stack:
@@ -57,10 +67,12 @@ class StudyExplainer:
                 store = stack.enter_context(self._first.open_store(create=False))
                 refuse_others(store, self.name, specs, accept_changes, self._group.widens)
                 spec, journal = self._learn(store, spec, measured, accept_changes)
-            if not journal:
-                self._rehearse(spec)
+            asked = self._group.tuners(spec).start()
             history = self._history(store, spec, journal, accept_changes)
-            measured.try_out(trainer, data, self._group.tuners(spec).start())
+            if not measured.try_out(PilotPlan(self._studies, count, self._epochs(asked), begun), asked):
+                if not journal:
+                    self._rehearse(spec)
+            measured.opening += read
             explainer = Explainer(
                 history, lambda numbers: self._group.tuners(spec, numbers), measured, threads=trainer.threads
             )
@@ -111,6 +123,12 @@ class StudyExplainer:
             return False
         before, spec = StudySpec.read(known.spec), self._first.spec
         return (before.trainer, before.data) != (spec.trainer, spec.data)
+
+    def _epochs(self, asked: Sequence[Event]) -> float:
+        """Return the epochs that the searches are expected to grant in all; at least what they ask for first."""
+        estimates = [total_budget_estimate(study.search) for study in self._studies]
+        known = math.fsum(estimate.expected for estimate in estimates if estimate is not None)
+        return max(known, sum(event.until for event in asked if isinstance(event, TrialAsked)))
 
     def _rehearse(self, spec: StudySpec) -> None:
         """Raise an error where the rehearsal of a run would."""
