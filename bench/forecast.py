@@ -1,9 +1,10 @@
 """How good the forecast is before anything was trained: ``python -m bench.forecast [REPEATS]``.
 
-Five studies of Fashion-MNIST on 2 workers: a grid, ASHA, Hyperband, 18 configs of mixed widths and batch sizes, and
-a CNN. In every repeat each of them gets a fresh store, is explained by one process and run by another, as with
-``hoptree explain`` and ``hoptree run``. The time of a run is that of the whole call of ``study.run``, with the start
-of workers, rehearsal, evaluations, hops and saving. ``python -m bench.forecast explain NAME`` prints one forecast.
+Five studies of Fashion-MNIST on 2 workers: a grid, ASHA, Hyperband, 18 configs of mixed widths and batch sizes,
+and a CNN. In every repeat each of them gets a fresh store, is explained by one process and run by another, as with
+``hoptree explain`` and ``hoptree run``. The time of a run is that of the whole call of ``study.run``, with the
+start of workers, rehearsal, evaluations, hops and saving. ``python -m bench.forecast explain NAME`` prints one
+forecast.
 """
 
 from __future__ import annotations
@@ -168,8 +169,7 @@ def explain(name: str, folder: Path) -> dict[str, float]:
     began = time.perf_counter()
     found = chosen.explain(workers=WORKERS)
     explained = time.perf_counter() - began
-    if "-v" in sys.argv:
-        print(found.table(), found.workers_table(), found.basis, found.pilot_seconds, sep="\n", file=sys.stderr)
+    print(found.table(), found.workers_table(), found.basis, sep="\n", file=sys.stderr)
     return {
         "forecast": found.seconds,
         "least": found.least,
@@ -190,7 +190,7 @@ def run(name: str, folder: Path) -> dict[str, float]:
 def in_process(what: str, name: str, folder: Path) -> dict[str, float]:
     """Call a function of this module in a new process."""
     command = [sys.executable, "-m", "bench.forecast", what, name, str(folder)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -230,8 +230,8 @@ def report(outcomes: list[Outcome]) -> None:
         "",
         table(head, rows),
         "",
-        f"Within {WITHIN:.0%}: {good} of {len(outcomes)} (the worst is off by a factor of {math.exp(worst):.2f}; the "
-        f"mean ratio is {fmean(outcome.ratio for outcome in outcomes):.3f}). Inside the range: {inside} of "
+        f"Within {WITHIN:.0%}: {good} of {len(outcomes)} (the worst is off by a factor of {math.exp(worst):.2f}; "
+        f"the mean ratio is {fmean(outcome.ratio for outcome in outcomes):.3f}). Inside the range: {inside} of "
         f"{len(outcomes)} (wanted: {INSIDE:.0%}). Widest range: a factor of {widest:.2f} (limit {WIDEST}). Largest "
         f"share of a pilot: {share:.1%} (limit {PILOT_SHARE:.0%}); of the whole explanation: {whole:.1%}.",
     ]
@@ -243,7 +243,7 @@ def _each(found: list[Outcome], show: Callable[[Outcome], str]) -> str:
 
 
 def main() -> None:
-    if sys.argv[1:2] in (["explain"], ["run"]) and len(sys.argv) > 3:
+    if len(sys.argv) > 3:
         print(json.dumps({"explain": explain, "run": run}[sys.argv[1]](sys.argv[2], Path(sys.argv[3]))))
         return
     with TemporaryDirectory() as name:

@@ -54,7 +54,9 @@ def spread_out(places: Sequence[Sequence[float]], most: int) -> list[int]:
     found = [0]
     distances = [math.inf] * len(places)
     while len(found) < min(most, len(places)):
-        distances = [min(far, math.dist(place, places[found[-1]])) for far, place in zip(distances, places, strict=True)]
+        distances = [
+            min(far, math.dist(place, places[found[-1]])) for far, place in zip(distances, places, strict=True)
+        ]
         distances[found[-1]] = -1.0
         found.append(max(range(len(places)), key=distances.__getitem__))
     return found

@@ -1,7 +1,7 @@
-"""The time that a worker needs besides training and evaluating: to load a state, build a model, and exchange messages.
+"""What a worker needs besides training and evaluating: to load a state, build a model, and exchange messages.
 
-It is the gap between the end of a run, as the driver sees it, and the beginning of what the worker did next. A gap
-is long if the worker waited for others; the median ignores those gaps, as long as workers are busy most of the time.
+It is the gap between the end of a run, as the driver sees it, and the beginning of what the worker did next. A
+gap is long if the worker waited for others; the median ignores those, as long as workers are busy most of the time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class Overheads:
         match step.event:
             case DriverStarted():
                 self._last.clear()
-            case UnitFinished(worker=worker, seconds=seconds) if isinstance(step.run, RunUnit) and not step.run.crew:
+            case UnitFinished(worker=worker, seconds=seconds) if (
+                isinstance(step.run, RunUnit) and not step.run.crew
+            ):
                 self._note(self._units, worker, step.now, seconds)
             case StateEvaluated(worker=worker, seconds=seconds):
                 self._note(self._evaluations, worker, step.now, seconds)

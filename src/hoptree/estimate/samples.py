@@ -103,7 +103,7 @@ class Samples:
         certain = fit.noise**2 / kind.measured
         weight = certain / (certain + fit.uncertainty(kind.constants) ** 2)
         own = math.exp(kind.mean + min(kind.variance, fit.noise**2) / 2)
-        return by_formula**weight * own ** (1.0 - weight)
+        return math.exp(weight * math.log(by_formula) + (1.0 - weight) * math.log(own))
 
     def doubt(self, shares: Mapping[Values, float]) -> float:
         """Return the spread of the log of the total time of some work, given the share of each set of values."""

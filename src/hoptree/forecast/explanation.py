@@ -1,7 +1,8 @@
 """Explaining a study: what is left of it runs in a simulation, with the same searches and the same engine.
 
-Times were measured by earlier runs, or else in a pilot. Made-up reports replace those that are not known yet. So the
-forecast is exact for a fixed search, and the mean of several examples for an adaptive one, which widen the range.
+Times were measured by earlier runs, or else in a pilot. Made-up reports replace those that are not known yet. So
+the forecast is exact for a fixed search, and the mean of several examples for an adaptive one; they widen the
+range.
 """
 
 from __future__ import annotations
@@ -188,7 +189,9 @@ class Explainer:
         seconds = mean + around
         low, high = seconds * math.exp(-WIDE * spread), seconds * math.exp(WIDE * spread)
         stored = frozenset() if self._history.store is None else frozenset(self._history.store.states.keys())
-        left = msgspec.structs.replace(self._account(chosen, workers, stored), seconds=seconds, least=low, most=high)
+        left = msgspec.structs.replace(
+            self._account(chosen, workers, stored), seconds=seconds, least=low, most=high
+        )
         whole, happened = self._past(workers)
         return Forecast(
             study=self._history.name,

@@ -26,7 +26,7 @@ from hoptree.estimate.encoding import encoded, spread_out
 from hoptree.estimate.overheads import Overheads
 from hoptree.estimate.samples import Samples
 from hoptree.forecast.forecast import Account
-from hoptree.forecast.pilot import PilotPlan, PilotRun, look, repeated, run_pilot
+from hoptree.forecast.pilot import PilotPlan, PilotRun, look, run_pilot
 from hoptree.record.record import Record
 from hoptree.record.results import Savings
 
@@ -134,7 +134,7 @@ class Measured:
             for samples in (units, self._estimator.evaluations, self._sizes):
                 samples.depend_on(found.names)
         chosen = self._spread_out(trials)
-        run = run_pilot(plan, repeated(chosen, len(trials), plan.workers), found.row_seconds)
+        run = run_pilot(plan, chosen, found.row_seconds)
         self._learn_from_pilot(run)
         self.pilot_seconds = time.perf_counter() - began
         return True

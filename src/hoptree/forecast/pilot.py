@@ -21,9 +21,9 @@ import msgspec
 from hoptree.backends.choice import worker_count
 from hoptree.backends.event_loop import Observer
 from hoptree.backends.local import remove_slots, slot_folders_of_study
-from hoptree.core.actions import EndTrial, RunUnit
-from hoptree.core.events import StateEvaluated, TrialAsked, UnitFinished, WorkerJoined
-from hoptree.core.lineage import beginning
+from hoptree.core.actions import RunUnit
+from hoptree.core.events import StateEvaluated, TrialAsked, UnitFailed, UnitFinished, WorkerJoined
+from hoptree.core.lineage import Values, beginning
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.driver.driver import Driver
@@ -43,7 +43,8 @@ _LEAST_SECONDS = 0.5  # that are measured, if the run is not shorter
 _MOST_SECONDS = 8.0
 _UNITS = 2  # of each config at least
 _UNIT_LIMIT = 60.0  # seconds
-_EPOCHS = 1_000  # more than a pilot ever trains
+_EPOCHS = 1  # of each trial: workers go on with a trial as long as they can
+_TRIALS = 400  # more than a pilot ever trains
 _LOOKS = 12  # configs that are looked at until one can be trained
 _KINDS = 4  # configs of different kinds that are looked at
 
@@ -105,7 +106,7 @@ def run_pilot(plan: PilotPlan, chosen: Sequence[TrialAsked], row_seconds: float)
     """Train the chosen configs for a short time; raise an error where a run would."""
     first = plan.studies[0]
     workers = min(plan.workers, worker_count(None, first.trainer))
-    configs = [dict(event.config) for event in chosen]
+    configs = [dict(event.config) for event in islice(cycle(chosen), _TRIALS)]
     largest = max(batch_size(beginning(config)) for config in configs)
     with TemporaryDirectory(prefix="hoptree-pilot-") as name:
         folder, store = Path(name), Path(name) / "store"
@@ -116,7 +117,7 @@ def run_pilot(plan: PilotPlan, chosen: Sequence[TrialAsked], row_seconds: float)
         ]
         options = RunOptions(workers=workers, quiet=True, unit_limit=_UNIT_LIMIT)
         group = StudyGroup(studies)
-        watch = _PilotWatch(plan, data, len(configs), group.name)
+        watch = _PilotWatch(plan, data, len(chosen), group.name)
         driver = watch.driver = Driver(group, options, follow=watch.follow)
         began = time.perf_counter()
         try:
@@ -130,11 +131,6 @@ def run_pilot(plan: PilotPlan, chosen: Sequence[TrialAsked], row_seconds: float)
         return PilotRun(studies[0].settings, entries, data, max(0.0, watch.opened - began), closing)
 
 
-def repeated(chosen: Sequence[TrialAsked], asked: int, workers: int) -> list[TrialAsked]:
-    """Return so many configs that workers are as busy as in the run: some several times."""
-    return list(islice(cycle(chosen), max(len(chosen), min(asked, 2 * workers))))
-
-
 @final
 class _PilotWatch:
     """Observes a pilot, and stops it when it has measured enough."""
@@ -145,7 +141,8 @@ class _PilotWatch:
         self._plan = plan
         self._data = data
         self._configs = configs
-        self._trained: Counter[int] = Counter()  # units by node
+        self._trained: Counter[Values] = Counter()  # units
+        self._failed: set[Values] = set()
         self._whole = 0.0  # seconds that the units would have taken with all data
         self._joined = 0.0
         self.units = 0
@@ -164,16 +161,21 @@ class _PilotWatch:
     def see(self, step: Step) -> None:
         """Note a step."""
         self.last = time.perf_counter()
-        if not self.opened:
+        if not self.opened and step.now > 0:  # the first events have no time yet
             self.opened = self.last - step.now
         if isinstance(step.event, WorkerJoined) and not self._joined:
             self._joined = step.now
         if isinstance(step.event, UnitFinished) and isinstance(step.run, RunUnit):
-            self._trained[step.run.node] += 1
+            self._trained[step.run.values] += 1
             self.units += 1
             self._whole += step.event.seconds * self._data.unit_factor(step.run.values.at(0.0))
-        self._configs -= sum(isinstance(action, EndTrial) for action in step.actions)
-        if isinstance(step.event, UnitFinished | StateEvaluated) and not self.has_stopped and self._is_enough(step.now):
+        if isinstance(step.event, UnitFailed) and isinstance(step.run, RunUnit):
+            self._failed.add(step.run.values)
+        if (
+            isinstance(step.event, UnitFinished | StateEvaluated)
+            and not self.has_stopped
+            and self._is_enough(step.now)
+        ):
             self.has_stopped = True
             assert self.driver is not None
             self.driver.stop()
@@ -183,11 +185,10 @@ class _PilotWatch:
         measured = now - self._joined
         if measured >= _MOST_SECONDS:
             return True
-        counts = self._trained.values()
-        if len(counts) < self._configs or min(counts, default=0) < _UNITS:
+        counts = [count for values, count in self._trained.items() if values not in self._failed]
+        if not counts or len(counts) + len(self._failed) < self._configs or min(counts) < _UNITS:
             return False
         units = self._plan.epochs * self._plan.studies[0].data.partitions
         expected = units * self._whole / self.units / self._plan.workers
         used = time.perf_counter() - self._plan.begun
         return measured >= min(_LEAST_SECONDS, expected) and used >= _SHARE * expected
-

@@ -11,12 +11,25 @@ from hoptree.core.settings import Settings
 from hoptree.driver.study_group import StudyDefinition
 from hoptree.record.spec import StudySpec
 from hoptree.search.fixed import Fixed
-from hoptree.search.protocol import Search
+from hoptree.search.protocol import Goal, Procedure, Search
+from hoptree.search.space import Space
 from hoptree.search.widening import SearchVersion
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
     from hoptree.store import Store
+
+
+@final
+class PilotSearch:
+    """The procedure that asks for all configs at once."""
+
+    def __init__(self, configs: Sequence[Config], epochs: int) -> None:
+        self._configs, self._epochs = configs, epochs
+
+    def search(self, space: Space, goal: Goal, seed: int) -> Search:
+        """Return the search, which is the same for all spaces."""
+        return Fixed(self._configs, self._epochs, every=1)
 
 
 @final
@@ -37,12 +50,12 @@ class PilotStudy:
         self.trainer = like.trainer
         self.data = data
         self.space = like.space
-        self.search = Fixed(configs, epochs, every=1)  # type: ignore[assignment]
+        self._search = PilotSearch(configs, epochs)
+        self.search: Procedure | Sequence[Procedure] = self._search
         self.goal = like.goal
         self.seed = like.seed
         self.store = store
         self.settings = Settings(data.partitions, retries=0)
-        self._configs, self._epochs = configs, epochs
 
     @property
     def spec(self) -> StudySpec:
@@ -68,7 +81,7 @@ class PilotStudy:
 
     def searches(self, versions: Sequence[SearchVersion] = ()) -> list[Search]:
         """Return the search that asks for all configs at once."""
-        return [Fixed(self._configs, self._epochs, every=1)]
+        return [self._search.search(self.space, self.goal, self.seed)]
 
     def widens(self, versions: Sequence[SearchVersion]) -> bool:
         """Return False: it runs only once."""

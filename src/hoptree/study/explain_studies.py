@@ -69,9 +69,9 @@ class StudyExplainer:
                 spec, journal = self._learn(store, spec, measured, accept_changes)
             asked = self._group.tuners(spec).start()
             history = self._history(store, spec, journal, accept_changes)
-            if not measured.try_out(PilotPlan(self._studies, count, self._epochs(asked), begun), asked):
-                if not journal:
-                    self._rehearse(spec)
+            plan = PilotPlan(self._studies, count, self._epochs(asked), begun)
+            if not measured.try_out(plan, asked) and not journal:
+                self._rehearse(spec)
             measured.opening += read
             explainer = Explainer(
                 history, lambda numbers: self._group.tuners(spec, numbers), measured, threads=trainer.threads
