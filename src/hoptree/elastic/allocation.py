@@ -50,6 +50,7 @@ class AllocationPlan(msgspec.Struct, frozen=True):
     budget: float | None = None
     method: Literal["static", "dynamic", "greedy", "algorithm-2", "naive"] = "dynamic"
     risk: float = 0.0
+    data_gb: float = 0.0  # that each node reads when it starts
 
     def nodes_at(self, now: float) -> int:
         """Return how many nodes are planned for a time, in seconds from the start of the run."""

@@ -59,6 +59,7 @@ class Planner:
         if instance.max_count is not None:
             limits = shares(instance.max_count, jobs, least=1)
         self._risk = risk
+        self._data_gb = max(job.data_gb for job in jobs)
         self._jobs = [
             JobPlanner(
                 job,
@@ -163,6 +164,7 @@ class Planner:
             budget=budget,
             method=max(chosen, key=lambda each: each.cost).method,
             risk=risk,
+            data_gb=self._data_gb,
         )
 
 
