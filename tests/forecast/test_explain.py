@@ -180,7 +180,7 @@ def test_no_workers_are_refused(tmp_path: Path, workers: int) -> None:
 def test_the_command_prints_text_and_json(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(PROGRAM.read_text())
     forecast = json.loads(hoptree(tmp_path, "explain", "tiny.py", "--workers", "3", "--json"))
-    facts = {"basis", "exact", "cores", "sessions", "platform", "profile", "pilot_seconds"}
+    facts = {"basis", "exact", "cores", "sessions", "platform", "profile", "nodes", "cost", "pilot_seconds"}
     assert set(forecast) == {"study", "left", "by_workers", "whole", "happened", *facts}
     assert set(forecast["left"]) == FIGURES
     assert (forecast["study"], forecast["left"]["workers"], forecast["happened"]) == ("tiny", 3, None)

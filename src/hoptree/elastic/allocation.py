@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -50,7 +50,20 @@ class AllocationPlan(msgspec.Struct, frozen=True):
     budget: float | None = None
     method: Literal["static", "dynamic", "greedy", "algorithm-2", "naive"] = "dynamic"
     risk: float = 0.0
+    data_gb: float = 0.0  # that each node reads when it starts
 
     def nodes_at(self, now: float) -> int:
         """Return how many nodes are planned for a time, in seconds from the start of the run."""
         return sum(next((stage.nodes for stage in each.stages if now < stage.ends), 0) for each in self.allocations)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as the journal holds it."""
+        found: dict[str, Any] = msgspec.json.decode(
+            msgspec.json.encode(self)
+        )  # lists, as in a journal that was read
+        return found
+
+    @classmethod
+    def read(cls, data: dict[str, Any]) -> AllocationPlan:
+        """Return a plan of the journal."""
+        return msgspec.convert(data, cls)

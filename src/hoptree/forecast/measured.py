@@ -212,6 +212,11 @@ class Measured:
         return sum(self._starts) / len(self._starts) if self._starts else _START
 
     @property
+    def noise(self) -> float:
+        """The spread of the log of the time of the same unit from one run to the next."""
+        return self._estimator.units.noise
+
+    @property
     def basis(self) -> str:
         """Where the times come from, as text."""
         timed = f"a timing run of {self._configs} config{'s' if self._configs > 1 else ''}" if self._timed else ""

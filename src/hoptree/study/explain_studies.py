@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import msgspec
 
@@ -19,11 +19,14 @@ from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.variant_choice import NEW, environment_changed, expected_variant
 from hoptree.driver.variants import Variants
+from hoptree.record.cost import Cost, study_cost
 from hoptree.record.error_format import brief_errors
+from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec, continued, refuse_changes, refuse_others
-from hoptree.search.budget_estimate import total_budget_estimate
+from hoptree.search.budget_estimate import check_has_end, total_budget_estimate
 
 if TYPE_CHECKING:
+    from hoptree.elastic.instance import Instance
     from hoptree.forecast.explanation import StudyHistory
     from hoptree.forecast.forecast import Forecast
     from hoptree.forecast.measured import Measured
@@ -32,6 +35,15 @@ if TYPE_CHECKING:
     from hoptree.study.study import Study
 
 _MAX_ENTRIES = 200_000  # entries of another study's journal up to which times are learned from it
+
+
+class LearnedStudy(NamedTuple):
+    """What is known before a run: the store, the definition with its extensions, the journal, measured times."""
+
+    store: Store | None
+    spec: StudySpec
+    journal: list[Recorded]
+    measured: Measured
 
 
 @final
@@ -44,9 +56,30 @@ class StudyExplainer:
         self._first = studies[0]
         self.name = self._group.name
 
-    def explain(self, workers: int | None, *, accept_changes: bool = False) -> Forecast:
+    def explain(
+        self, workers: int | None, *, accept_changes: bool = False, instance: Instance | None = None
+    ) -> Forecast:
         """Return the forecast; see ``Study.explain``."""
         from hoptree.forecast.explanation import Explainer
+        from hoptree.forecast.fixed_plan import fixed_plan
+
+        trainer, count = self._first.trainer, worker_count(workers, self._first.trainer)
+        with ExitStack() as stack:
+            store, spec, journal, measured = self.learn(stack, workers, accept_changes)
+            history = self._history(store, spec, journal, accept_changes)
+            explainer = Explainer(
+                history, lambda numbers: self._group.tuners(spec, numbers), measured, threads=trainer.threads
+            )
+            found = explainer.explain(count)
+            nodes = None
+            if instance is not None and found.left.units:
+                nodes = fixed_plan(found, instance, -(-count // instance.devices))
+            return msgspec.structs.replace(
+                found, profile=self._profile(store, spec), nodes=nodes, cost=_cost(spec, journal)
+            )
+
+    def learn(self, stack: ExitStack, workers: int | None, accept_changes: bool) -> LearnedStudy:
+        """Return what earlier runs and a timing run tell; the store stays open as long as the stack."""
         from hoptree.forecast.measured import Measured
         from hoptree.forecast.pilot import PilotPlan
         from hoptree.store import StoreMissingError
@@ -54,29 +87,25 @@ class StudyExplainer:
         if workers is not None:
             check_count("workers", workers)
         begun = time.perf_counter()
+        for study in self._studies:
+            check_has_end(study.search, "a forecast needs a number of trials")
         specs = self._group.specs
         read = time.perf_counter() - begun  # all of the user's code, as a run does
-        trainer = self._first.trainer
-        count, spec = worker_count(workers, trainer), StudySpec.together(specs)
+        count, spec = worker_count(workers, self._first.trainer), StudySpec.together(specs)
         measured = Measured()
-        with ExitStack() as stack:
-            stack.enter_context(brief_errors(self._first.store))
-            store: Store | None = None
-            journal: list[Recorded] = []
-            with suppress(StoreMissingError):
-                store = stack.enter_context(self._first.open_store(create=False))
-                refuse_others(store, self.name, specs, accept_changes, self._group.widens)
-                spec, journal = self._learn(store, spec, measured, accept_changes)
-            asked = self._group.tuners(spec).start()
-            history = self._history(store, spec, journal, accept_changes)
-            plan = PilotPlan(self._studies, count, self._epochs(asked), begun)
-            if not measured.try_out(plan, asked) and not journal:
-                self._rehearse(spec)
-            measured.opening += read
-            explainer = Explainer(
-                history, lambda numbers: self._group.tuners(spec, numbers), measured, threads=trainer.threads
-            )
-            return msgspec.structs.replace(explainer.explain(count), profile=self._profile(store, spec))
+        stack.enter_context(brief_errors(self._first.store))
+        store: Store | None = None
+        journal: list[Recorded] = []
+        with suppress(StoreMissingError):
+            store = stack.enter_context(self._first.open_store(create=False))
+            refuse_others(store, self.name, specs, accept_changes, self._group.widens)
+            spec, journal = self._learn(store, spec, measured, accept_changes)
+        asked = self._group.tuners(spec).start()
+        plan = PilotPlan(self._studies, count, self._epochs(asked), begun)
+        if not measured.try_out(plan, asked) and not journal:
+            self._rehearse(spec)
+        measured.opening += read
+        return LearnedStudy(store, spec, journal, measured)
 
     def _profile(self, store: Store | None, spec: StudySpec) -> list[dict[str, Any]]:
         """Return what was measured with this trainer and data on this kind of device."""
@@ -173,3 +202,11 @@ class StudyExplainer:
                 journal = entries
                 spec = continued(other, spec, self._group.widens)
         return spec, journal
+
+
+def _cost(spec: StudySpec, journal: list[Recorded]) -> Cost | None:
+    """Return what the nodes of a study have cost so far."""
+    if not journal:
+        return None
+    record = Record(spec.settings).read(journal)
+    return study_cost(record.state.nodes, record.now)

@@ -1,0 +1,86 @@
+"""Following a plan of nodes in a session: what is asked for before workers start, and who decides later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, final
+
+from hoptree.backends.protocol import Backend, KeepsTime, ScalesNodes
+from hoptree.core.events import AllocationPlanned, Event, NodesRequested
+from hoptree.core.lineage import Values
+from hoptree.driver.elastic_run import ElasticRun
+from hoptree.driver.elastic_settings import ElasticSettings
+from hoptree.driver.fixed_nodes import FixedNodes
+from hoptree.driver.study_stages import TrainingTimes
+from hoptree.elastic.controller import NodeController
+from hoptree.estimate import Estimator
+
+if TYPE_CHECKING:
+    from hoptree.core.study_state import StudyState
+
+_ENOUGH = 10  # measured units from which on the noise of a run counts instead of the one known before
+
+
+@final
+class FollowedPlan:
+    """Connects a backend with the plan of a run; ``now`` is the study's clock at this moment."""
+
+    def __init__(
+        self,
+        settings: ElasticSettings,
+        state: StudyState,
+        estimator: Estimator,
+        now: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._estimator = estimator
+        self._offset = now - clock()
+        self._clock = clock
+
+    def connect(self, backend: Backend) -> tuple[list[Event], ElasticRun | None]:
+        """Request the first nodes; return what is to be recorded of it, and what decides from now on."""
+        settings = self._settings
+        if settings.fixed is not None:
+            return [AllocationPlanned(settings.fixed.to_dict(), 0, "the number of nodes is fixed")], None
+        assert isinstance(backend, ScalesNodes)
+        if settings.stages is None:  # nothing is left but states that were lost: one node trains them again
+            backend.scale(1)
+            return [NodesRequested(1)], None
+        controller = NodeController(
+            settings.instance,
+            deadline=settings.deadline,
+            budget=settings.budget,
+            begun=settings.asked + self._offset,
+        )
+        clock = (lambda: backend.now) if isinstance(backend, KeepsTime) else self._study_clock
+        run = ElasticRun(self._state, settings.stages, controller, backend, self.times, clock)
+        return list(run.poll()), run
+
+    def wrap(self, backend: Backend) -> Backend:
+        """Return the backend; on fixed nodes, with nodes for the accounts where it reports none."""
+        return backend if self._settings.fixed is None else FixedNodes(backend, self._settings.instance.devices)
+
+    def times(self) -> TrainingTimes:
+        """Return the times that are expected by now: measured in this run where it has trained such values."""
+        units, before = self._estimator.units, self._settings.times
+        units.fit()
+        noise = units.noise if before is None or units.count >= _ENOUGH else before.noise
+        return TrainingTimes(self._unit, self._evaluation, noise=noise)
+
+    def _unit(self, values: Values) -> float:
+        before = self._settings.times
+        is_known = self._estimator.units.seen.is_within(dict(values.constants()))
+        return self._estimator.unit(values) if is_known or before is None else before.unit(values)
+
+    def _evaluation(self, values: Values) -> float:
+        before = self._settings.times
+        evaluations = self._estimator.evaluations
+        if before is None or evaluations.count:
+            return self._estimator.evaluation(values)
+        return before.evaluation(values)
+
+    def _study_clock(self) -> float:
+        return self._clock() + self._offset
