@@ -87,6 +87,7 @@ class Forecast(msgspec.Struct, frozen=True):
     happened: Account | None = None
     sessions: int = 0  # runs of the study so far: each starts its workers first
     platform: dict[str, str] = {}  # part of the keys of states, because bits depend on it
+    pilot_seconds: float = 0.0  # of training before the forecast, if nothing like the configs was measured
     profile: list[dict[str, Any]] = []  # what was measured on one worker and on several together
     nodes: AllocationPlan | None = None  # what is left costs so much on nodes of an instance type that was given
     cost: Cost | None = None  # what the nodes of the study have cost so far
