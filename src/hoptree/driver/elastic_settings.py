@@ -19,7 +19,8 @@ class ElasticSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``times`` are those known before the run; ``asked`` is when it was called, by a monotonic clock. On ``fixed``
     nodes nothing is planned again. Without ``stages`` nothing is left to plan for. ``doubt`` is the spread of the
-    log of the time of units: the ranges of the first plan hold it.
+    log of the time of units: the ranges of the first plan hold it. ``overhead`` are seconds of a worker for
+    each unit besides training.
     """
 
     instance: Instance
@@ -30,6 +31,7 @@ class ElasticSettings(msgspec.Struct, frozen=True, kw_only=True):
     times: TrainingTimes | None = None
     fixed: AllocationPlan | None = None
     doubt: float = 0.0
+    overhead: float = 0.0
 
 
 def check_instance(given: object) -> Instance:

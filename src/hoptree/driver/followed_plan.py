@@ -88,7 +88,9 @@ class FollowedPlan:
     def _unit(self, values: Values) -> float:
         before = self._settings.times
         is_known = self._estimator.units.seen.is_within(dict(values.constants()))
-        return self._estimator.unit(values) if is_known or before is None else before.unit(values)
+        if before is not None and not is_known:
+            return before.unit(values)
+        return self._estimator.units.expected(values) + self._settings.overhead
 
     def _evaluation(self, values: Values) -> float:
         before = self._settings.times

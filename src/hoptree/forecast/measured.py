@@ -187,8 +187,7 @@ class Measured:
 
     def unit(self, values: Values) -> float:
         """Return the seconds that a worker is busy with a unit."""
-        overhead = self._overheads.unit
-        return self._estimator.units.expected(values) + (_OVERHEAD if overhead is None else overhead)
+        return self._estimator.units.expected(values) + self.overhead
 
     def evaluation(self, values: Values) -> float:
         """Return the seconds that a worker is busy with an evaluation."""
@@ -210,6 +209,11 @@ class Measured:
     def start(self) -> float:
         """The seconds until workers have started."""
         return sum(self._starts) / len(self._starts) if self._starts else _START
+
+    @property
+    def overhead(self) -> float:
+        """The seconds of a worker for each unit besides training."""
+        return _OVERHEAD if self._overheads.unit is None else self._overheads.unit
 
     @property
     def noise(self) -> float:

@@ -61,7 +61,7 @@ class StudyPlanner:
         found = self._plan(options.deadline_seconds, options.budget, options.accept_changes)
         if found is None:
             return None
-        plan, stages, times = found
+        plan, stages, times, overhead = found
         settings = ElasticSettings(
             instance=plan.instance,
             deadline=options.deadline_seconds,
@@ -70,12 +70,13 @@ class StudyPlanner:
             stages=stages,
             times=times,
             doubt=plan.chosen.doubt,
+            overhead=overhead,
         )
         return plan, settings
 
     def _plan(
         self, deadline: float | None, budget: float | None, accept_changes: bool
-    ) -> tuple[StudyPlan, StudyStages, TrainingTimes] | None:
+    ) -> tuple[StudyPlan, StudyStages, TrainingTimes, float] | None:
         with ExitStack() as stack:
             learned = StudyExplainer(self._studies).learn(stack, None, accept_changes)
             terms, scaling = self._terms(learned)
@@ -98,7 +99,7 @@ class StudyPlanner:
                 sources=[self._price(), *latencies, self._unit_time(learned), self._devices(), scaling],
                 simulated=stages.simulated,
             )
-        return plan, stages, times
+        return plan, stages, times, measured.overhead
 
     # --- stages and times -------------------------------------------------------------------------------
 
