@@ -131,7 +131,7 @@ def test_no_unit_is_lost_when_a_node_is_given_back(replicas: int | None) -> None
     assert {trial.ending for trial in engine.trials.values()} == {"complete"}
 
 
-def _is(step: Step, kind: type, node: str) -> bool:
+def _is(step: Step, kind: type[WorkerDrained | WorkerLost], node: str) -> bool:
     return isinstance(step.event, kind) and step.event.worker.startswith(f"{node}.")
 
 

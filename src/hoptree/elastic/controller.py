@@ -211,7 +211,7 @@ class NodeController:
 
     def _allocated(self, remaining: Sequence[Job]) -> tuple[tuple[int, ...], ...]:
         """Return the places of the jobs of each allocation: if there are more jobs than nodes, some share them."""
-        groups = [(place,) for place, job in enumerate(remaining) if job.stages]
+        groups: list[tuple[int, ...]] = [(place,) for place, job in enumerate(remaining) if job.stages]
         most = self._instance.max_count
         while most is not None and len(groups) > most:
             groups.sort(key=lambda places: (work(_joined(remaining, places)), places))
