@@ -60,10 +60,12 @@ class SampledPlan(NamedTuple):
 class JobPlanner:
     """Plans for one job of which at most the share ``risk`` of the samples misses the deadline."""
 
-    def __init__(self, job: Job, instance: Instance, *, running: int, risk: float, seed: int, ahead: bool) -> None:
+    def __init__(
+        self, job: Job, instance: Instance, *, limit: int | None, running: int, risk: float, seed: int, ahead: bool
+    ) -> None:
         self._model = StageModel(job, instance)
         self._terms = Terms(instance, job.data_gb, ahead=ahead)
-        self._most = instance.max_count
+        self._most = limit
         self._running = running
         self._risk = risk
         self._counts = self._model.counts(self._most)
