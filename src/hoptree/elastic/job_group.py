@@ -112,9 +112,15 @@ class JobGroup:
         assert found is not None
         return found
 
-    def front(self) -> list[ChosenPlans]:
-        """Return plans of which none is expected to be both faster and cheaper than another, fastest first."""
-        found = [each for each in self._combined(self._alone()) if self._fits(each)]
+    def front(self, budget: float | None = None) -> list[ChosenPlans]:
+        """Return plans of which none is expected to be both faster and cheaper than another, fastest first.
+
+        With a budget, plans that cost no more are sought once more, if there is one job.
+        """
+        planners = self._alone()
+        found = [each for each in self._combined(planners) if self._fits(each)]
+        if budget is not None and len(planners) == 1:
+            found += [ChosenPlans(tuple(planners), (each,)) for each in planners[0].within(budget)]
         if self._instance.max_count is not None and len(self._jobs) > 1:
             found += self._combined(self._limited(self._proportional()))
         figures = [(float(each.seconds.mean()), float(each.costs.mean()), each) for each in found]

@@ -141,6 +141,11 @@ class JobPlanner:
                     self._front.append(each)
         return self._front
 
+    def within(self, budget: float) -> list[SampledPlan]:
+        """Return plans that are expected to cost no more than a budget and are not dominated."""
+        outcomes = self._programme.outcomes(budget=budget * (1 + TOLERANCE), most=self._labels)
+        return [self._candidate("dynamic", each) for each in outcomes]
+
     def earliest(self) -> SampledPlan:
         """Return the plan that can meet the earliest deadline."""
         return self._improved(self._quickest(), 0.0)

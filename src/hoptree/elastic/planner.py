@@ -74,7 +74,7 @@ class Planner:
     def fastest(self, budget: float) -> AllocationPlan:
         """Return the fastest plan that costs no more than a budget; BudgetError: none does."""
         _check_positive("budget", budget, "dollars")
-        front = self._group.front()
+        front = self._group.front(budget)
         for chosen in front:
             risk = float(np.mean(chosen.costs > budget))
             if risk <= self._risk:
