@@ -65,6 +65,20 @@ def test_jobs_never_have_more_nodes_than_there_may_be(most: int) -> None:
         assert sum(len(each.stages) for each in plan.allocations) == sum(len(job.stages) for job in BRACKETS)
 
 
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("running", [0, 6])
+def test_the_earliest_end_on_limited_nodes_can_be_met(most: int, running: int) -> None:
+    instance = Instance("made-up", devices=4, price=12.0, max_count=most)
+    planner = Planner(BRACKETS, instance, running=running)
+    with pytest.raises(DeadlineError) as error:
+        planner.cheapest(60.0)
+    plan = planner.cheapest(error.value.earliest)
+    assert plan.cost.expected <= error.value.cost * (1 + 1e-9)
+    assert max(plan.nodes_at(stage.ends - 1e-6) for each in plan.allocations for stage in each.stages) <= most
+    assert all(each.instance == instance for each in plan.allocations)
+    assert planner.front()[0].seconds.expected >= error.value.earliest * 0.999
+
+
 def test_running_nodes_are_used_and_not_paid_for_again() -> None:
     fresh = Planner([BRACKETS[0]], INSTANCE).cheapest(2000.0)
     again = Planner([BRACKETS[0]], INSTANCE, running=3).cheapest(2000.0)

@@ -13,7 +13,7 @@ import msgspec
 from hoptree.core.trial import Trial
 from hoptree.driver.planned_jobs import PlayedJobs, SearchPlace, average_jobs, search_place
 from hoptree.driver.remaining_stages import RemainingStages, open_work
-from hoptree.driver.stage_work import TrainingTimes
+from hoptree.driver.stage_work import StageWork, TrainingTimes
 from hoptree.elastic.job import Job, JobStage
 from hoptree.search.outlook import KnowsStages, Outlook
 from hoptree.search.played_stages import PlaysTrials, play

@@ -27,6 +27,7 @@ _LATE = 1.5  # a node is late if it takes so many times as long as expected
 _NEARLY = 1.02  # of the earliest end or the least cost, once the deadline or the budget cannot be kept any more
 _LATER = 0.5  # the risk of later plans, over that of the first
 _SOON = 1e-3  # seconds: the least time for which a plan is sought
+_CENT = 0.01  # dollars: the least budget for which a plan is sought
 _SPARE = 2.0  # seconds by which a node is asked for before it has to be
 
 
@@ -186,7 +187,7 @@ class NodeController:
             return planner.cheapest(_NEARLY * refusal.earliest)
         left = math.inf if self._budget is None else self._budget - self._paid(now)
         try:
-            return planner.fastest(max(0.0, left))
+            return planner.fastest(max(_CENT, left))
         except BudgetError as error:
             if self._force is None:
                 raise
@@ -210,7 +211,7 @@ class NodeController:
 
     def _allocated(self, remaining: Sequence[Job]) -> tuple[tuple[int, ...], ...]:
         """Return the places of the jobs of each allocation: if there are more jobs than nodes, some share them."""
-        groups = [(place,) for place, job in enumerate(remaining) if job.stages]
+        groups: list[tuple[int, ...]] = [(place,) for place, job in enumerate(remaining) if job.stages]
         most = self._instance.max_count
         while most is not None and len(groups) > most:
             groups.sort(key=lambda places: (work(_joined(remaining, places)), places))

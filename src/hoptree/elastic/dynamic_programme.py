@@ -205,7 +205,7 @@ class DynamicProgramme:
         """Return the labels that none dominates, by time."""
         kept: list[_Label] = []
         least = math.inf
-        for label in sorted(labels, key=lambda each: (each.time, each.cost)):
+        for label in sorted(labels):
             if least <= label.cost and not (label.prepaid and self._needed(label, kept, least)):
                 continue
             least = min(least, label.cost)

@@ -23,8 +23,12 @@ RETRIES = 8
 """How often a plan is sought for an earlier deadline, because the last one was late in too many samples."""
 CLOSE = 0.01
 """Which share of the time until the deadline may remain."""
+STARTS = 2
+"""From how many plans steps are taken that save money by the samples."""
 SWEEPS = 4
 """How often all stages are gone through for steps that save money by the samples."""
+FRONT_LABELS = 96
+"""The labels of the dynamic programme for the whole front."""
 SAMPLED_LABELS = 48
 """The labels of the dynamic programme if its plans are compared by samples afterwards."""
 
@@ -60,10 +64,12 @@ class SampledPlan(NamedTuple):
 class JobPlanner:
     """Plans for one job of which at most the share ``risk`` of the samples misses the deadline."""
 
-    def __init__(self, job: Job, instance: Instance, *, running: int, risk: float, seed: int, ahead: bool) -> None:
+    def __init__(
+        self, job: Job, instance: Instance, *, limit: int | None, running: int, risk: float, seed: int, ahead: bool
+    ) -> None:
         self._model = StageModel(job, instance)
         self._terms = Terms(instance, job.data_gb, ahead=ahead)
-        self._most = instance.max_count
+        self._most = limit
         self._running = running
         self._risk = risk
         self._counts = self._model.counts(self._most)
@@ -95,7 +101,7 @@ class JobPlanner:
             found = algorithm_2(self._model, self._terms, target, static, running=self._running, most=self._most)
             return [self._candidate("algorithm-2", found)]
 
-        return self._best(self._in_time(find, deadline, deadline, retries=RETRIES), deadline)
+        return self._best(self._in_time(find, deadline), deadline)
 
     def greedy(self, deadline: float) -> SampledPlan | None:
         """Return the plan of the greedy search."""
@@ -104,7 +110,7 @@ class JobPlanner:
             static = cheapest_outcome(self._static, target)
             return [] if static is None else [self._stepped(target, static)]
 
-        return self._best(self._in_time(find, deadline, deadline, retries=RETRIES), deadline)
+        return self._best(self._in_time(find, deadline), deadline)
 
     def cheapest(self, deadline: float) -> SampledPlan | None:
         """Return the cheapest plan of all methods."""
@@ -116,8 +122,13 @@ class JobPlanner:
             if likely is not None:
                 # The search knows expected times only: leave it so much time less as this plan's samples need more.
                 slack = likely.quantile(1.0 - self._risk) - self._expected(likely).seconds
-                found += self._in_time(self._search, deadline, deadline - max(0.0, slack), retries=1)
-            found.append(self._improved(self._best(found, deadline) or self._quickest(), deadline))
+                found += self._search(deadline - max(0.0, slack))
+            timely = sorted(
+                (each for each in found if each.late(deadline) <= self._risk), key=lambda each: each.cost
+            )
+            starts = list(dict.fromkeys(each.counts for each in timely))[:STARTS]
+            for counts in starts or [self._quickest().counts]:
+                found.append(self._improved(self._candidates[counts], deadline))
         static = self.static(deadline)
         return self._best(found if static is None else [static, *found], deadline)
 
@@ -129,6 +140,11 @@ class JobPlanner:
                 if not self._front or each.cost < self._front[-1].cost:
                     self._front.append(each)
         return self._front
+
+    def within(self, budget: float) -> list[SampledPlan]:
+        """Return plans that are expected to cost no more than a budget and are not dominated."""
+        outcomes = self._programme.outcomes(budget=budget * (1 + TOLERANCE), most=self._labels)
+        return [self._candidate("dynamic", each) for each in outcomes]
 
     def earliest(self) -> SampledPlan:
         """Return the plan that can meet the earliest deadline."""
@@ -148,7 +164,7 @@ class JobPlanner:
     def _known(self) -> list[SampledPlan]:
         """Return all static plans, and those that the dynamic programme finds without a deadline."""
         if not self._outcomes:
-            self._outcomes = self._programme.outcomes(most=self._labels)
+            self._outcomes = self._programme.outcomes(most=min(self._labels, FRONT_LABELS))
         found = [self._candidate("static", each) for each in self._static]
         return [*found, *(self._candidate("dynamic", each) for each in self._outcomes)]
 
@@ -177,6 +193,7 @@ class JobPlanner:
         """Yield plans with a little fewer or more nodes in a stage, or in it and the next one."""
         place = bisect_left(self._counts, counts[stage])
         near = set(self._counts[max(0, place - 2) : place + 3])
+        near |= {2 * counts[stage], -(-counts[stage] // 2)} & set(self._counts)
         near |= set(counts[max(0, stage - 1) : stage + 2])
         for count in sorted(near):
             yield (*counts[:stage], count, *counts[stage + 1 :])
@@ -202,12 +219,11 @@ class JobPlanner:
     def _expected(self, chosen: SampledPlan) -> NodeTimeline:
         return expected_timeline(chosen.counts, self._model, self._terms, running=self._running)
 
-    def _in_time(
-        self, find: Callable[[float], list[SampledPlan]], deadline: float, target: float, *, retries: int
-    ) -> list[SampledPlan]:
+    def _in_time(self, find: Callable[[float], list[SampledPlan]], deadline: float) -> list[SampledPlan]:
         """Return what is found for the target, and for others until it seldom misses the deadline, but uses it."""
         found: list[SampledPlan] = []
-        for _ in range(retries + 1):
+        target = deadline
+        for _ in range(RETRIES):
             new = find(target)
             if not new:
                 break

@@ -96,7 +96,8 @@ class Procedure(Protocol):
 
     Three more methods are optional: ``budget_estimate()`` estimates the total epochs (``budget_estimate.py``),
     ``stages()`` says the stages before a run (``outlook.py``), and ``widen`` returns the search that extends
-    earlier versions of this procedure (``widening.py``). The property ``endless`` says that only a time limit ends it.
+    earlier versions of this procedure (``widening.py``). The property ``endless`` says that only a
+    time limit ends it.
     """
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
