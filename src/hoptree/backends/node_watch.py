@@ -24,6 +24,11 @@ class NodeWatch:
         self._recruit = recruit
         self._early: list[tuple[float, Event]] = []
 
+    @property
+    def are_paid(self) -> bool:
+        """Whether nodes come and go, and are paid for."""
+        return self._pool is not None
+
     def scale(self, nodes: int, release: Sequence[str]) -> None:
         """Have so many nodes; where nodes are not paid for, nothing happens."""
         if self._pool is not None:

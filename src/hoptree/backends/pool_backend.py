@@ -97,13 +97,14 @@ class PoolBackend:
         self._hooks = hooks
         self._offset = options.begun - time.monotonic()
         self._rehearsal = RehearsalProgress(rehearsals)
-        self._platforms = PlatformGate(waits=options.wait_for_platforms, one_machine=pool.one_machine)
         self._pending: list[Event] = []
         self._woken = False
         self._tracker = StateTracker(states, ledger, pool.transport)
         self._supervisor = WorkerSupervisor(pool, self._tracker, self._rehearsal, options, hooks)
         self._workers = self._supervisor.workers
         self._nodes = NodeWatch(pool, self._offset, self._supervisor.recruit)
+        one_kind = pool.one_machine or self._nodes.are_paid  # by instances of one type
+        self._platforms = PlatformGate(waits=options.wait_for_platforms, one_kind=one_kind)
         self._leftovers = pool.transport.find_leftovers()
         self.bytes_hopped = 0
         self.bytes_between_nodes = 0

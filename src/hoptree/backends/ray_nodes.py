@@ -97,20 +97,12 @@ class ElasticNodes:
 
         Those that are ``unusable`` are given back.
         """
-        for name in [name for name in self._nodes if name not in {node.id for node in alive}]:
-            node = self._nodes.pop(name)
-            if node.drained:
-                self._ended.add(node.address)
-            self._events.append(NodeReleased(name) if node.drained else NodeLost(name))
+        present = {node.id for node in alive}
+        self._note_ended(present)
         self._refuse_restarted(alive)
-        for node in alive:
-            if node.id not in self._nodes and (count := self.slots(node)):
-                requested = self._seen is not None and node.id not in self._seen
-                self._nodes[node.id] = _Node(node.address, requested)
-                waited = now - self._asked.popleft() if requested and self._asked else 0.0
-                self._events.append(NodeStarted(node.id, count, waited))
-        self._seen = {node.id for node in alive}
-        self._given_back &= self._seen
+        self._note_started(alive, now)
+        self._seen = present
+        self._given_back &= present
         if self._autoscaler is not None:
             for name in unusable & self._nodes.keys():
                 self._nodes[name].leaving = True
@@ -120,6 +112,21 @@ class ElasticNodes:
             self._autoscaler.check(len(alive), waiting=not self._nodes)
         known = {name for name, node in self._nodes.items() if not node.leaving}
         return {node.id: self.slots(node) for node in alive if node.id in known - unusable}
+
+    def _note_ended(self, present: Set[str]) -> None:
+        for name in [name for name in self._nodes if name not in present]:
+            node = self._nodes.pop(name)
+            if node.drained:
+                self._ended.add(node.address)
+            self._events.append(NodeReleased(name) if node.drained else NodeLost(name))
+
+    def _note_started(self, alive: Sequence[RayNode], now: float) -> None:
+        for node in alive:
+            if node.id not in self._nodes and (count := self.slots(node)):
+                requested = self._seen is not None and node.id not in self._seen
+                self._nodes[node.id] = _Node(node.address, requested)
+                waited = now - self._asked.popleft() if requested and self._asked else 0.0
+                self._events.append(NodeStarted(node.id, count, waited))
 
     def give_back(self, busy: Set[str], now: float) -> None:
         """Drain the leaving nodes that have no workers any more; ``busy`` are those that have."""
