@@ -19,6 +19,7 @@ from hoptree.report.tables import NOTHING, duration, money, percent, text_table
 
 _DEADLINES = 6  # in the table, besides the one that was given
 _SLACK = 1.02  # of the time of a plan: the deadline for which the table has it
+_TOO_EARLY = 1e-6
 _APART = 1.05  # deadlines in the table differ at least by this factor
 
 
@@ -230,7 +231,7 @@ def _by_deadline(
     planner: Planner, front: Sequence[AllocationPlan], deadline: float | None, doubt: float
 ) -> Iterator[DeadlineChoice]:
     """Yield the choices for deadlines between the fastest and the cheapest plan, and for the given one."""
-    first, last = _SLACK * front[0].seconds.expected, _SLACK * front[-1].seconds.expected
+    first, last = _SLACK * _earliest(planner), _SLACK * front[-1].seconds.most
     deadlines = [] if deadline is None else [deadline]
     for step in range(_DEADLINES):
         each = first * (last / first) ** (step / (_DEADLINES - 1))
@@ -242,6 +243,14 @@ def _by_deadline(
         except DeadlineError:
             elastic = None
         yield DeadlineChoice(each, _static(planner, each, doubt), elastic)
+
+
+def _earliest(planner: Planner) -> float:
+    """Return the earliest deadline that can be met."""
+    try:
+        return planner.cheapest(_TOO_EARLY).seconds.most
+    except DeadlineError as error:
+        return error.earliest
 
 
 def _static(planner: Planner, deadline: float, doubt: float) -> PlannedNodes | None:
