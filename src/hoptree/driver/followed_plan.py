@@ -17,7 +17,7 @@ from hoptree.driver.elastic_run import ElasticRun
 from hoptree.driver.elastic_settings import ElasticSettings
 from hoptree.driver.fixed_nodes import FixedNodes
 from hoptree.driver.study_stages import StudyStages, TrainingTimes
-from hoptree.elastic.allocation import AllocationPlan, Range
+from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.controller import NodeController
 from hoptree.elastic.errors import DeadlineError
 from hoptree.estimate import WIDE, Estimator
@@ -84,11 +84,7 @@ class FollowedPlan:
         """Return the first plan with ranges that hold the doubt about the time of units."""
         if not isinstance(event, AllocationPlanned):
             return event
-        plan, factor = AllocationPlan.read(event.plan), math.exp(WIDE * self._settings.doubt)
-        seconds, cost = (
-            Range(each.expected, each.least / factor, each.most * factor) for each in (plan.seconds, plan.cost)
-        )
-        wider = msgspec.structs.replace(plan, seconds=seconds, cost=cost)
+        wider = AllocationPlan.read(event.plan).widened(math.exp(WIDE * self._settings.doubt))
         return msgspec.structs.replace(event, plan=wider.to_dict())
 
     def wrap(self, backend: Backend) -> Backend:

@@ -46,12 +46,14 @@ class PlannedNodes(msgspec.Struct, frozen=True):
     @property
     def seconds_range(self) -> tuple[float, float]:
         """From when to when it ends, in nine of ten cases."""
-        return self._range(self.allocation.seconds.least, self.allocation.seconds.most)
+        found = self._widened.seconds
+        return found.least, found.most
 
     @property
     def cost_range(self) -> tuple[float, float]:
         """From what to what it costs, in nine of ten cases."""
-        return self._range(self.allocation.cost.least, self.allocation.cost.most)
+        found = self._widened.cost
+        return found.least, found.most
 
     @property
     def stages(self) -> list[StagePlan]:
@@ -65,8 +67,9 @@ class PlannedNodes(msgspec.Struct, frozen=True):
         jobs = (groupby(stage.nodes for stage in each.stages) for each in self.allocation.allocations)
         return " + ".join(", ".join(str(count) for count, _ in job) for job in jobs)
 
-    def _range(self, least: float, most: float) -> tuple[float, float]:
-        return least * math.exp(-WIDE * self.doubt), most * math.exp(WIDE * self.doubt)
+    @property
+    def _widened(self) -> AllocationPlan:
+        return self.allocation.widened(math.exp(WIDE * self.doubt))
 
 
 class DeadlineChoice(msgspec.Struct, frozen=True):
@@ -169,7 +172,7 @@ class StudyPlan(msgspec.Struct, frozen=True):
     def sources_table(self, width: int | None = None) -> str:
         """Return where the figures come from as a table."""
         rows = [[each.figure, each.value, each.known, each.note] for each in self.sources]
-        return text_table(["figure", "value", "", ""], rows, width=width)
+        return text_table(["figure", "value", "source", ""], rows, width=width)
 
     def text(self, width: int | None = 100) -> str:
         """Return the full report as text."""
