@@ -123,8 +123,9 @@ class NodeController:
         if wanted > self._wanted:
             self._requested = now
         self._wanted = wanted
-        if staying < wanted:
-            until = min(until, self._requested + self._patience)
+        late = self._requested + self._patience
+        if staying < wanted and late > now:
+            until = min(until, late)
         return NodeDecision(wanted, release, plan, reason if plan is not None else "", min(until, minimum))
 
     # --- planning ---------------------------------------------------------------------------------------
