@@ -12,7 +12,7 @@ import msgspec
 
 from hoptree.core.trial import Trial
 from hoptree.driver.planned_jobs import PlayedJobs, SearchPlace, average_jobs, search_place
-from hoptree.driver.remaining_stages import RemainingStages, open_work
+from hoptree.driver.remaining_stages import KnownUnits, RemainingStages, open_work
 from hoptree.driver.stage_work import StageWork, TrainingTimes
 from hoptree.elastic.job import Job, JobStage
 from hoptree.search.outlook import KnowsStages, Outlook
@@ -63,6 +63,7 @@ class StudyStages:
         plays = [first]
         if any(grant.wave for grant in first):  # which trials continue depends on reports
             plays += [play(make_tuner(), metrics, salt) for salt in range(1, _EXAMPLES)]
+        self._known: KnownUnits = {}
         self._jobs = average_jobs([PlayedJobs(grants, partitions, outlooks).jobs for grants in plays])
 
     @classmethod
@@ -93,7 +94,7 @@ class StudyStages:
             members[self._index(trial)].append(trial)
         ended, jobs = 0, []
         for index, job in enumerate(self._jobs):
-            left = RemainingStages(state, job, members[index], times)
+            left = RemainingStages(state, job, members[index], times, self._known)
             closed, stages = left.by_rungs() if job.brackets else left.by_units()
             ended += closed
             jobs.append(self._job(stages, job.stages, times))

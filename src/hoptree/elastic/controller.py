@@ -25,7 +25,7 @@ _LEAST = 0.01  # of the time of the first plan: less is no deviation
 _INTERVAL = 0.02  # of the time of the first plan: the least time between two plans, unless a stage has begun
 _LATE = 1.5  # a node is late if it takes so many times as long as expected
 _NEARLY = 1.02  # of the earliest end or the least cost, once the deadline or the budget cannot be kept any more
-_LATER = 0.5  # the risk of later plans, over that of the first
+_LATER = 0.3  # the risk of later plans, over that of the first
 _SOON = 1e-3  # seconds: the least time for which a plan is sought
 _CENT = 0.01  # dollars: the least budget for which a plan is sought
 _SPARE = 2.0  # seconds by which a node is asked for before it has to be
@@ -123,8 +123,9 @@ class NodeController:
         if wanted > self._wanted:
             self._requested = now
         self._wanted = wanted
-        if staying < wanted:
-            until = min(until, self._requested + self._patience)
+        late = self._requested + self._patience
+        if staying < wanted and late > now:
+            until = min(until, late)
         return NodeDecision(wanted, release, plan, reason if plan is not None else "", min(until, minimum))
 
     # --- planning ---------------------------------------------------------------------------------------
