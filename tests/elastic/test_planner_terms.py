@@ -193,3 +193,12 @@ def test_blocking_scale_ups_cost_more_than_those_asked_for_ahead() -> None:
         assert ahead <= blocking * (1 + 1e-9), seed
         cheaper += ahead < blocking * 0.999
     assert cheaper
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_free_nodes_and_any_amount_of_time_give_a_plan(seconds: float) -> None:
+    job = Job((JobStage(8, seconds, seconds / 4), JobStage(1, seconds)), {1: 1.0, 2: 1.5})
+    planner = Planner([job, job], Instance("made-up", devices=2, price=0.0, start=5.0), running=1)
+    for plan in (planner.cheapest(float("inf")), planner.fastest(1e-9), planner.fastest(float("inf"))):
+        assert plan.cost.expected == 0.0
+        assert plan.risk == 0.0
