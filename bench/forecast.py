@@ -94,7 +94,7 @@ def grid() -> tuple[Any, dict[str, Any], Any]:
 def asha() -> tuple[Any, dict[str, Any], Any]:
     import hoptree as ht
 
-    space = {"lr": ht.log(1e-4, 1e-1), "width": ht.choice(64, 128, 256, 512), "batch_size": 64}
+    space = {"lr": ht.log(1e-4, 1e-1), "weight_decay": ht.log(1e-6, 1e-3), "width": 256, "batch_size": 64}
     return mlp, space, ht.ASHA(trials=48, max_epochs=9)
 
 
@@ -113,14 +113,14 @@ def mixed() -> tuple[Any, dict[str, Any], Any]:
         "width": ht.choice(64, 256, 512),
         "batch_size": ht.choice(32, 128),
     }
-    return mlp, space, ht.Grid(epochs=5)
+    return mlp, space, ht.Grid(epochs=7)
 
 
 def convolutions() -> tuple[Any, dict[str, Any], Any]:
     import hoptree as ht
 
     space = {"lr": ht.choice(3e-4, 1e-3, 3e-3), "channels": ht.choice(4, 8), "batch_size": 64}
-    return cnn, space, ht.Grid(epochs=5)
+    return cnn, space, ht.Grid(epochs=6)
 
 
 STUDIES: dict[str, Callable[[], tuple[Any, dict[str, Any], Any]]] = {

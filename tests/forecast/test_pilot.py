@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -13,8 +15,9 @@ from hoptree.backends import local
 from hoptree.core.events import TrialAsked
 from hoptree.core.lineage import Values, config_items, history, segments
 from hoptree.forecast import pilot
+from hoptree.forecast.expected_results import ExpectedResults
 from hoptree.forecast.measured import Measured
-from hoptree.forecast.pilot import PilotPlan, look, run_pilot
+from hoptree.forecast.pilot import PilotLook, PilotPlan, look, run_pilot
 from hoptree.record.record import Record
 from tests.study.test_study import tiny_study
 from tests.system.plain import Plain, study
@@ -64,7 +67,7 @@ def test_nothing_of_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_all_configs_that_can_be_trained_are_measured(tmp_path: Path) -> None:
     mine = study(tmp_path)
     trials = asked(*({"lr": 0.1, "act": act, "nap": nap} for act in ("fine", "raise") for nap in (0.0, 0.01)))
-    run = run_pilot(plan(mine), trials, 1e-9)
+    run = run_pilot(plan(mine), [[trial] for trial in trials], look(plan(mine), trials))
     steps = list(Record(run.settings).replay(run.entries))
     assert run.data.rows == run.data.all_rows == 24
     assert steps[-1].now > 0
@@ -103,4 +106,18 @@ def test_a_group_of_studies_is_tried_out_with_all_its_goals(tmp_path: Path) -> N
         store=tmp_path / "store",
     )  # fmt: skip
     with pytest.raises(ht.RefusedError, match="did you mean 'loss'"):
-        run_pilot(PilotPlan([first, wrong], 1, 1.0, 0.0), asked({"lr": 0.1}), 1e-9)
+        run_pilot(PilotPlan([first, wrong], 1, 1.0, 0.0), [asked({"lr": 0.1})], PilotLook(0.0, None))
+
+
+def test_simulated_searches_prefer_what_was_good_in_the_pilot() -> None:
+    values = [values_of(event) for event in asked(*({"lr": 10.0**-power, "width": 8} for power in range(12)))]
+    known = ExpectedResults([(each, abs(number - 3.0)) for number, each in enumerate(values)])
+
+    def mean(number: int) -> float:
+        return fmean(known.level(values[number], f"key {number}", salt) for salt in range(50))
+
+    assert mean(3) < mean(7) < mean(11)
+    assert known.level(values[3], "key", 1) != known.level(values[3], "key", 2)
+    assert known.level(values[3], "key", 1) == known.level(values[3], "key", 1)
+    unknown = ExpectedResults([(each, math.nan) for each in values[:5]])  # too few
+    assert unknown.level(values[3], "key", 1) == unknown.level(values[9], "key", 1)

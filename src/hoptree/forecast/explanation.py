@@ -34,7 +34,6 @@ from hoptree.core.events import (
     TrialStopped,
     UnitFinished,
 )
-from hoptree.core.keys import fraction
 from hoptree.core.lineage import History, Values
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
@@ -61,7 +60,7 @@ _DRAWN = 20_000  # units up to which a chart is drawn
 _MOST_WORKERS = 64
 _NO_GAIN = 0.97  # a time above this share of the previous one ends the table of workers
 _EXAMPLES = 3  # simulations with different made-up reports
-_MORE_EXAMPLES = 9  # if their times differ
+_MORE_EXAMPLES = 16  # if their times differ
 
 
 class StudyHistory(NamedTuple):
@@ -74,6 +73,7 @@ class StudyHistory(NamedTuple):
 
     settings: Settings
     goal: str
+    maximize: bool
     journal: Sequence[Recorded]
     store: Store | None
     name: str
@@ -266,10 +266,12 @@ class Explainer:
         return run
 
     def _metrics(self, salt: int) -> Callable[[Values, int, str], Metrics]:
-        def metrics(_values: Values, epoch: int, key: str) -> Metrics:
+        def metrics(values: Values, epoch: int, key: str) -> Metrics:
             known = self._reports.get((key, epoch))
-            level = fraction("forecast", key, salt)
-            return {self._history.goal: level + 1.0 / (1 + epoch)} if known is None else known
+            if known is not None:
+                return known
+            loss = self._measured.results.level(values, key, salt) + 1.0 / (1 + epoch)
+            return {self._history.goal: -loss if self._history.maximize else loss}
 
         return metrics
 

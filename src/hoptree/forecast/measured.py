@@ -25,10 +25,12 @@ from hoptree.estimate import Estimator
 from hoptree.estimate.encoding import encoded, spread_out
 from hoptree.estimate.overheads import Overheads
 from hoptree.estimate.samples import Samples
+from hoptree.forecast.expected_results import ExpectedResults
 from hoptree.forecast.forecast import Account
 from hoptree.forecast.pilot import PilotPlan, PilotRun, look, run_pilot
 from hoptree.record.record import Record
 from hoptree.record.results import Savings
+from hoptree.search.protocol import Goal
 
 if TYPE_CHECKING:
     from hoptree.store import Store
@@ -53,6 +55,7 @@ class Measured:
         self._sizes = Samples()
         self._overheads = Overheads()
         self._configs = 0  # in the pilot
+        self.results = ExpectedResults([])
         self.opening = 0.0  # seconds of a run before a journal begins to count, as far as they were measured
         self.closing = 0.0  # … and after its end
         self.pilot_seconds = 0.0
@@ -133,27 +136,27 @@ class Measured:
         if found.names is not None:
             for samples in (units, self._estimator.evaluations, self._sizes):
                 samples.depend_on(found.names)
-        chosen = self._spread_out(trials)
-        run = run_pilot(plan, chosen, found.row_seconds)
-        self._learn_from_pilot(run)
+        run = run_pilot(plan, self._kinds(trials), found)
+        self._learn_from_pilot(run, plan.studies[0].goal)
         self.pilot_seconds = time.perf_counter() - began
         return True
 
-    def _spread_out(self, trials: Sequence[TrialAsked]) -> list[TrialAsked]:
-        """Return trials that differ in values on which times depend: all, or some that are far from each other."""
-        different: dict[object, TrialAsked] = {}
+    def _kinds(self, trials: Sequence[TrialAsked]) -> list[list[TrialAsked]]:
+        """Return trials by the values that times depend on: all kinds, or some that are far from each other."""
+        kinds: dict[object, list[TrialAsked]] = {}
         for event in trials:
             values = _first_values(event)
             changing = tuple(name for name, _ in values.items if name not in values.constants())
-            different.setdefault((self._estimator.units.reduced(values), changing), event)
-        found = list(different.values())
-        places = encoded([self._estimator.units.reduced(_first_values(event)).constants() for event in found])
+            kinds.setdefault((self._estimator.units.reduced(values), changing), []).append(event)
+        found = list(kinds.values())
+        places = encoded([self._estimator.units.reduced(_first_values(kind[0])).constants() for kind in found])
         return [found[index] for index in spread_out(places, _TIMED_CONFIGS)]
 
-    def _learn_from_pilot(self, run: PilotRun) -> None:
+    def _learn_from_pilot(self, run: PilotRun, goal: Goal) -> None:
         """Learn from the journal of a pilot, whose units are parts of whole units."""
         units, evaluations = self._estimator.units, self._estimator.evaluations
         trained: set[Values] = set()
+        losses: dict[Values, float] = {}
         first: set[str] = set()  # workers whose first unit was skipped: it loads what later ones need
         joined = False
         for step in Record(run.settings).replay(run.entries):
@@ -170,11 +173,15 @@ class Measured:
                     trained.add(values)
                     first.add(worker)
                     self._sizes.add(values, "", size)
-                case StateEvaluated(worker=worker, seconds=seconds) if isinstance(step.run, RunUnit):
+                case StateEvaluated(worker=worker, metrics=metrics, seconds=seconds) if isinstance(
+                    step.run, RunUnit
+                ):
+                    losses.setdefault(step.run.values, goal.loss(metrics))
                     evaluations.add(step.run.values, worker, seconds * run.data.evaluation_factor)
                 case _:
                     pass
         self._configs = len({units.reduced(values) for values in trained})
+        self.results = ExpectedResults(list(losses.items()))
         self.opening, self.closing = run.opening, run.closing
 
     # --- expectations -----------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ trains on a part of the data if units are long, and ends after a small share of 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import cycle, islice
 from pathlib import Path
@@ -23,7 +22,8 @@ from hoptree.backends.event_loop import Observer
 from hoptree.backends.local import remove_slots, slot_folders_of_study
 from hoptree.core.actions import RunUnit
 from hoptree.core.events import StateEvaluated, TrialAsked, UnitFailed, UnitFinished, WorkerJoined
-from hoptree.core.lineage import Values, beginning
+from hoptree.core.lineage import beginning
+from hoptree.core.schedules import Config, Scalar
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
 from hoptree.driver.driver import Driver
@@ -102,22 +102,26 @@ def look(plan: PilotPlan, asked: Sequence[TrialAsked]) -> PilotLook:
     return PilotLook(max(seconds), names) if seconds else PilotLook(0.0, None)
 
 
-def run_pilot(plan: PilotPlan, chosen: Sequence[TrialAsked], row_seconds: float) -> PilotRun:
-    """Train the chosen configs for a short time; raise an error where a run would."""
+def run_pilot(plan: PilotPlan, kinds: Sequence[Sequence[TrialAsked]], found: PilotLook) -> PilotRun:
+    """Train configs of some kinds in turn for a short time; raise an error where a run would.
+
+    The configs of a kind have the values in common that times depend on.
+    """
     first = plan.studies[0]
     workers = min(plan.workers, worker_count(None, first.trainer))
-    configs = [dict(event.config) for event in islice(cycle(chosen), _TRIALS)]
+    turns = [cycle(kind) for kind in kinds]
+    configs = [dict(next(turn).config) for turn in islice(cycle(turns), _TRIALS)]
     largest = max(batch_size(beginning(config)) for config in configs)
     with TemporaryDirectory(prefix="hoptree-pilot-") as name:
         folder, store = Path(name), Path(name) / "store"
-        data = cut(first.data, row_seconds, largest, folder / "data")
+        data = cut(first.data, found.row_seconds, largest, folder / "data")
         studies = [
             PilotStudy(study, data.dataset, [] if number else configs, _EPOCHS, store)
             for number, study in enumerate(plan.studies)
         ]
         options = RunOptions(workers=workers, quiet=True, unit_limit=_UNIT_LIMIT)
         group = StudyGroup(studies)
-        watch = _PilotWatch(plan, data, len(chosen), group.name)
+        watch = _PilotWatch(plan, data, found.names, configs[: len(kinds)], group.name)
         driver = watch.driver = Driver(group, options, follow=watch.follow)
         began = time.perf_counter()
         try:
@@ -135,14 +139,21 @@ def run_pilot(plan: PilotPlan, chosen: Sequence[TrialAsked], row_seconds: float)
 class _PilotWatch:
     """Observes a pilot, and stops it when it has measured enough."""
 
-    def __init__(self, plan: PilotPlan, data: PilotData, configs: int, name: str) -> None:
+    def __init__(
+        self,
+        plan: PilotPlan,
+        data: PilotData,
+        names: frozenset[str] | None,
+        configs: Sequence[Config],
+        name: str,
+    ) -> None:
         self.driver: Driver | None = None
         self._name = name
         self._plan = plan
         self._data = data
-        self._configs = configs
-        self._trained: Counter[Values] = Counter()  # units
-        self._failed: set[Values] = set()
+        self._names = names
+        self._units = dict.fromkeys((self._kind(beginning(config)) for config in configs), 0)  # by kind
+        self._failed: set[str] = set()
         self._whole = 0.0  # seconds that the units would have taken with all data
         self._joined = 0.0
         self.units = 0
@@ -166,27 +177,28 @@ class _PilotWatch:
         if isinstance(step.event, WorkerJoined) and not self._joined:
             self._joined = step.now
         if isinstance(step.event, UnitFinished) and isinstance(step.run, RunUnit):
-            self._trained[step.run.values] += 1
+            self._units[self._kind(step.run.origin.values)] += 1
             self.units += 1
             self._whole += step.event.seconds * self._data.unit_factor(step.run.values.at(0.0))
         if isinstance(step.event, UnitFailed) and isinstance(step.run, RunUnit):
-            self._failed.add(step.run.values)
-        if (
-            isinstance(step.event, UnitFinished | StateEvaluated)
-            and not self.has_stopped
-            and self._is_enough(step.now)
-        ):
+            self._failed.add(self._kind(step.run.origin.values))
+        has_ended = isinstance(step.event, UnitFinished | StateEvaluated)
+        if has_ended and not self.has_stopped and self._is_enough(step.now):
             self.has_stopped = True
             assert self.driver is not None
             self.driver.stop()
+
+    def _kind(self, values: Mapping[str, Scalar]) -> str:
+        """Return the same text for configs that differ only in values on which times do not depend."""
+        return repr(sorted(item for item in values.items() if self._names is None or item[0] in self._names))
 
     def _is_enough(self, now: float) -> bool:
         """Return whether each config has been measured, and no more time may be used."""
         measured = now - self._joined
         if measured >= _MOST_SECONDS:
             return True
-        counts = [count for values, count in self._trained.items() if values not in self._failed]
-        if not counts or len(counts) + len(self._failed) < self._configs or min(counts) < _UNITS:
+        missing = [kind for kind, units in self._units.items() if units < _UNITS and kind not in self._failed]
+        if missing or not self.units:
             return False
         units = self._plan.epochs * self._plan.studies[0].data.partitions
         expected = units * self._whole / self.units / self._plan.workers

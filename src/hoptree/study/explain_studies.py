@@ -125,6 +125,7 @@ class StudyExplainer:
         return StudyHistory(
             settings=spec.settings,
             goal=self._first.goal.metric,
+            maximize=self._first.goal.maximize,
             journal=journal,
             store=store,
             name=self.name,
