@@ -119,6 +119,8 @@ class JobGroup:
         """
         planners = self._alone()
         found = [each for each in self._combined(planners) if self._fits(each)]
+        if found and self._running and len(planners) > 1:
+            found += [each for each in self._combined(self._resplit(found[0])) if self._fits(each)]
         if budget is not None and len(planners) == 1:
             found += [ChosenPlans(tuple(planners), (each,)) for each in planners[0].within(budget)]
         if self._instance.max_count is not None and len(self._jobs) > 1:

@@ -136,7 +136,7 @@ class JobPlanner:
         """Return the plans of which none is both faster and cheaper than another, fastest first."""
         if self._front is None:
             self._front = []
-            for each in sorted(self._known(), key=lambda each: (each.time, each.cost)):
+            for each in sorted([*self._known(), self.earliest()], key=lambda each: (each.time, each.cost)):
                 if not self._front or each.cost < self._front[-1].cost:
                     self._front.append(each)
         return self._front
