@@ -100,7 +100,12 @@ def rows(case: Case, runs: int) -> list[list[object]]:
     """Return the rows of a case: planned again, and planned once."""
     found: list[list[object]] = []
     for again in (True, False):
-        outcomes = [each for seed in range(runs) if (each := run(case, seed, again=again)) is not None]
+        outcomes: list[Outcome] = []
+        for seed in range(runs):
+            outcome = run(case, seed, again=again)
+            outcomes += [] if outcome is None else [outcome]
+            if seed % 100 == 99:
+                print(case.name, again, seed + 1, statistics.mean(each.met for each in outcomes), flush=True)
         late = [each.late for each in outcomes if not each.met]
         ratios = sorted(each.cost / each.forecast for each in outcomes)
         low, high = ratios[len(ratios) // 20], ratios[-1 - len(ratios) // 20]

@@ -15,13 +15,11 @@ from hoptree.core.events import (
     DriverStarted,
     Event,
     NodeLost,
-    NodeReleased,
     NodesRequested,
     NodeStarted,
     TrialAsked,
     TrialBranched,
     TrialExtended,
-    WorkerJoined,
 )
 from hoptree.core.steps import Step
 from hoptree.core.study_state import StudyState
@@ -36,9 +34,7 @@ _CHANGES = frozenset(
     {
         DriverStarted,
         NodeStarted,
-        NodeReleased,
         NodeLost,
-        WorkerJoined,
         TrialAsked,
         TrialBranched,
         TrialExtended,
