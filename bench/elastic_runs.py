@@ -28,7 +28,7 @@ from hoptree.simulator.elastic_nodes import ElasticNodes
 from hoptree.simulator.faults import Fault, NodeLoss
 
 RUNS = 1_000
-OTHERS = 10  # the other cases have so many times fewer runs
+OTHERS = 20  # the other cases have so many times fewer runs
 RISK = 0.05
 SEARCH = SuccessiveHalving(64, max_epochs=8, min_epochs=2, factor=2)
 SPACE = {"lr": log(1e-4, 1e-1)}

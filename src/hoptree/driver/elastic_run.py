@@ -28,7 +28,7 @@ from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.controller import NodeController, RunningNode
 from hoptree.elastic.job import Job
 
-_INTERVAL = 0.01  # of the planned time: the least time between two decisions, unless something has changed
+_INTERVAL = 0.02  # of the planned time: the least time between two decisions, unless something has changed
 _SHORTEST = 0.05  # seconds
 _CHANGES = frozenset(
     {
