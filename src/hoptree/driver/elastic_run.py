@@ -15,13 +15,11 @@ from hoptree.core.events import (
     DriverStarted,
     Event,
     NodeLost,
-    NodeReleased,
     NodesRequested,
     NodeStarted,
     TrialAsked,
     TrialBranched,
     TrialExtended,
-    WorkerJoined,
 )
 from hoptree.core.steps import Step
 from hoptree.core.study_state import StudyState
@@ -30,15 +28,13 @@ from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.controller import NodeController, RunningNode
 from hoptree.elastic.job import Job
 
-_INTERVAL = 0.01  # of the planned time: the least time between two decisions, unless something has changed
+_INTERVAL = 0.02  # of the planned time: the least time between two decisions, unless something has changed
 _SHORTEST = 0.05  # seconds
 _CHANGES = frozenset(
     {
         DriverStarted,
         NodeStarted,
-        NodeReleased,
         NodeLost,
-        WorkerJoined,
         TrialAsked,
         TrialBranched,
         TrialExtended,
