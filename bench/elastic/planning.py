@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 from tests.elastic.plans import every_plan, random_case
@@ -50,9 +51,7 @@ def _times() -> str:
 
 
 def _row(name: str, jobs: list[Job], instance: Instance, deadlines: tuple[int, ...]) -> list[str]:
-    seconds = [
-        _seconds(jobs, instance, lambda planner, m=minutes: planner.cheapest(m * 60.0)) for minutes in deadlines
-    ]
+    seconds = [_seconds(jobs, instance, partial(Planner.cheapest, deadline=each * 60.0)) for each in deadlines]
     front = _seconds(jobs, instance, Planner.front)
     return [name, f"{min(seconds):.2f} to {max(seconds):.2f}", f"{front:.2f}"]
 

@@ -36,7 +36,11 @@ class Case(NamedTuple):
     @property
     def gain(self) -> str:
         """How many times as much the best static cluster costs."""
-        return "-" if self.plans["static"] is None else f"{self.cost('static') / self.cost('ours'):.2f}"
+        return (
+            "-"
+            if self.plans["static"] is None or self.plans["ours"] is None
+            else f"{self.cost('static') / self.cost('ours'):.2f}"
+        )
 
 
 def compare(name: str, job: Job, instance: Instance, deadline: float, *, risk: float = 0.5) -> Case:

@@ -16,6 +16,12 @@ PAPER_2 = {  # minutes: costs and times of the paper's simulation
     40: {"static": ("36:53", 14.99), "naive elastic": ("26:25", 19.83), "RubberBand": ("37:08", 14.68)},
 }
 PAPER_4 = {"ResNet-101": (33.21, 15.67), "ResNet-152": (35.53, 26.54), "BERT": (36.43, 29.17)}
+CURVES = {
+    "nearly linear": {1: 1.0, 2: 1.98, 4: 3.9, 8: 7.6, 16: 14.5},
+    "good": BERT,
+    "as assumed": RESNET101,
+    "poor": {1: 1.0, 2: 1.6, 4: 2.5, 8: 3.5, 16: 4.3},
+}
 MODELS = {  # seconds of an epoch on one GPU, and the scaling: assumptions
     "ResNet-101": (EPOCH_SECONDS, RESNET101),
     "ResNet-152": (120.0, RESNET152),
@@ -25,7 +31,7 @@ MODELS = {  # seconds of an epoch on one GPU, and the scaling: assumptions
 
 def main() -> None:
     cases = {minutes: compare(f"{minutes} min", *table_2(), minutes * 60.0) for minutes in PAPER_2}
-    text = "\n\n".join([_table_2(cases), _table_3(cases[20]), _table_4()])
+    text = "\n\n".join([_table_2(cases), _other_curves(), _table_3(cases[20]), _table_4()])
     record("elastic-tables", "python -m bench.elastic tables", text)
 
 
@@ -52,6 +58,19 @@ RubberBand. "As Hoptree runs it": models hop, so trials share GPUs evenly, and n
 that needs them. At 20 minutes static costs {cases[20].gain} times as much as ours.
 
 {table(columns, rows)}"""
+
+
+def _other_curves() -> str:
+    rows = []
+    for name, curve in CURVES.items():
+        work = job(halving(32, 1, 50, 3), EPOCH_SECONDS, curve)
+        instance = p3(provision=15.0, start=15.0)
+        found = [compare(name, work, instance, minutes * 60.0) for minutes in (15, *PAPER_2)]
+        rows.append([f"{name}: {_scaling(curve)}", *(case.gain for case in found)])
+    return f"""**How much that depends on the assumed scaling:** static over ours, by deadline
+("-": static cannot meet it). Where trials scale well, there is little to save, as in the paper.
+
+{table(["scaling", "15 min", "20 min", "30 min", "40 min"], rows)}"""
 
 
 def _table_3(case: Case) -> str:

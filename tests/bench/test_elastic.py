@@ -32,5 +32,7 @@ def test_static_times_of_table_2_are_near_those_of_the_paper() -> None:
 
 
 def test_stragglers_cost_less_if_functions_are_billed() -> None:
-    costs = [compare("", resnet50(spread=10.0), p3(function=function), 600.0).cost("ours") for function in (0, 1)]
+    costs = [
+        compare("", resnet50(spread=10.0), p3(function=function), 600.0).cost("ours") for function in (False, True)
+    ]
     assert costs[1] < 0.7 * costs[0]

@@ -3,6 +3,7 @@
 import itertools
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,11 @@ from hypothesis import strategies as st
 from hoptree.elastic.errors import DeadlineError
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
+from hoptree.elastic.job_planner import upper
 from hoptree.elastic.planner import Planner
+from hoptree.elastic.samples import StageSampler
+from hoptree.elastic.stage_model import StageModel
+from hoptree.elastic.timeline import Terms, timeline
 from tests.elastic.plans import CASES, every_plan, random_case
 
 
@@ -30,6 +35,26 @@ def test_plans_are_within_one_percent_of_the_best_of_all(block: int) -> None:
         budget = best * generator.choice([1.0, 1.1, 2.0]) * (1 + 1e-9)
         fastest = min(seconds for seconds, cost, _ in every if cost <= budget)
         assert planner.fastest(budget).seconds.expected <= fastest * 1.01 + 1e-9, seed
+
+
+def test_plans_are_near_the_best_of_all_where_trials_differ() -> None:
+    ratios = []
+    for seed in range(60):
+        generator = random.Random(seed)
+        job, instance = random_case(generator, spread=generator.choice([0.1, 0.2, 0.4]))
+        model, terms = StageModel(job, instance), Terms(instance, job.data_gb, ahead=True)
+        sampler = StageSampler(model, seed=0)
+        figures = []
+        for counts in itertools.product(range(1, 7), repeat=3):
+            line = timeline(counts, sampler.times(counts), model, terms, longer=np.maximum)
+            figures.append((upper(np.atleast_1d(line.seconds), 0.95), float(np.mean(line.cost))))
+        earliest, latest = min(figures)[0], max(figures)[0]
+        deadline = earliest + generator.choice([0.0, 0.02, 0.1, 0.3, 0.6]) * (latest - earliest)
+        plan = Planner([job], instance).cheapest(deadline)
+        assert plan.risk <= 0.05
+        ratios.append(plan.cost.expected / min(cost for late, cost in figures if late <= deadline))
+    assert sum(ratio < 1.01 for ratio in ratios) >= 57
+    assert max(ratios) < 1.2
 
 
 @given(case=CASES, share=st.floats(0.0, 1.2), ahead=st.booleans())

@@ -65,6 +65,20 @@ def test_jobs_never_have_more_nodes_than_there_may_be(most: int) -> None:
         assert sum(len(each.stages) for each in plan.allocations) == sum(len(job.stages) for job in BRACKETS)
 
 
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("running", [0, 6])
+def test_the_earliest_end_on_limited_nodes_can_be_met(most: int, running: int) -> None:
+    instance = Instance("made-up", devices=4, price=12.0, max_count=most)
+    planner = Planner(BRACKETS, instance, running=running)
+    with pytest.raises(DeadlineError) as error:
+        planner.cheapest(60.0)
+    plan = planner.cheapest(error.value.earliest)
+    assert plan.cost.expected <= error.value.cost * (1 + 1e-9)
+    assert max(plan.nodes_at(stage.ends - 1e-6) for each in plan.allocations for stage in each.stages) <= most
+    assert all(each.instance == instance for each in plan.allocations)
+    assert planner.front()[0].seconds.expected >= error.value.earliest * 0.999
+
+
 def test_running_nodes_are_used_and_not_paid_for_again() -> None:
     fresh = Planner([BRACKETS[0]], INSTANCE).cheapest(2000.0)
     again = Planner([BRACKETS[0]], INSTANCE, running=3).cheapest(2000.0)
@@ -72,6 +86,14 @@ def test_running_nodes_are_used_and_not_paid_for_again() -> None:
     assert again.allocations[0].stages[0].begins == 0.0
     shared = Planner(BRACKETS, INSTANCE, running=5).cheapest(2000.0)
     assert shared.cost.expected < Planner(BRACKETS, INSTANCE).cheapest(2000.0).cost.expected
+
+
+def test_running_nodes_belong_to_the_jobs_that_need_them() -> None:
+    long = Job((JobStage(1, 3000.0),), {1: 1.0})
+    wide = Job((JobStage(30, 1000.0),), {1: 1.0})
+    apart = [Planner([job], INSTANCE, running=have).cheapest(3100.0) for job, have in ((long, 1), (wide, 3))]
+    together = Planner([long, wide], INSTANCE, running=4).cheapest(3100.0)
+    assert together.cost.expected == pytest.approx(sum(each.cost.expected for each in apart))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -95,9 +117,11 @@ def test_a_plan_is_late_in_few_samples_that_it_has_not_seen(seed: int) -> None:
 
 def test_the_risk_of_several_jobs_is_that_of_any() -> None:
     jobs = [halving(27, 60.0, spread=0.2), halving(9, 180.0, spread=0.2)]
-    planner = Planner(jobs, INSTANCE)
-    deadline = 1.4 * planner.front()[0].seconds.most
-    assert planner.cheapest(deadline).risk <= 0.05
+    jobs = [*jobs, halving(3, 540.0, spread=0.2), halving(3, 540.0, spread=0.2)]
+    planner = Planner(jobs, INSTANCE, risk=0.2)
+    first = planner.front()[0].seconds.most
+    for times in (1.1, 1.3, 1.5, 1.8):
+        assert planner.cheapest(times * first).risk <= 0.2
 
 
 def test_an_early_deadline_is_refused_with_the_earliest_and_its_cost() -> None:
@@ -148,6 +172,17 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     assert plans[0] == plans[1]
 
 
+def test_algorithm_2_goes_to_factors_and_multiples_of_the_trials() -> None:
+    # Eight nodes are needed for the last trial. Twelve trials take two turns on eight as on six.
+    stages = (JobStage(12, 60.0), JobStage(5, 60.0), JobStage(1, 600.0))
+    job = Job(stages, {1: 1.0, 8: 4.0}, divisible=False)
+    planner = Planner([job], Instance("made-up", devices=1, price=3.6, max_count=8))
+    assert nodes_of(planner.static(400.0)) == [[8, 8, 8]]
+    assert nodes_of(planner.algorithm_2(400.0)) == [[6, 5, 8]]
+    with pytest.raises(DeadlineError):
+        planner.algorithm_2(100.0)
+
+
 def test_blocking_scale_ups_cost_more_than_those_asked_for_ahead() -> None:
     cheaper = 0
     for seed in range(40):
@@ -158,3 +193,12 @@ def test_blocking_scale_ups_cost_more_than_those_asked_for_ahead() -> None:
         assert ahead <= blocking * (1 + 1e-9), seed
         cheaper += ahead < blocking * 0.999
     assert cheaper
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_free_nodes_and_any_amount_of_time_give_a_plan(seconds: float) -> None:
+    job = Job((JobStage(8, seconds, seconds / 4), JobStage(1, seconds)), {1: 1.0, 2: 1.5})
+    planner = Planner([job, job], Instance("made-up", devices=2, price=0.0, start=5.0), running=1)
+    for plan in (planner.cheapest(float("inf")), planner.fastest(1e-9), planner.fastest(float("inf"))):
+        assert plan.cost.expected == 0.0
+        assert plan.risk == 0.0

@@ -42,6 +42,11 @@ def test_gangs_are_as_large_as_the_nodes_have_room_for(trials: int, nodes: int, 
     assert model(trials).share(trials, nodes) == Share(width, SPEED_UPS[width], turns=False)
 
 
+def test_a_gang_that_is_larger_than_a_node_has_whole_nodes() -> None:
+    found = model(2)
+    assert [found.nodes_for(2, width) for width in (1, 2, 3, 4, 6, 8)] == [1, 1, 2, 2, 4, 4]
+
+
 def test_a_stage_waits_for_its_slowest_trial() -> None:
     assert model(4, spread=10.0).seconds(0, 1) == pytest.approx(60 + 10 * expected_maximum(4))
     assert expected_maximum(1) == 0.0

@@ -34,6 +34,15 @@ def test_otherwise_all_wait_for_them() -> None:
     assert line.cost == pytest.approx(2 * 250 + 115 + 215)
 
 
+def test_nodes_come_when_the_stage_before_was_expected_to_end() -> None:
+    model = StageModel(JOB, INSTANCE)
+    sampled = [StageTime(np.array([90.0, 120.0]), 0.0, 100.0), StageTime(100.0, 0.0), StageTime(100.0, 0.0)]
+    line = timeline([2, 4, 1], sampled, model, Terms(INSTANCE, 0.0, ahead=True), longer=np.maximum)
+    # They come at 135: a stage that ended at 115 waits for them, and they wait for one that ends at 145.
+    assert line.begins[1].tolist() == [135, 155]
+    assert line.cost.tolist() == [2 * 225 + 115 + 215, 2 * 245 + 135 + 235]
+
+
 def test_nodes_that_run_train_while_others_come() -> None:
     model = StageModel(Job((JobStage(4, 100.0),), {1: 1.0}), INSTANCE)
     line = expected_timeline([4], model, Terms(INSTANCE, 0.0, ahead=True), running=2)

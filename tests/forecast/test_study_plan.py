@@ -72,6 +72,15 @@ def test_ranges_hold_the_doubt_about_the_time_of_units() -> None:
     assert unsure.chosen.seconds_range[0] < sure.chosen.seconds_range[0] <= sure.seconds
 
 
+def test_neither_latencies_nor_the_minimum_depend_on_the_time_of_units() -> None:
+    short = Job((JobStage(4, 1.0),), {1: 1.0})
+    plan = plan_nodes(
+        "short", [short], INSTANCE, deadline=None, budget=None, doubt=1.0, sources=SOURCES, simulated=False
+    )
+    assert plan.cost == plan.chosen.cost_range[0] == pytest.approx(0.6)  # the minimum of one node
+    assert 40.0 < plan.chosen.seconds_range[0] < plan.seconds
+
+
 def test_the_text_has_both_clusters_the_stages_and_where_figures_come_from() -> None:
     plan = planned(deadline=3000.0, simulated=True)
     text = str(plan)

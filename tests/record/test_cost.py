@@ -102,6 +102,17 @@ def test_a_resumed_study_may_use_another_instance_type() -> None:
     assert "small" in str(cost)
 
 
+def test_data_that_nodes_read_is_paid_for_each() -> None:
+    priced = ht.Instance("large", devices=4, price=36.0, minimum=0.0, data_price=0.1)
+    ledger = NodeLedger()
+    ledger.note(AllocationPlanned({**plan(priced), "data_gb": 5.0}), 0.0)
+    for node in ("a", "b"):
+        ledger.note(NodeStarted(node, 4), 0.0)
+    found = study_cost(ledger, now=10.0)
+    assert found is not None
+    assert found.money == pytest.approx(2 * (0.1 + 0.5))
+
+
 def test_per_function_only_training_is_paid() -> None:
     function = ht.Instance("function", devices=4, price=36.0, billing="function")
     ledger = NodeLedger()

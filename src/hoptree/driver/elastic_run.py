@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import final
 
+import msgspec
+
 from hoptree.backends.protocol import ScalesNodes
 from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.events import (
@@ -90,7 +92,8 @@ class ElasticRun:
         if decision.plan is not None:
             self.plans.append(decision.plan)
             self._interval = max(_SHORTEST, _INTERVAL * decision.plan.seconds.expected)
-            events.append(AllocationPlanned(decision.plan.to_dict(), ended, decision.reason))
+            plan = msgspec.structs.replace(decision.plan, data_gb=max(job.data_gb for job in jobs))
+            events.append(AllocationPlanned(plan.to_dict(), ended, decision.reason))
         if decision.nodes != self._asked or decision.release:
             self._asked = decision.nodes
             self._backend.scale(decision.nodes, decision.release)

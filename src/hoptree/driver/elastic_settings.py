@@ -18,7 +18,9 @@ class ElasticSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of nodes, what the study consists of, and for what it is planned: a deadline or a budget.
 
     ``times`` are those known before the run; ``asked`` is when it was called, by a monotonic clock. On ``fixed``
-    nodes nothing is planned again. Without ``stages`` nothing is left to plan for.
+    nodes nothing is planned again. Without ``stages`` nothing is left to plan for. ``doubt`` is the spread of the
+    log of the time of units: the ranges of the first plan hold it. ``overhead`` are seconds of a worker for
+    each unit besides training.
     """
 
     instance: Instance
@@ -28,6 +30,8 @@ class ElasticSettings(msgspec.Struct, frozen=True, kw_only=True):
     stages: StudyStages | None = None
     times: TrainingTimes | None = None
     fixed: AllocationPlan | None = None
+    doubt: float = 0.0
+    overhead: float = 0.0
 
 
 def check_instance(given: object) -> Instance:

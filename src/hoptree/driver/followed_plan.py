@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
+
+import msgspec
 
 from hoptree.backends.protocol import Backend, KeepsTime, ScalesNodes
 from hoptree.core.events import AllocationPlanned, Event, NodesRequested
@@ -12,14 +16,20 @@ from hoptree.core.lineage import Values
 from hoptree.driver.elastic_run import ElasticRun
 from hoptree.driver.elastic_settings import ElasticSettings
 from hoptree.driver.fixed_nodes import FixedNodes
-from hoptree.driver.study_stages import TrainingTimes
+from hoptree.driver.study_stages import StudyStages, TrainingTimes
+from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.controller import NodeController
-from hoptree.estimate import Estimator
+from hoptree.elastic.errors import DeadlineError
+from hoptree.estimate import WIDE, Estimator
+from hoptree.report.tables import duration
 
 if TYPE_CHECKING:
     from hoptree.core.study_state import StudyState
 
+_SLACK = 1.001  # of the earliest time that can be met
 _ENOUGH = 10  # measured units from which on the noise of a run counts instead of the one known before
+
+log = logging.getLogger("hoptree")
 
 
 @final
@@ -49,15 +59,33 @@ class FollowedPlan:
         if settings.stages is None:  # nothing is left but states that were lost: one node trains them again
             backend.scale(1)
             return [NodesRequested(1)], None
-        controller = NodeController(
-            settings.instance,
-            deadline=settings.deadline,
-            budget=settings.budget,
-            begun=settings.asked + self._offset,
-        )
+        try:
+            run = self._decider(backend, settings.stages, settings.deadline)
+            events = run.poll()
+        except DeadlineError as error:  # it could be met when the run was planned, some seconds ago
+            late = self._study_clock() - self._begun + _SLACK * error.earliest
+            log.warning("deadline: it cannot be met any more; the run ends after %s", duration(late))
+            run = self._decider(backend, settings.stages, late)
+            events = run.poll()
+        return [self._with_doubt(event) for event in events], run
+
+    @property
+    def _begun(self) -> float:
+        """When the run was called, by the study's clock."""
+        return self._settings.asked + self._offset
+
+    def _decider(self, backend: ScalesNodes, stages: StudyStages, deadline: float | None) -> ElasticRun:
+        settings = self._settings
+        controller = NodeController(settings.instance, deadline=deadline, budget=settings.budget, begun=self._begun)
         clock = (lambda: backend.now) if isinstance(backend, KeepsTime) else self._study_clock
-        run = ElasticRun(self._state, settings.stages, controller, backend, self.times, clock)
-        return list(run.poll()), run
+        return ElasticRun(self._state, stages, controller, backend, self.times, clock)
+
+    def _with_doubt(self, event: Event) -> Event:
+        """Return the first plan with ranges that hold the doubt about the time of units."""
+        if not isinstance(event, AllocationPlanned):
+            return event
+        wider = AllocationPlan.read(event.plan).widened(math.exp(WIDE * self._settings.doubt))
+        return msgspec.structs.replace(event, plan=wider.to_dict())
 
     def wrap(self, backend: Backend) -> Backend:
         """Return the backend; on fixed nodes, with nodes for the accounts where it reports none."""
@@ -73,7 +101,9 @@ class FollowedPlan:
     def _unit(self, values: Values) -> float:
         before = self._settings.times
         is_known = self._estimator.units.seen.is_within(dict(values.constants()))
-        return self._estimator.unit(values) if is_known or before is None else before.unit(values)
+        if before is not None and not is_known:
+            return before.unit(values)
+        return self._estimator.units.expected(values) + self._settings.overhead
 
     def _evaluation(self, values: Values) -> float:
         before = self._settings.times

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias, final
 
 from hoptree.core.lineage import History, Values, segments
 from hoptree.core.plan import Plan
@@ -13,17 +13,30 @@ from hoptree.core.trial import Trial
 from hoptree.driver.planned_jobs import PlannedJob
 from hoptree.driver.stage_work import StageWork, TrainingTimes, relative_spread
 from hoptree.elastic.job import JobStage
-from hoptree.search.rungs import Rung
 
 if TYPE_CHECKING:
     from hoptree.core.study_state import StudyState
+
+
+TrialUnits: TypeAlias = tuple[tuple[Values, int], ...]
+"""Units by values."""
+KnownUnits: TypeAlias = dict[tuple[int, int, int], TrialUnits]
+"""By trial, the units from one epoch to another; histories of trials do not change."""
 
 
 @final
 class RemainingStages:
     """What is left of one job."""
 
-    def __init__(self, state: StudyState, job: PlannedJob, members: Sequence[Trial], times: TrainingTimes) -> None:
+    def __init__(
+        self,
+        state: StudyState,
+        job: PlannedJob,
+        members: Sequence[Trial],
+        times: TrainingTimes,
+        known: KnownUnits,
+    ) -> None:
+        self._known = known
         self._state = state
         self._job = job
         self._members = members
@@ -51,7 +64,9 @@ class RemainingStages:
             if live:
                 now = open_work(self._state.plan, live)
                 stages.append(now.stage(self._times, spread=_spread_left(self._state.plan, live)))
-            scale = self._scale(works[rung], live, bracket.rungs, rung)
+            begin = bracket.rungs[rung - 1].epochs if rung else 0
+            compared = [t for t in members if t.ending in (None, "complete") and bracket.rung(t.until) == rung]
+            scale = self._scale(works[rung], compared, begin, bracket.rungs[rung].epochs)
             for later in range(rung + bool(live), len(bracket.rungs)):
                 work = works[later]._replace(
                     lineages=min(works[later].lineages, len(members) or works[later].lineages)
@@ -59,17 +74,22 @@ class RemainingStages:
                 stages.append(work.stage(self._times, scale=scale, spread=spreads[later]))
         return closed, stages
 
-    def _scale(self, work: StageWork, live: Sequence[Trial], rungs: Sequence[Rung], rung: int) -> float:
-        """Return how much longer the trials that are left take for a unit than those of the play."""
-        played = work.size and sum(n * self._times.unit(values) for values, n in work.units.items()) / work.size
-        if not live or not played:
+    def _scale(self, work: StageWork, members: Sequence[Trial], begin: int, end: int) -> float:
+        """Return how much longer trials take for a unit, from one epoch to another, than those of the play."""
+        if not members or not work.size:
             return 1.0
-        begin = rungs[rung - 1].epochs if rung else 0
-        partitions = self._state.settings.partitions
-        mean = sum(
-            _mean_seconds(trial.history, partitions, begin, rungs[rung].epochs, self._times.unit) for trial in live
-        ) / len(live)
-        return mean / played
+        played = work.seconds(self._times.unit) / work.size
+        units = [self._units_of(trial, begin, end) for trial in members]
+        seconds = sum(count * self._times.unit(values) for parts in units for values, count in parts)
+        size = sum(count for parts in units for _, count in parts)
+        return seconds / size / played if played else 1.0
+
+    def _units_of(self, trial: Trial, begin: int, end: int) -> TrialUnits:
+        key = trial.number, begin, end
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = _trial_units(trial.history, self._state.settings.partitions, begin, end)
+        return found
 
     def by_units(self) -> tuple[int, list[JobStage]]:
         """Return how many played stages are trained by now, by number of units, and the stages that are left."""
@@ -94,15 +114,13 @@ class RemainingStages:
         return index, stages
 
 
-def _mean_seconds(phases: History, partitions: int, begin: int, end: int, unit: Callable[[Values], float]) -> float:
-    """Return the mean seconds of a trial's units from one epoch to another."""
+def _trial_units(phases: History, partitions: int, begin: int, end: int) -> TrialUnits:
+    """Return the values of a trial's units from one epoch to another, with the number of units."""
     first, last = begin * partitions, end * partitions
     parts = segments(phases, partitions, last)
     ends = [*(part.start for part in parts[1:]), last]
-    total = sum(
-        max(0, stop - max(first, part.start)) * unit(part.values) for part, stop in zip(parts, ends, strict=True)
-    )
-    return total / max(1, last - first)
+    counts = [(part.values, stop - max(first, part.start)) for part, stop in zip(parts, ends, strict=True)]
+    return tuple((values, count) for values, count in counts if count > 0)
 
 
 def open_work(plan: Plan, live: Iterable[Trial]) -> StageWork:

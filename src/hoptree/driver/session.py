@@ -150,7 +150,12 @@ class Session:
         lost = list(_lost_states(record, backend))
         costs = self._costs()
         own, sources = self._own_observers(reporter), self._sources(reporter)
-        outer, planned = self._follow_plan(backend, self._wrap(backend, own, sources), own, sources)
+        outer = self._wrap(backend, own, sources)
+        try:
+            outer, planned = self._follow_plan(backend, outer, own, sources)
+        except BaseException:
+            backend.stop(failed=True)
+            raise
         try:
             reporter.begin(self._engine, self._estimator)
             with self._interruptible(), suppress(StoppedError):

@@ -42,9 +42,13 @@ class StageWork(NamedTuple):
         """The number of units."""
         return sum(self.units.values())
 
+    def seconds(self, unit: Callable[[Values], float]) -> float:
+        """Return the seconds of all units."""
+        return sum(count * unit(values) for values, count in self.units.items())
+
     def stage(self, times: TrainingTimes, *, scale: float = 1.0, spread: float = 0.0) -> JobStage:
         """Return the stage for the planner; ``spread`` is that of the trials, relative to their time."""
-        seconds = sum(count * (times.unit(values) + times.hop) for values, count in self.units.items())
+        seconds = self.seconds(times.unit) + self.size * times.hop
         seconds += sum(count * times.evaluation(values) for values, count in self.evaluations.items())
         trials = max(1, self.lineages)
         each = max(_LEAST, scale * seconds / trials)

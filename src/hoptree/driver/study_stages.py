@@ -12,8 +12,8 @@ import msgspec
 
 from hoptree.core.trial import Trial
 from hoptree.driver.planned_jobs import PlayedJobs, SearchPlace, average_jobs, search_place
-from hoptree.driver.remaining_stages import RemainingStages, open_work
-from hoptree.driver.stage_work import TrainingTimes
+from hoptree.driver.remaining_stages import KnownUnits, RemainingStages, open_work
+from hoptree.driver.stage_work import StageWork, TrainingTimes
 from hoptree.elastic.job import Job, JobStage
 from hoptree.search.outlook import KnowsStages, Outlook
 from hoptree.search.played_stages import PlaysTrials, play
@@ -63,6 +63,7 @@ class StudyStages:
         plays = [first]
         if any(grant.wave for grant in first):  # which trials continue depends on reports
             plays += [play(make_tuner(), metrics, salt) for salt in range(1, _EXAMPLES)]
+        self._known: KnownUnits = {}
         self._jobs = average_jobs([PlayedJobs(grants, partitions, outlooks).jobs for grants in plays])
 
     @classmethod
@@ -84,7 +85,7 @@ class StudyStages:
             [work.stage(times, spread=spread) for work, spread in zip(job.stages, job.spreads, strict=True)]
             for job in self._jobs
         ]
-        return [self._job(stages) for stages in [*found, []]]
+        return [self._job(stages, works, times) for stages, works in zip([*found, []], self._works(), strict=True)]
 
     def remaining(self, state: StudyState, times: TrainingTimes) -> tuple[int, list[Job]]:
         """Return how many stages have ended, and the jobs with what is left, in the same order as ``jobs``."""
@@ -93,17 +94,31 @@ class StudyStages:
             members[self._index(trial)].append(trial)
         ended, jobs = 0, []
         for index, job in enumerate(self._jobs):
-            left = RemainingStages(state, job, members[index], times)
+            left = RemainingStages(state, job, members[index], times, self._known)
             closed, stages = left.by_rungs() if job.brackets else left.by_units()
             ended += closed
-            jobs.append(self._job(stages))
+            jobs.append(self._job(stages, job.stages, times))
         others = open_work(state.plan, members[len(self._jobs)])
-        jobs.append(self._job([others.stage(times)] if others.lineages else []))
+        stages = [others.stage(times)] if others.lineages else []
+        jobs.append(self._job(stages, [others], times))
         return ended, jobs
 
-    def _job(self, stages: Sequence[JobStage]) -> Job:
+    def _works(self) -> list[Sequence[StageWork]]:
+        return [*(job.stages for job in self._jobs), ()]
+
+    def _job(self, stages: Sequence[JobStage], works: Sequence[StageWork], times: TrainingTimes) -> Job:
         terms = self._terms
-        return Job(tuple(stages), dict(terms.speed_ups), terms.divisible, terms.sync, terms.data_gb)
+        size = sum(work.size for work in works)
+        unit = sum(work.seconds(times.unit) for work in works) / size + times.hop if size else 0.0
+        return Job(
+            tuple(stages),
+            dict(terms.speed_ups),
+            terms.divisible,
+            terms.sync,
+            terms.data_gb,
+            unit=unit,
+            unit_spread=unit * times.noise,
+        )
 
     def _index(self, trial: Trial) -> int:
         """Return the index of a trial's job; the last one if it was requested by a user."""

@@ -25,7 +25,9 @@ _LEAST = 0.01  # of the time of the first plan: less is no deviation
 _INTERVAL = 0.02  # of the time of the first plan: the least time between two plans, unless a stage has begun
 _LATE = 1.5  # a node is late if it takes so many times as long as expected
 _NEARLY = 1.02  # of the earliest end or the least cost, once the deadline or the budget cannot be kept any more
+_LATER = 0.3  # the risk of later plans, over that of the first
 _SOON = 1e-3  # seconds: the least time for which a plan is sought
+_CENT = 0.01  # dollars: the least budget for which a plan is sought
 _SPARE = 2.0  # seconds by which a node is asked for before it has to be
 
 
@@ -121,8 +123,9 @@ class NodeController:
         if wanted > self._wanted:
             self._requested = now
         self._wanted = wanted
-        if staying < wanted:
-            until = min(until, self._requested + self._patience)
+        late = self._requested + self._patience
+        if staying < wanted and late > now:
+            until = min(until, late)
         return NodeDecision(wanted, release, plan, reason if plan is not None else "", min(until, minimum))
 
     # --- planning ---------------------------------------------------------------------------------------
@@ -168,7 +171,9 @@ class NodeController:
 
     def _plan(self, now: float, remaining: Sequence[Job], running: int) -> AllocationPlan:
         jobs = [_joined(remaining, places) for places in self._allocated(remaining)]
-        planner = Planner(jobs, self._instance, running=running, risk=self._risk)
+        # Every plan may be late, and a cheaper one uses up the time that was left: later ones risk less.
+        risk = self._risk if self._force is None else _LATER * self._risk
+        planner = Planner(jobs, self._instance, running=running, risk=risk)
         if self._deadline is not None:
             left = max(_SOON, self._begun + self._deadline - now)
             refusal: DeadlineError | None = None
@@ -183,7 +188,7 @@ class NodeController:
             return planner.cheapest(_NEARLY * refusal.earliest)
         left = math.inf if self._budget is None else self._budget - self._paid(now)
         try:
-            return planner.fastest(max(0.0, left))
+            return planner.fastest(max(_CENT, left))
         except BudgetError as error:
             if self._force is None:
                 raise
@@ -207,7 +212,7 @@ class NodeController:
 
     def _allocated(self, remaining: Sequence[Job]) -> tuple[tuple[int, ...], ...]:
         """Return the places of the jobs of each allocation: if there are more jobs than nodes, some share them."""
-        groups = [(place,) for place, job in enumerate(remaining) if job.stages]
+        groups: list[tuple[int, ...]] = [(place,) for place, job in enumerate(remaining) if job.stages]
         most = self._instance.max_count
         while most is not None and len(groups) > most:
             groups.sort(key=lambda places: (work(_joined(remaining, places)), places))

@@ -15,7 +15,7 @@ import numpy as np
 
 from hoptree.elastic.samples import Samples, StageSampler
 from hoptree.elastic.stage_model import StageModel
-from hoptree.elastic.timeline import Terms
+from hoptree.elastic.timeline import StageTime, Terms
 
 
 class TaskKind(Enum):
@@ -62,6 +62,7 @@ def execution_graph(
 ) -> ExecutionGraph:
     """Return the graph of a number of nodes for each stage."""
     graph = ExecutionGraph()
+    times = sampler.times(counts)
     frontier: list[int] = []
     have = running
     for index, count in enumerate(counts):
@@ -69,23 +70,22 @@ def execution_graph(
             scale = graph.add(TaskKind.SCALE, terms.provision, frontier)
             frontier = [graph.add(TaskKind.INIT_INSTANCE, terms.start, [scale]) for _ in range(count - have)]
         have = count
-        trained = _add_training(graph, frontier, index, count, model, sampler)
+        trained = _add_training(graph, frontier, sampler.trials(index), times[index], model, count)
         sync = model.job.sync if index + 1 < len(counts) else 0.0
         frontier = [graph.add(TaskKind.SYNC, sync, trained)]
     return graph
 
 
 def _add_training(
-    graph: ExecutionGraph, frontier: Sequence[int], index: int, count: int, model: StageModel, sampler: StageSampler
+    graph: ExecutionGraph, frontier: Sequence[int], trials: Samples, time: StageTime, model: StageModel, count: int
 ) -> list[int]:
     """Add the TRAIN tasks of a stage, and return them."""
-    trials = sampler.trials(index)
     share = model.share(len(trials), count)
     if not share.turns:
         return [graph.add(TaskKind.TRAIN, each / share.speed, frontier) for each in trials]
-    devices = count * model.instance.devices
     if model.job.divisible:
-        return [graph.add(TaskKind.TRAIN, np.maximum(trials.sum(axis=0) / devices, trials.max(axis=0)), frontier)]
+        return [graph.add(TaskKind.TRAIN, time.seconds, frontier)]
+    devices = count * model.instance.devices
     found: list[int] = []
     for number, each in enumerate(trials):
         before = frontier if number < devices else [found[number - devices]]

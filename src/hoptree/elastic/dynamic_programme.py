@@ -69,11 +69,14 @@ class DynamicProgramme:
         self._sync_after = [model.job.sync * max(0, len(self._stages) - 2 - n) for n in self._stages]
         self._time_after = [sum(quickest[n + 1 :]) + self._sync_after[n] for n in self._stages]
 
-    def cheapest(self, deadline: float, budget: float = math.inf, *, most: int = MOST_LABELS) -> Outcome | None:
-        """Return the cheapest plan that ends by the deadline and within the budget; None: there is none."""
+    def cheapest(self, deadline: float, budget: float, limits: Sequence[int]) -> Outcome | None:
+        """Return the cheapest plan that ends by the deadline and within the budget; None: there is none.
+
+        It is sought with each of the ``limits`` on labels: what a coarse search finds limits the cost of the next.
+        """
         best: Outcome | None = None
-        for labels in (FEW_LABELS, most):
-            found = self.outcomes(deadline=deadline, budget=budget * (1 + TOLERANCE), most=labels)
+        for most in limits:
+            found = self.outcomes(deadline=deadline, budget=budget * (1 + TOLERANCE), most=most)
             if found and (best is None or found[-1].cost < best.cost):
                 best = found[-1]
                 budget = min(budget, best.cost)
@@ -202,7 +205,7 @@ class DynamicProgramme:
         """Return the labels that none dominates, by time."""
         kept: list[_Label] = []
         least = math.inf
-        for label in sorted(labels, key=lambda each: (each.time, each.cost)):
+        for label in sorted(labels):
             if least <= label.cost and not (label.prepaid and self._needed(label, kept, least)):
                 continue
             least = min(least, label.cost)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 import numpy as np
 
 from hoptree.elastic.allocation import Allocation, Range, StagePlan
-from hoptree.elastic.dynamic_programme import MOST_LABELS, TOLERANCE, DynamicProgramme, Outcome
+from hoptree.elastic.dynamic_programme import FEW_LABELS, MOST_LABELS, TOLERANCE, DynamicProgramme, Outcome
 from hoptree.elastic.greedy import algorithm_2, cheapest_outcome, greedy, naive_outcomes, static_outcomes
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
@@ -20,7 +21,15 @@ from hoptree.elastic.timeline import NodeTimeline, Terms, expected_timeline, tim
 Method: TypeAlias = Literal["static", "dynamic", "greedy", "algorithm-2", "naive"]
 RETRIES = 8
 """How often a plan is sought for an earlier deadline, because the last one was late in too many samples."""
-SAMPLED_LABELS = 64
+CLOSE = 0.01
+"""Which share of the time until the deadline may remain."""
+STARTS = 2
+"""From how many plans steps are taken that save money by the samples."""
+SWEEPS = 4
+"""How often all stages are gone through for steps that save money by the samples."""
+FRONT_LABELS = 96
+"""The labels of the dynamic programme for the whole front."""
+SAMPLED_LABELS = 48
 """The labels of the dynamic programme if its plans are compared by samples afterwards."""
 
 
@@ -55,10 +64,12 @@ class SampledPlan(NamedTuple):
 class JobPlanner:
     """Plans for one job of which at most the share ``risk`` of the samples misses the deadline."""
 
-    def __init__(self, job: Job, instance: Instance, *, running: int, risk: float, seed: int, ahead: bool) -> None:
+    def __init__(
+        self, job: Job, instance: Instance, *, limit: int | None, running: int, risk: float, seed: int, ahead: bool
+    ) -> None:
         self._model = StageModel(job, instance)
         self._terms = Terms(instance, job.data_gb, ahead=ahead)
-        self._most = instance.max_count
+        self._most = limit
         self._running = running
         self._risk = risk
         self._counts = self._model.counts(self._most)
@@ -67,6 +78,7 @@ class JobPlanner:
         self._sampler = StageSampler(self._model, seed=seed) if spread else None
         self._labels = SAMPLED_LABELS if spread else MOST_LABELS
         self._candidates: dict[tuple[int, ...], SampledPlan] = {}
+        self._outcomes: list[Outcome] = []  # of the dynamic programme, once the front is known
         self._front: list[SampledPlan] | None = None
         self._static = static_outcomes(self._model, self._terms, self._counts, running=running)
 
@@ -89,7 +101,7 @@ class JobPlanner:
             found = algorithm_2(self._model, self._terms, target, static, running=self._running, most=self._most)
             return [self._candidate("algorithm-2", found)]
 
-        return self._best(self._in_time(find, deadline, deadline, retries=RETRIES), deadline)
+        return self._best(self._in_time(find, deadline), deadline)
 
     def greedy(self, deadline: float) -> SampledPlan | None:
         """Return the plan of the greedy search."""
@@ -98,37 +110,45 @@ class JobPlanner:
             static = cheapest_outcome(self._static, target)
             return [] if static is None else [self._stepped(target, static)]
 
-        return self._best(self._in_time(find, deadline, deadline, retries=RETRIES), deadline)
+        return self._best(self._in_time(find, deadline), deadline)
 
     def cheapest(self, deadline: float) -> SampledPlan | None:
         """Return the cheapest plan of all methods."""
         if self._sampler is None:
             found = self._search(deadline)
         else:
-            found = list(self.front())
+            found = list(self._known())
             likely = self._best(found, deadline)
             if likely is not None:
                 # The search knows expected times only: leave it so much time less as this plan's samples need more.
                 slack = likely.quantile(1.0 - self._risk) - self._expected(likely).seconds
-                found += self._in_time(self._search, deadline, deadline - max(0.0, slack), retries=1)
+                found += self._search(deadline - max(0.0, slack))
+            timely = sorted(
+                (each for each in found if each.late(deadline) <= self._risk), key=lambda each: each.cost
+            )
+            starts = list(dict.fromkeys(each.counts for each in timely))[:STARTS]
+            for counts in starts or [self._quickest().counts]:
+                found.append(self._improved(self._candidates[counts], deadline))
         static = self.static(deadline)
         return self._best(found if static is None else [static, *found], deadline)
 
     def front(self) -> list[SampledPlan]:
         """Return the plans of which none is both faster and cheaper than another, fastest first."""
         if self._front is None:
-            outcomes = self._programme.outcomes(most=self._labels)
-            found = [self._candidate("static", each) for each in self._static]
-            found += [self._candidate("dynamic", each) for each in outcomes]
             self._front = []
-            for each in sorted(found, key=lambda each: (each.time, each.cost)):
+            for each in sorted([*self._known(), self.earliest()], key=lambda each: (each.time, each.cost)):
                 if not self._front or each.cost < self._front[-1].cost:
                     self._front.append(each)
         return self._front
 
-    def earliest(self, share: float) -> SampledPlan:
-        """Return the plan that is done first in that share of the samples."""
-        return min(self.front(), key=lambda each: each.quantile(share))
+    def within(self, budget: float) -> list[SampledPlan]:
+        """Return plans that are expected to cost no more than a budget and are not dominated."""
+        outcomes = self._programme.outcomes(budget=budget * (1 + TOLERANCE), most=self._labels)
+        return [self._candidate("dynamic", each) for each in outcomes]
+
+    def earliest(self) -> SampledPlan:
+        """Return the plan that can meet the earliest deadline."""
+        return self._improved(self._quickest(), 0.0)
 
     def allocation(self, chosen: SampledPlan) -> Allocation:
         """Return a plan in the form in which it is kept."""
@@ -141,12 +161,55 @@ class JobPlanner:
         )
         return Allocation(self._model.instance, stages, range_of(chosen.seconds), range_of(chosen.costs))
 
+    def _known(self) -> list[SampledPlan]:
+        """Return all static plans, and those that the dynamic programme finds without a deadline."""
+        if not self._outcomes:
+            self._outcomes = self._programme.outcomes(most=min(self._labels, FRONT_LABELS))
+        found = [self._candidate("static", each) for each in self._static]
+        return [*found, *(self._candidate("dynamic", each) for each in self._outcomes)]
+
+    def _quickest(self) -> SampledPlan:
+        return min(self._known(), key=lambda each: (each.quantile(1.0 - self._risk), each.cost))
+
+    def _improved(self, plan: SampledPlan, deadline: float) -> SampledPlan:
+        """Return a plan that is in time and costs less by the samples: a step at a time, in one or two stages."""
+        if self._sampler is None:
+            return plan
+
+        def rank(each: SampledPlan) -> tuple[float, float]:
+            return max(deadline, each.quantile(1.0 - self._risk)), each.cost
+
+        for _ in range(SWEEPS):
+            before = plan
+            for stage in range(len(plan.counts)):
+                for counts in self._near(plan.counts, stage):
+                    other = self._candidate("dynamic", Outcome(0.0, 0.0, counts))
+                    plan = min(plan, other, key=rank)
+            if plan is before:
+                break
+        return plan
+
+    def _near(self, counts: tuple[int, ...], stage: int) -> Iterator[tuple[int, ...]]:
+        """Yield plans with a little fewer or more nodes in a stage, or in it and the next one."""
+        place = bisect_left(self._counts, counts[stage])
+        near = set(self._counts[max(0, place - 2) : place + 3])
+        near |= {2 * counts[stage], -(-counts[stage] // 2)} & set(self._counts)
+        near |= set(counts[max(0, stage - 1) : stage + 2])
+        for count in sorted(near):
+            yield (*counts[:stage], count, *counts[stage + 1 :])
+            yield (*counts[:stage], count, count, *counts[stage + 2 :])[: len(counts)]
+
     def _search(self, deadline: float) -> list[SampledPlan]:
         """Return what the greedy search and the dynamic programme find by expected times."""
         static = cheapest_outcome(self._static, deadline)
         found = [] if static is None else [self._stepped(deadline, static)]
         budget = self._expected(found[0]).cost if found else math.inf
-        best = self._programme.cheapest(deadline, budget, most=self._labels)
+        known = cheapest_outcome(self._outcomes, deadline)
+        if known is not None:
+            budget = min(budget, known.cost)
+            found.append(self._candidate("dynamic", known))
+        limits = (self._labels,) if known is not None else (FEW_LABELS, self._labels)
+        best = self._programme.cheapest(deadline, budget, limits)
         return found if best is None else [*found, self._candidate("dynamic", best)]
 
     def _stepped(self, deadline: float, static: Outcome) -> SampledPlan:
@@ -156,18 +219,19 @@ class JobPlanner:
     def _expected(self, chosen: SampledPlan) -> NodeTimeline:
         return expected_timeline(chosen.counts, self._model, self._terms, running=self._running)
 
-    def _in_time(
-        self, find: Callable[[float], list[SampledPlan]], deadline: float, target: float, *, retries: int
-    ) -> list[SampledPlan]:
-        """Return what is found for the target, and for earlier ones until it seldom misses the deadline."""
+    def _in_time(self, find: Callable[[float], list[SampledPlan]], deadline: float) -> list[SampledPlan]:
+        """Return what is found for the target, and for others until it seldom misses the deadline, but uses it."""
         found: list[SampledPlan] = []
-        for _ in range(retries + 1):
+        target = deadline
+        for _ in range(RETRIES):
             new = find(target)
-            found += new
-            if not new or any(each.late(deadline) <= self._risk for each in new):
+            if not new:
                 break
-            over = min(each.quantile(1.0 - self._risk) for each in new) - deadline
-            target -= max(over, 0.001 * deadline)
+            found += new
+            left = deadline - min(each.quantile(1.0 - self._risk) for each in new)
+            if 0.0 <= left <= CLOSE * deadline:
+                break
+            target += left if left > 0 else min(left, -0.001 * deadline)
         return found
 
     def _best(self, candidates: Iterable[SampledPlan], deadline: float) -> SampledPlan | None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import reduce
+from collections.abc import Sequence
 from typing import final
 
-import msgspec
 import numpy as np
 
 from hoptree.core.errors import WorkloadError
@@ -14,12 +12,8 @@ from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.errors import BudgetError, DeadlineError
 from hoptree.elastic.instance import Instance
 from hoptree.elastic.job import Job
-from hoptree.elastic.job_planner import JobPlanner, SampledPlan, range_of, upper
-from hoptree.elastic.node_shares import jobs_in_turn, shares
-from hoptree.elastic.samples import Samples
-
-MOST_PLANS = 100
-"""How many plans the front of several jobs has at most."""
+from hoptree.elastic.job_group import Choose, ChosenPlans, JobGroup
+from hoptree.elastic.job_planner import range_of, upper
 
 
 @final
@@ -54,24 +48,8 @@ class Planner:
             raise WorkloadError(f"running: {running}; expected a number of nodes, 0 or more")
         if not 0 <= risk < 1:
             raise WorkloadError(f"risk: {risk!r}; expected a probability, such as 0.05")
-        jobs = jobs_in_turn(jobs, instance.max_count)
-        limits: Sequence[int | None] = [None] * len(jobs)
-        if instance.max_count is not None:
-            limits = shares(instance.max_count, jobs, least=1)
         self._risk = risk
-        self._jobs = [
-            JobPlanner(
-                job,
-                msgspec.structs.replace(instance, max_count=limit),
-                running=have,
-                risk=risk / len(jobs),  # all of them have to be in time
-                seed=seed + number,
-                ahead=ahead,
-            )
-            for number, (job, limit, have) in enumerate(
-                zip(jobs, limits, shares(running, jobs, least=0), strict=True)
-            )
-        ]
+        self._group = JobGroup(jobs, instance, running=running, risk=risk, seed=seed, ahead=ahead)
 
     def cheapest(self, deadline: float) -> AllocationPlan:
         """Return the cheapest plan that meets a deadline, in seconds from now; DeadlineError: none does."""
@@ -96,12 +74,12 @@ class Planner:
     def fastest(self, budget: float) -> AllocationPlan:
         """Return the fastest plan that costs no more than a budget; BudgetError: none does."""
         _check_positive("budget", budget, "dollars")
-        combined = self._combined_front()
-        for chosen in combined:
-            risk = float(np.mean(_total(chosen) > budget))
+        front = self._group.front(budget)
+        for chosen in front:
+            risk = float(np.mean(chosen.costs > budget))
             if risk <= self._risk:
-                return self._plan(chosen, budget=budget, risk=risk)
-        least = min(upper(_total(chosen), 1.0 - self._risk) for chosen in combined)
+                return _plan(chosen, budget=budget, risk=risk)
+        least = min(upper(chosen.costs, 1.0 - self._risk) for chosen in front)
         raise BudgetError(
             f"budget: {budget:.2f}; expected at least {least:.2f}, which the cheapest plan costs; "
             "give more, or train less",
@@ -110,70 +88,36 @@ class Planner:
 
     def front(self) -> list[AllocationPlan]:
         """Return the plans of which none is both faster and cheaper than another, fastest first."""
-        found: list[AllocationPlan] = []
-        for chosen in self._combined_front():
-            plan = self._plan(chosen)
-            if not found or (
-                plan.cost.expected < found[-1].cost.expected and plan.seconds.expected > found[-1].seconds.expected
-            ):
-                found.append(plan)
-        return found
+        return [_plan(chosen) for chosen in self._group.front()]
 
-    def _combined_front(self) -> list[list[SampledPlan]]:
-        """Return for rising times what the jobs do that are done by then at the least cost."""
-        fronts = [job.front() for job in self._jobs]
-        times = sorted({each.time for front in fronts for each in front})
-        times = [time for time in times if time >= max(front[0].time for front in fronts)]
-        if len(self._jobs) > 1 and len(times) > MOST_PLANS:
-            times = [times[round(n * (len(times) - 1) / (MOST_PLANS - 1))] for n in range(MOST_PLANS)]
-        # The last of a front that is in time is the cheapest.
-        return [[[each for each in front if each.time <= time][-1] for front in fronts] for time in times]
-
-    def _for_deadline(self, deadline: float, choose: Callable[[JobPlanner], SampledPlan | None]) -> AllocationPlan:
+    def _for_deadline(self, deadline: float, choose: Choose) -> AllocationPlan:
         _check_positive("deadline", deadline, "seconds")
-        chosen = [choose(job) for job in self._jobs]
-        found = [each for each in chosen if each is not None]
-        if len(found) == len(chosen):
-            seconds = _latest(found)
-            return self._plan(found, deadline=deadline, risk=float(np.mean(seconds > deadline)))
-        share = 1.0 - self._risk / len(self._jobs)
-        first = [job.earliest(share) for job in self._jobs]
-        earliest = max(each.quantile(share) for each in first)
-        cost = sum(each.cost for each in first)
+        chosen = self._group.best(choose)
+        if chosen is not None:
+            return _plan(chosen, deadline=deadline, risk=float(np.mean(chosen.seconds > deadline)))
+        first = self._group.earliest()
+        earliest = max(each.quantile(1.0 - self._group.risk) for each in first.plans)
         raise DeadlineError(
-            f"deadline: {deadline:.0f} s; expected at least {earliest:.0f} s, which can be met for {cost:.2f}; "
-            "give more time, or instances with more devices, or a higher max_count",
+            f"deadline: {deadline:.0f} s; expected at least {earliest:.0f} s, which can be met for "
+            f"{first.cost:.2f}; give more time, or instances with more devices, or a higher max_count",
             earliest=earliest,
-            cost=cost,
-        )
-
-    def _plan(
-        self,
-        chosen: Sequence[SampledPlan],
-        *,
-        deadline: float | None = None,
-        budget: float | None = None,
-        risk: float = 0.0,
-    ) -> AllocationPlan:
-        return AllocationPlan(
-            tuple(job.allocation(each) for job, each in zip(self._jobs, chosen, strict=True)),
-            range_of(_latest(chosen)),
-            range_of(_total(chosen)),
-            deadline=deadline,
-            budget=budget,
-            method=max(chosen, key=lambda each: each.cost).method,
-            risk=risk,
+            cost=first.cost,
         )
 
 
-def _latest(chosen: Sequence[SampledPlan]) -> Samples:
-    """Return when the last job ends."""
-    return reduce(np.maximum, (each.seconds for each in chosen))
-
-
-def _total(chosen: Sequence[SampledPlan]) -> Samples:
-    """Return the cost of all jobs."""
-    return reduce(np.add, (each.costs for each in chosen))
+def _plan(
+    chosen: ChosenPlans, *, deadline: float | None = None, budget: float | None = None, risk: float = 0.0
+) -> AllocationPlan:
+    """Return plans in the form in which they are kept."""
+    return AllocationPlan(
+        tuple(planner.allocation(plan) for planner, plan in zip(chosen.planners, chosen.plans, strict=True)),
+        range_of(chosen.seconds),
+        range_of(chosen.costs),
+        deadline=deadline,
+        budget=budget,
+        method=max(chosen.plans, key=lambda each: each.cost).method,
+        risk=risk,
+    )
 
 
 def _check_positive(field: str, value: float, unit: str) -> None:

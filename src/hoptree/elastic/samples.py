@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 
-from hoptree.elastic.stage_model import StageModel
+from hoptree.elastic.stage_model import StageModel, last_units, shared_seconds
 from hoptree.elastic.timeline import StageTime
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Samples: TypeAlias = "NDArray[np.float64]"
 SAMPLES = 256
+UNITS_AT_THE_END = 3.0
+"""By how many standard deviations of a unit the end of a stage differs: any of its last units may be slow."""
 
 
 @final
@@ -34,6 +36,9 @@ class StageSampler:
                 self._trials.append(np.full((stage.trials, samples), stage.seconds))
         self._longest = [each.max(axis=0) for each in self._trials]
         self._sums = [each.sum(axis=0) for each in self._trials]
+        slow = UNITS_AT_THE_END * model.job.unit_spread
+        self._last = [generator.normal(0.0, slow, samples) for _ in self._trials]
+        self._times: dict[tuple[int, int], StageTime] = {}
 
     def trials(self, index: int) -> Samples:
         """Return the seconds of each trial of a stage on one device: a row for each trial."""
@@ -41,7 +46,12 @@ class StageSampler:
 
     def times(self, counts: Sequence[int]) -> list[StageTime]:
         """Return the samples of the time of each stage with its number of nodes."""
-        return [self._time(index, count) for index, count in enumerate(counts)]
+        found: list[StageTime] = []
+        for key in enumerate(counts):
+            if key not in self._times:
+                self._times[key] = self._time(*key)
+            found.append(self._times[key])
+        return found
 
     def _time(self, index: int, count: int) -> StageTime:
         stage = self._model.job.stages[index]
@@ -53,7 +63,8 @@ class StageSampler:
         else:
             devices = count * self._model.instance.devices
             if self._model.job.divisible:
-                seconds = np.maximum(self._sums[index] / devices, self._longest[index])
+                seconds = shared_seconds(self._model.job, self._sums[index] / devices, self._longest[index])
+                seconds = seconds + np.maximum(last_units(self._model.job, devices) + self._last[index], 0.0)
             else:
                 trials = self._trials[index]
                 seconds = np.max([trials[first::devices].sum(axis=0) for first in range(devices)], axis=0)

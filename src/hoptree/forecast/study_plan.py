@@ -19,6 +19,7 @@ from hoptree.report.tables import NOTHING, duration, money, percent, text_table
 
 _DEADLINES = 6  # in the table, besides the one that was given
 _SLACK = 1.02  # of the time of a plan: the deadline for which the table has it
+_TOO_EARLY = 1e-6
 _APART = 1.05  # deadlines in the table differ at least by this factor
 
 
@@ -45,12 +46,14 @@ class PlannedNodes(msgspec.Struct, frozen=True):
     @property
     def seconds_range(self) -> tuple[float, float]:
         """From when to when it ends, in nine of ten cases."""
-        return self._range(self.allocation.seconds.least, self.allocation.seconds.most)
+        found = self._widened.seconds
+        return found.least, found.most
 
     @property
     def cost_range(self) -> tuple[float, float]:
         """From what to what it costs, in nine of ten cases."""
-        return self._range(self.allocation.cost.least, self.allocation.cost.most)
+        found = self._widened.cost
+        return found.least, found.most
 
     @property
     def stages(self) -> list[StagePlan]:
@@ -64,8 +67,9 @@ class PlannedNodes(msgspec.Struct, frozen=True):
         jobs = (groupby(stage.nodes for stage in each.stages) for each in self.allocation.allocations)
         return " + ".join(", ".join(str(count) for count, _ in job) for job in jobs)
 
-    def _range(self, least: float, most: float) -> tuple[float, float]:
-        return least * math.exp(-WIDE * self.doubt), most * math.exp(WIDE * self.doubt)
+    @property
+    def _widened(self) -> AllocationPlan:
+        return self.allocation.widened(math.exp(WIDE * self.doubt))
 
 
 class DeadlineChoice(msgspec.Struct, frozen=True):
@@ -168,7 +172,7 @@ class StudyPlan(msgspec.Struct, frozen=True):
     def sources_table(self, width: int | None = None) -> str:
         """Return where the figures come from as a table."""
         rows = [[each.figure, each.value, each.known, each.note] for each in self.sources]
-        return text_table(["figure", "value", "", ""], rows, width=width)
+        return text_table(["figure", "value", "source", ""], rows, width=width)
 
     def text(self, width: int | None = 100) -> str:
         """Return the full report as text."""
@@ -230,7 +234,7 @@ def _by_deadline(
     planner: Planner, front: Sequence[AllocationPlan], deadline: float | None, doubt: float
 ) -> Iterator[DeadlineChoice]:
     """Yield the choices for deadlines between the fastest and the cheapest plan, and for the given one."""
-    first, last = _SLACK * front[0].seconds.expected, _SLACK * front[-1].seconds.expected
+    first, last = _SLACK * _earliest(planner), _SLACK * front[-1].seconds.most
     deadlines = [] if deadline is None else [deadline]
     for step in range(_DEADLINES):
         each = first * (last / first) ** (step / (_DEADLINES - 1))
@@ -242,6 +246,14 @@ def _by_deadline(
         except DeadlineError:
             elastic = None
         yield DeadlineChoice(each, _static(planner, each, doubt), elastic)
+
+
+def _earliest(planner: Planner) -> float:
+    """Return the earliest deadline that can be met."""
+    try:
+        return planner.cheapest(_TOO_EARLY).seconds.most
+    except DeadlineError as error:
+        return error.earliest
 
 
 def _static(planner: Planner, deadline: float, doubt: float) -> PlannedNodes | None:

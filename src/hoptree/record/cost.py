@@ -117,11 +117,8 @@ class Cost(msgspec.Struct, frozen=True):
         )
 
 
-def study_cost(ledger: NodeLedger, now: float, data_gb: float = 0.0) -> Cost | None:
-    """Return what a study has cost up to ``now``; None if no node of it was paid for.
-
-    ``data_gb`` is what each node has read at its start.
-    """
+def study_cost(ledger: NodeLedger, now: float) -> Cost | None:
+    """Return what a study has cost up to ``now``; None if no node of it was paid for."""
     rows = ledger.rows
     plans = plans_of(ledger)
     if not rows.uses or not plans:
@@ -131,10 +128,11 @@ def study_cost(ledger: NodeLedger, now: float, data_gb: float = 0.0) -> Cost | N
     stages = [_Stage(*span) for span in stages_of(rows.plans, now)]
     total = idle = 0.0
     for use in rows.uses:
-        instance = instance_of(plans, use)
+        plan = plan_of(plans, use)
+        instance = plan.allocations[0].instance
         ended = now if use.ended is None else use.ended
         seconds, busy = ended - use.started, sum(use.busy.values())
-        price = charge(instance, seconds, busy_device_seconds=busy, data_gb=data_gb)
+        price = charge(instance, seconds, busy_device_seconds=busy, data_gb=plan.data_gb)
         paid[instance.name] = paid.get(instance.name, 0.0) + price
         total += seconds * use.devices
         idle += max(0.0, seconds * use.devices - busy)
@@ -217,10 +215,10 @@ def stages_of(plans: Sequence[PlanMade], now: float) -> list[tuple[int, float, f
     return found
 
 
-def instance_of(plans: Sequence[tuple[PlanMade, AllocationPlan]], use: NodeUse) -> Instance:
-    """Return the instance type of a node: that of the last plan that was made before it started."""
+def plan_of(plans: Sequence[tuple[PlanMade, AllocationPlan]], use: NodeUse) -> AllocationPlan:
+    """Return the plan by whose terms a node is paid for: the last one that was made before it started."""
     made = [plan for each, plan in plans if each.now <= use.started] or [plans[0][1]]
-    return made[-1].allocations[0].instance
+    return made[-1]
 
 
 def _range(figure: Range, text: object) -> str:

@@ -8,40 +8,41 @@ from itertools import accumulate
 from hoptree.core.node_ledger import NodeLedger
 from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.billing import charge
-from hoptree.record.cost import instance_of, plans_of, stages_of
-from hoptree.report.node_timeline import NodeTimeline
+from hoptree.record.cost import plan_of, plans_of, stages_of
+from hoptree.report.nodes_over_time import NodesOverTime
 
 _POINTS = 200  # of the curve of cost, besides those at which nodes come and go
 
 
-def node_timeline(ledger: NodeLedger, now: float) -> NodeTimeline | None:
+def node_timeline(ledger: NodeLedger, now: float) -> NodesOverTime | None:
     """Return the nodes over time up to ``now``; None if none was paid for."""
     plans = plans_of(ledger)
     uses = ledger.rows.uses
     if not uses or not plans:
         return None
     now = max([now, *(use.ended for use in uses if use.ended is not None)])
-    lives = [(use, instance_of(plans, use), use.started, now if use.ended is None else use.ended) for use in uses]
+    lives = [(use, plan_of(plans, use), use.started, now if use.ended is None else use.ended) for use in uses]
     times = sorted(
         {now * step / _POINTS for step in range(_POINTS + 1)} | {t for *_, a, b in lives for t in (a, b)}
     )
     paid: list[tuple[float, float]] = []
     for time in times:
         total = 0.0
-        for use, instance, begun, ended in lives:
+        for use, plan, begun, ended in lives:
             life = ended - begun
             part = min(1.0, (time - begun) / life) if life > 0 else 1.0
             if time >= begun:
                 busy = part * sum(use.busy.values())
-                total += charge(instance, part * life, busy_device_seconds=busy)
+                instance = plan.allocations[0].instance
+                total += charge(instance, part * life, busy_device_seconds=busy, data_gb=plan.data_gb)
         paid.append((time, total))
-    made, plan = plans[0]
-    figures = plan.cost, plan.seconds
+    made, first = plans[0]
+    figures = first.cost, first.seconds
     cost, seconds = ((each.expected, each.least, each.most) for each in figures)
-    return NodeTimeline(
+    return NodesOverTime(
         nodes=tuple(_steps([change for *_, a, b in lives for change in ((a, 1), (b, -1))])),
         paid=tuple(paid),
-        planned=tuple(_planned(plan, made.now)),
+        planned=tuple(_planned(first, made.now)),
         begun=made.now,
         planned_cost=cost,
         planned_seconds=seconds,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hoptree.report import page as pages
 from hoptree.report.axis import time_axis
-from hoptree.report.node_timeline import NodeTimeline
+from hoptree.report.nodes_over_time import NodesOverTime
 from hoptree.report.page import Theme
 from hoptree.report.study_timeline import StudyTimeline
 from hoptree.report.tables import counted, duration, money
@@ -45,14 +45,14 @@ _CAPTION = (
 )
 
 
-def _headline(history: StudyTimeline, nodes: NodeTimeline) -> str:
+def _headline(history: StudyTimeline, nodes: NodesOverTime) -> str:
     paid = f"{history.name}: {money(nodes.money)} for at most {counted(nodes.most, 'node')} at a time"
     if not nodes.planned:
         return paid
     return f"{paid}; planned {money(nodes.planned_cost[0])} in {duration(nodes.planned_seconds[0])}"
 
 
-def _counts(axes: Axes, theme: Theme, nodes: NodeTimeline, end: float) -> None:
+def _counts(axes: Axes, theme: Theme, nodes: NodesOverTime, end: float) -> None:
     happened, planned = _colours(theme)
     for stage in nodes.stages:
         axes.axvline(stage, color=theme.grid, linewidth=0.8, zorder=1)
@@ -74,7 +74,7 @@ def _counts(axes: Axes, theme: Theme, nodes: NodeTimeline, end: float) -> None:
     axes.locator_params(axis="y", integer=True)
 
 
-def _costs(axes: Axes, theme: Theme, nodes: NodeTimeline) -> None:
+def _costs(axes: Axes, theme: Theme, nodes: NodesOverTime) -> None:
     happened, planned = _colours(theme)
     axes.plot(
         [now for now, _ in nodes.paid], [paid for _, paid in nodes.paid], color=happened, linewidth=2.2, zorder=3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -9,17 +11,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import msgspec
 
 from hoptree.backends.choice import worker_count
+from hoptree.backends.ray_settings import check_count
 from hoptree.core.errors import HoptreeError
+from hoptree.core.events import Event, TrialAsked
 from hoptree.core.profile import Profile
 from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.variant_choice import NEW, environment_changed, expected_variant
 from hoptree.driver.variants import Variants
+from hoptree.record.cost import Cost, study_cost
 from hoptree.record.error_format import brief_errors
+from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec, continued, refuse_changes, refuse_others
-from hoptree.search.budget_estimate import check_has_end
+from hoptree.search.budget_estimate import check_has_end, total_budget_estimate
 
 if TYPE_CHECKING:
+    from hoptree.elastic.instance import Instance
     from hoptree.forecast.explanation import StudyHistory
     from hoptree.forecast.forecast import Forecast
     from hoptree.forecast.measured import Measured
@@ -49,28 +56,42 @@ class StudyExplainer:
         self._first = studies[0]
         self.name = self._group.name
 
-    def explain(self, workers: int | None, *, accept_changes: bool = False) -> Forecast:
+    def explain(
+        self, workers: int | None, *, accept_changes: bool = False, instance: Instance | None = None
+    ) -> Forecast:
         """Return the forecast; see ``Study.explain``."""
         from hoptree.forecast.explanation import Explainer
+        from hoptree.forecast.fixed_plan import fixed_plan
 
         trainer, count = self._first.trainer, worker_count(workers, self._first.trainer)
         with ExitStack() as stack:
-            store, spec, journal, measured = self.learn(stack, accept_changes)
+            store, spec, journal, measured = self.learn(stack, workers, accept_changes)
             history = self._history(store, spec, journal, accept_changes)
             explainer = Explainer(
                 history, lambda numbers: self._group.tuners(spec, numbers), measured, threads=trainer.threads
             )
-            return msgspec.structs.replace(explainer.explain(count), profile=self._profile(store, spec))
+            found = explainer.explain(count)
+            nodes = None
+            if instance is not None and found.left.units:
+                nodes = fixed_plan(found, instance, -(-count // instance.devices))
+            return msgspec.structs.replace(
+                found, profile=self._profile(store, spec), nodes=nodes, cost=_cost(spec, journal)
+            )
 
-    def learn(self, stack: ExitStack, accept_changes: bool) -> LearnedStudy:
+    def learn(self, stack: ExitStack, workers: int | None, accept_changes: bool) -> LearnedStudy:
         """Return what earlier runs and a timing run tell; the store stays open as long as the stack."""
         from hoptree.forecast.measured import Measured
+        from hoptree.forecast.pilot import PilotPlan
         from hoptree.store import StoreMissingError
 
+        if workers is not None:
+            check_count("workers", workers)
+        begun = time.perf_counter()
         for study in self._studies:
             check_has_end(study.search, "a forecast needs a number of trials")
         specs = self._group.specs
-        trainer, data, spec = self._first.trainer, self._first.data, StudySpec.together(specs)
+        read = time.perf_counter() - begun  # all of the user's code, as a run does
+        count, spec = worker_count(workers, self._first.trainer), StudySpec.together(specs)
         measured = Measured()
         stack.enter_context(brief_errors(self._first.store))
         store: Store | None = None
@@ -79,9 +100,11 @@ class StudyExplainer:
             store = stack.enter_context(self._first.open_store(create=False))
             refuse_others(store, self.name, specs, accept_changes, self._group.widens)
             spec, journal = self._learn(store, spec, measured, accept_changes)
-        if not journal:
+        asked = self._group.tuners(spec).start()
+        plan = PilotPlan(self._studies, count, self._epochs(asked), begun)
+        if not measured.try_out(plan, asked) and not journal:
             self._rehearse(spec)
-        measured.try_out(trainer, data, self._group.tuners(spec).start())
+        measured.opening += read
         return LearnedStudy(store, spec, journal, measured)
 
     def _profile(self, store: Store | None, spec: StudySpec) -> list[dict[str, Any]]:
@@ -102,6 +125,7 @@ class StudyExplainer:
         return StudyHistory(
             settings=spec.settings,
             goal=self._first.goal.metric,
+            maximize=self._first.goal.maximize,
             journal=journal,
             store=store,
             name=self.name,
@@ -129,6 +153,12 @@ class StudyExplainer:
             return False
         before, spec = StudySpec.read(known.spec), self._first.spec
         return (before.trainer, before.data) != (spec.trainer, spec.data)
+
+    def _epochs(self, asked: Sequence[Event]) -> float:
+        """Return the epochs that the searches are expected to grant in all; at least what they ask for first."""
+        estimates = [total_budget_estimate(study.search) for study in self._studies]
+        known = math.fsum(estimate.expected for estimate in estimates if estimate is not None)
+        return max(known, sum(event.until for event in asked if isinstance(event, TrialAsked)))
 
     def _rehearse(self, spec: StudySpec) -> None:
         """Raise an error where the rehearsal of a run would."""
@@ -173,3 +203,11 @@ class StudyExplainer:
                 journal = entries
                 spec = continued(other, spec, self._group.widens)
         return spec, journal
+
+
+def _cost(spec: StudySpec, journal: list[Recorded]) -> Cost | None:
+    """Return what the nodes of a study have cost so far."""
+    if not journal:
+        return None
+    record = Record(spec.settings).read(journal)
+    return study_cost(record.state.nodes, record.now)

@@ -10,7 +10,8 @@ import msgspec
 
 from hoptree.core.durations import parse_duration
 from hoptree.core.errors import WorkloadError
-from hoptree.core.lineage import Values
+from hoptree.core.events import TrialAsked
+from hoptree.core.lineage import Values, history, segments
 from hoptree.core.profile import Profile, seconds_by_devices
 from hoptree.driver.elastic_settings import ElasticSettings, check_budget, check_instance
 from hoptree.driver.study_group import StudyGroup
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from hoptree.study.study import Study
 
 PROVISION = 90.0  # seconds until a node runs, if nobody knows
+_EXAMPLES = 8  # configs whose units are shown
 START = 30.0  # seconds from then until it can train, if nobody knows
 
 
@@ -59,7 +61,7 @@ class StudyPlanner:
         found = self._plan(options.deadline_seconds, options.budget, options.accept_changes)
         if found is None:
             return None
-        plan, stages, times = found
+        plan, stages, times, overhead = found
         settings = ElasticSettings(
             instance=plan.instance,
             deadline=options.deadline_seconds,
@@ -67,14 +69,16 @@ class StudyPlanner:
             asked=asked,
             stages=stages,
             times=times,
+            doubt=plan.chosen.doubt,
+            overhead=overhead,
         )
         return plan, settings
 
     def _plan(
         self, deadline: float | None, budget: float | None, accept_changes: bool
-    ) -> tuple[StudyPlan, StudyStages, TrainingTimes] | None:
+    ) -> tuple[StudyPlan, StudyStages, TrainingTimes, float] | None:
         with ExitStack() as stack:
-            learned = StudyExplainer(self._studies).learn(stack, accept_changes)
+            learned = StudyExplainer(self._studies).learn(stack, None, accept_changes)
             terms, scaling = self._terms(learned)
             instance, latencies = self._with_latencies(learned)
             measured = learned.measured
@@ -95,7 +99,7 @@ class StudyPlanner:
                 sources=[self._price(), *latencies, self._unit_time(learned), self._devices(), scaling],
                 simulated=stages.simulated,
             )
-        return plan, stages, times
+        return plan, stages, times, measured.overhead
 
     # --- stages and times -------------------------------------------------------------------------------
 
@@ -110,9 +114,10 @@ class StudyPlanner:
         return StudyStages(searches, lambda: self._group.tuners(spec), metrics, spec.settings.partitions, terms)
 
     def _examples(self, learned: LearnedStudy) -> list[Values]:
-        from hoptree.forecast.measured import some_values
-
-        return some_values(self._group.tuners(learned.spec).start())
+        """Return the initial values of some trials, spread over those that the searches ask for first."""
+        asked = [event for event in self._group.tuners(learned.spec).start() if isinstance(event, TrialAsked)]
+        step = max(1, -(-len(asked) // _EXAMPLES))
+        return [segments(history(dict(event.config)), partitions=1, units=1)[0].values for event in asked[::step]]
 
     def _terms(self, learned: LearnedStudy) -> tuple[JobTerms, FigureSource]:
         """Return how much faster a trial is on several devices, as the store's profile says."""

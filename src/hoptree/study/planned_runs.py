@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING
 from hoptree.backends.choice import node_offer, worker_count
 from hoptree.core.errors import RefusedError
 from hoptree.driver.elastic_settings import ElasticSettings
-from hoptree.elastic.allocation import Allocation, AllocationPlan, Range, StagePlan
-from hoptree.elastic.billing import charge
-from hoptree.elastic.errors import BudgetError, DeadlineError
-from hoptree.report.tables import counted, duration, money
+from hoptree.forecast.fixed_plan import fixed_plan
+from hoptree.report.tables import counted
 from hoptree.study.explain_studies import StudyExplainer
 from hoptree.study.plan_studies import StudyPlanner
 
 if TYPE_CHECKING:
     from hoptree.driver.options import RunOptions
-    from hoptree.elastic.instance import Instance
-    from hoptree.forecast.forecast import Forecast
     from hoptree.study.study import Study
 
 log = logging.getLogger("hoptree")
@@ -58,34 +54,3 @@ def plan_run(studies: Sequence[Study], options: RunOptions) -> ElasticSettings |
     log.warning("nodes: their number is fixed here, so the run is planned for %s", counted(nodes, "node"))
     fixed = fixed_plan(forecast, instance, nodes, deadline=options.deadline_seconds, budget=options.budget)
     return ElasticSettings(instance=instance, asked=asked, fixed=fixed)
-
-
-def fixed_plan(
-    forecast: Forecast, instance: Instance, nodes: int, *, deadline: float | None, budget: float | None
-) -> AllocationPlan:
-    """Return the plan for a fixed number of nodes, from the forecast on their workers."""
-    busy = forecast.cpu_seconds / nodes
-    seconds = Range(forecast.seconds, forecast.least, forecast.most)
-    cost = Range(
-        *(
-            nodes * charge(instance, each, busy_device_seconds=busy)
-            for each in (forecast.seconds, forecast.least, forecast.most)
-        )
-    )
-    if deadline is not None and seconds.expected > deadline:
-        raise DeadlineError(
-            f"deadline: {duration(deadline)}; on {counted(nodes, 'node')}, and there are no more, the study takes "
-            f"{duration(seconds.expected)} ({duration(seconds.least)} to {duration(seconds.most)}) and costs "
-            f"{money(cost.expected)}; give more time, or a cluster that scales",
-            earliest=seconds.expected,
-            cost=cost.expected,
-        )
-    if budget is not None and cost.expected > budget:
-        raise BudgetError(
-            f"budget: {money(budget)}; on {counted(nodes, 'node')}, whose number is fixed, the study costs "
-            f"{money(cost.expected)} ({money(cost.least)} to {money(cost.most)}); give at least that",
-            least=cost.expected,
-        )
-    stage = StagePlan(forecast.trials, nodes, 1, 0.0, seconds.expected)
-    allocation = Allocation(instance, (stage,), seconds, cost)
-    return AllocationPlan((allocation,), seconds, cost, deadline=deadline, budget=budget, method="static")

@@ -177,16 +177,19 @@ class Study:
         )
         return drive_studies([self], options)[0]
 
-    def explain(self, workers: int | None = None, *, accept_changes: bool = False) -> Forecast:
+    def explain(
+        self, workers: int | None = None, *, accept_changes: bool = False, instance: Instance | None = None
+    ) -> Forecast:
         """Return a forecast of what is left to train, and of the time and memory that takes; print it to see all.
 
         Raise an error where ``run`` would. Times come from what the store has measured with this trainer and data,
-        or else from a few batches of some configs, trained in this process; the same searches and the same engine
-        then run in a simulation. After a run, the forecast also compares what was expected with what happened.
+        or else from a pilot: workers train some configs for a few seconds, in a temporary store. The same searches
+        and the same engine then run in a simulation. After a run, the forecast also compares what was expected with
+        what happened. With an ``instance`` it says what the rest costs on nodes with so many workers in all.
         """
         from hoptree.study.explain_studies import StudyExplainer
 
-        return StudyExplainer([self]).explain(workers, accept_changes=accept_changes)
+        return StudyExplainer([self]).explain(workers, accept_changes=accept_changes, instance=instance)
 
     def plan(
         self,

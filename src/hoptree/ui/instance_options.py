@@ -18,14 +18,19 @@ _TERMS = ("price", "devices", "prices", "region", "spot", "minimum", "provision"
 
 def for_money(command: Command) -> Command:
     """Add the options of deadline, budget and instance."""
+    budget = click.option("--budget", type=float, metavar="DOLLARS", help="Finish soon for at most this.")
+    deadline = click.option("--deadline", metavar="TIME", help="Finish in this time at least cost, such as '2h'.")
+    return deadline(budget(of_instance(command)))
+
+
+def of_instance(command: Command) -> Command:
+    """Add the options that give the terms of an instance."""
     options = (
-        click.option("--deadline", metavar="TIME", help="Finish in this time at least cost, such as '2h'."),
-        click.option("--budget", type=float, metavar="DOLLARS", help="Finish soon for at most this."),
         click.option("--instance", metavar="TYPE", help="The instance type of the nodes."),
         click.option("--price", type=float, metavar="DOLLARS", help="Price of an instance per hour."),
         click.option("--devices", type=int, help="Devices of an instance."),
         click.option(
-            "--prices", metavar="CSV", type=click.Path(), help="Prices, in place of --price and --devices."
+            "--prices", metavar="CSV", type=click.Path(), help="Prices by instance type, in place of --price."
         ),
         click.option("--region", help="Of several regions in --prices, this one."),
         click.option("--spot", is_flag=True, help="Use spot instances."),
@@ -61,8 +66,8 @@ def take_instance(options: dict[str, Any]) -> Instance | None:
     if prices is not None:
         from hoptree.elastic.prices import instance_from_csv
 
-        if "price" in terms or "devices" in terms:
-            raise WorkloadError("--prices: with --price or --devices; expected the file or the values, not both")
+        if "price" in terms:
+            raise WorkloadError("--prices: with --price; expected the file or the price, not both")
         return instance_from_csv(prices, name, region=region, **terms)
     missing = [term for term in ("price", "devices") if term not in terms]
     if missing or region is not None:

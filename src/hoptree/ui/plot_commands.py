@@ -52,7 +52,7 @@ def plot_command(
       gantt       what each worker did, and states moved between workers
       savings     epochs that trials received, and epochs that were trained
       rungs       which trials reached which rung of a halving search
-      nodes       nodes that were paid for and their cost over time, beside what was planned
+      nodes       nodes and their cost over time, beside what was planned
       all         all of these for which the study has data
 
     \b

@@ -19,7 +19,7 @@ import msgspec
 from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.ui.common import interruptible, of_a_store, print_json, stdout_kept_for_json, study_argument
 from hoptree.ui.exit_codes import FAILED
-from hoptree.ui.instance_options import for_money, take_instance
+from hoptree.ui.instance_options import for_money, of_instance, take_instance
 
 if TYPE_CHECKING:
     from hoptree.record.results import Results, TrialResult
@@ -127,14 +127,15 @@ def _outcome_text(outcome: dict[str, Any], results: Results) -> str:
 @click.argument("target", metavar="FILE[:NAME]", type=click.Path())
 @click.option("--workers", type=int, help="Worker processes.  [default: one per core]")
 @click.option("--accept-changes", is_flag=True, help="Assume that run gets --accept-changes too.")
+@of_instance
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def explain_command(target: str, workers: int | None, accept_changes: bool, as_json: bool) -> None:
+def explain_command(target: str, workers: int | None, accept_changes: bool, as_json: bool, **terms: Any) -> None:
     """Estimate what a study would train and how long it would take, before you run it.
 
     Shows trials, requested and shared epochs, what the store holds already, time with a range on 1, 2, 4 … workers,
     memory, disk, the stage tree and a chart. Times come from earlier runs, or from a few batches of some configs;
     the rest is a simulation with the same search and the same engine. After a run it compares estimate and result.
-    Invalid studies raise the same errors as in run.
+    Invalid studies raise the same errors as in run. With the terms of an instance it shows what the rest costs.
 
     \b
     Examples:
@@ -143,8 +144,9 @@ def explain_command(target: str, workers: int | None, accept_changes: bool, as_j
     """  # noqa: D301 click needs the real character
     from hoptree.ui.programs import program
 
+    instance = take_instance(terms)
     with stdout_kept_for_json(as_json), program(target) as study:
-        forecast = study.explain(workers, accept_changes=accept_changes)
+        forecast = study.explain(workers, accept_changes=accept_changes, instance=instance)
     if as_json:
         print_json(forecast.to_dict())
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class NodeTimeline(msgspec.Struct, frozen=True):
+class NodesOverTime(msgspec.Struct, frozen=True):
     """How many nodes there were when, and what had been paid by then, beside the first plan.
 
     ``nodes`` and ``planned`` are steps: a time, and the number of nodes from then on. ``paid`` are points in
