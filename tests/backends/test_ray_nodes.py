@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from hoptree.backends.ray_cluster import RayNode
-from hoptree.backends.ray_nodes import ElasticNodes
+from hoptree.backends.ray_nodes import PaidNodes
 from hoptree.core.events import NodeLost, NodeReleased, NodeStarted
 from hoptree.elastic.instance import Instance
 
@@ -56,7 +56,7 @@ class Run:
 
     def __init__(self, machines: Machines) -> None:
         self.machines = machines
-        self.nodes = ElasticNodes(PAIR, WORKER, "kind", machines)
+        self.nodes = PaidNodes(PAIR, WORKER, "kind", machines)
         self.now = 0.0
         self.busy: set[str] = set()
         self.events: list[NodeStarted | NodeReleased | NodeLost] = []
@@ -203,7 +203,7 @@ def test_all_requested_nodes_are_given_back_at_the_end() -> None:
 
 
 def test_without_an_autoscaler_all_nodes_with_room_are_used() -> None:
-    nodes = ElasticNodes(PAIR, WORKER, "kind", None)
+    nodes = PaidNodes(PAIR, WORKER, "kind", None)
     alive = [HEAD, RayNode("a", "10.0.0.2", {"CPU": 1.0}), RayNode("b", "10.0.0.3", {"GPU": 1.0})]
     nodes.scale(1, ["a"], 0.0)
     assert nodes.update(alive, set(), 0.0) == {"head": 2, "a": 1}

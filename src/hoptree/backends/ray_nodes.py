@@ -59,7 +59,7 @@ class _Node:
 
 
 @final
-class ElasticNodes:
+class PaidNodes:
     """Knows the nodes that are paid for; without an autoscaler these are all that have room for workers.
 
     ``label`` is the label of nodes that names their instance type. Nodes without it count if they have as many
