@@ -1,11 +1,12 @@
 """Plans of nodes carried out by Ray's own autoscaler: time and cost beside the forecast.
 
-    python -m bench.elastic_ray [--runs 3] [--seconds 4]
+    python -m bench.elastic_ray [--runs 3] [--seconds 1.5]
 
 The cluster is on this machine: its nodes are processes of one CPU that really start, join and are given back. Units
-take wall-clock time by waiting, so that a few cores are enough for all nodes; how long they wait for a width is an
-assumption (``ASSUMED_CURVE``). The price is made up. Everything else is as it would be elsewhere: the plan comes
-from ``study.plan``, latencies were measured in an earlier run, and ``study.run`` keeps to the deadline.
+take wall-clock time by waiting, so that a few cores are enough for all nodes. The time is assumed, and is the same
+for all configs, so that n nodes finish n times as many units. The price is made up. Everything else is as it would
+be elsewhere: the plan comes from ``study.plan``, latencies were measured in an earlier run, and ``study.run`` keeps
+to the deadline.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from hoptree.record.opening import open_record
 from hoptree.store import Store
 
 ENOUGH = 3  # runs whose figures are written down
-ROWS, PARTITIONS = 512, 4  # rows of a partition
-ASSUMED_CURVE = 0.5  # a unit of width w takes as long as w to this power
+ROWS = 512  # of a partition
+PARTITIONS = 12  # so that 1, 2, 3 and 4 nodes hold equally many
 NODE = ht.Instance("node", devices=1, price=3.6, minimum=30.0, max_count=4)
 SEARCH = ht.SuccessiveHalving(12, max_epochs=9)
 SLACK = 1.25  # of the time of the fastest plan: the deadline
@@ -37,25 +38,23 @@ RESULTS = "python -m bench.elastic_ray --runs {}"
 
 
 def trainer(seconds: float) -> ht.Functions:
-    """Return a trainer by functions whose units wait: so many seconds at a width of 64."""
+    """Return a trainer by functions whose units wait for so many seconds."""
     import torch
 
     def input_fn(columns: Any) -> Any:
         return torch.as_tensor(np.array(columns["x"])), torch.as_tensor(np.array(columns["y"]))
 
     def model_fn(hp: Any) -> Any:
-        module = torch.nn.Sequential(
-            torch.nn.Linear(4, hp["width"]), torch.nn.Tanh(), torch.nn.Linear(hp["width"], 1)
-        )
+        module = torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
         return module, torch.optim.SGD(module.parameters(), lr=hp["lr"])
 
-    def train_fn(data: Any, module: Any, optimizer: Any, hp: Any) -> dict[str, float]:
+    def train_fn(data: Any, module: Any, optimizer: Any, _hp: Any) -> dict[str, float]:
         x, y = data
         loss = torch.nn.functional.mse_loss(module(x)[:, 0], y)
         if optimizer is not None:
             loss.backward()
             optimizer.step()
-            time.sleep(seconds * len(x) / ROWS * (hp["width"] / 64) ** ASSUMED_CURVE)
+            time.sleep(seconds * len(x) / ROWS)
         return {"loss": loss.item()}
 
     return ht.Functions(input_fn, model_fn, train_fn)
@@ -72,7 +71,7 @@ def dataset(folder: Path) -> ht.Dataset:
 
 def study(folder: Path, name: str, seconds: float, search: Any = SEARCH) -> ht.Study:
     """Return a study whose store is in the folder."""
-    space = {"lr": ht.log(1e-3, 1e-1), "width": ht.choice(32, 64, 128)}
+    space = {"lr": ht.log(1e-3, 1e-1)}
     return ht.Study(
         name,
         trainer=trainer(seconds),
@@ -127,7 +126,7 @@ def nodes_over_time(ledger: NodeLedger) -> str:
 def run_once(folder: Path, seconds: float, address: str) -> Outcome:
     """Plan a study, run it on the cluster, and return what happened beside what was planned."""
     where = ht.Ray(address=address)
-    first = study(folder, "latencies", seconds / 4, ht.Random(4, epochs=1))
+    first = study(folder, "latencies", seconds / 10, ht.Random(4, epochs=1))
     first.run(backend=where, instance=NODE, budget=1.0, quiet=True)
     this = study(folder, "elastic", seconds)
     fastest = this.plan(instance=NODE).front[0]
@@ -157,7 +156,7 @@ def ledger(folder: Path) -> NodeLedger:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.elastic_ray", description=__doc__)
     parser.add_argument("--runs", type=int, default=ENOUGH)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of a unit of width 64")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of a unit")
     arguments = parser.parse_args()
     logging.basicConfig(format="%(message)s")
     logging.getLogger("hoptree").setLevel(logging.INFO)
@@ -170,10 +169,10 @@ def main() -> None:
             for number in range(arguments.runs):  # each in a store of its own: else they would share states
                 outcomes.append(run_once(folder / str(number), arguments.seconds, address))
                 assert outcomes[-1].prints == expected, "other bits than on one machine"
-    _report(outcomes, arguments.runs)
+    _report(outcomes, arguments.runs, arguments.seconds)
 
 
-def _report(outcomes: list[Outcome], runs: int) -> None:
+def _report(outcomes: list[Outcome], runs: int, seconds: float) -> None:
     columns = [
         "run", "deadline", "forecast", "time", "forecast", "cost", "best fixed cluster", "nodes (from)", "plans",
     ]  # fmt: skip
@@ -181,8 +180,8 @@ def _report(outcomes: list[Outcome], runs: int) -> None:
     text = (
         f"Successive halving ({', '.join(f'{rung.trials} to epoch {rung.epochs}' for rung in SEARCH.rungs)}) on up "
         f"to {NODE.max_count} nodes of one CPU, started and given back by Ray's autoscaler on this machine. Units "
-        "take their time by waiting (assumed: proportional to the square root of the width); the price is made up "
-        f"(${NODE.price} per hour, at least {NODE.minimum:.0f} s are paid). Times are from the first plan to the "
+        f"take {seconds:g} s by waiting, which is assumed, as is the price (${NODE.price} per hour, at least "
+        f"{NODE.minimum:.0f} s are paid). Times are from the first plan to the "
         "last event. All fingerprints equal those of a run on local processes.\n\n" + table(columns, rows)
     )
     if runs >= ENOUGH:

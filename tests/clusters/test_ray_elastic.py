@@ -49,8 +49,17 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def scaling() -> Iterator[str]:
-    with autoscaling_cluster({"small": {"resources": {"CPU": 1}}}) as address:
+    types = {
+        "small": {"resources": {"CPU": 1, "small": 1}},
+        "pair": {"resources": {"CPU": 2}, "labels": {"kind": "pair"}},
+    }
+    with autoscaling_cluster(types) as address:
         yield address
+
+
+def small(address: str) -> ht.Ray:
+    """Return settings by which workers fit small nodes only: Ray's first autoscaler does not know labels."""
+    return ht.Ray(address=address, resources_per_worker={"CPU": 1, "small": 1})
 
 
 class Scripted:
@@ -138,7 +147,7 @@ def test_nodes_come_and_go_as_the_run_asks(tmp_path: Path, scaling: str, expecte
         2: scaled(3, started=2, joined=2),
         6: scaled(1, release=[0], released=2),
     }
-    backend = Scripted(ht.Ray(address=scaling), SMALL, script)
+    backend = Scripted(small(scaling), SMALL, script)
     assert prints(some_study(tmp_path / "s").run(backend=backend)) == expected
     assert not backend.script
     seen = events(tmp_path / "s")
@@ -160,7 +169,7 @@ def test_states_in_the_object_store_do_not_keep_a_node(tmp_path: Path, scaling: 
         9: scaled(2, started=1, joined=1),
         12: scaled(1, release=[1], released=1),
     }
-    backend = Scripted(ht.Ray(address=scaling), SMALL, script)
+    backend = Scripted(small(scaling), SMALL, script)
     results = some_study(tmp_path / "s", trainer=Plain(size=60_000)).run(backend=backend)
     (tmp_path / "l").mkdir()
     assert prints(results) == prints(some_study(tmp_path / "l", trainer=Plain(size=60_000)).run(workers=1))
@@ -176,7 +185,7 @@ def test_a_node_that_dies_costs_retries_only(tmp_path: Path, scaling: str, expec
         return Counter({NodeLost: 1, WorkerLost: 1})
 
     script = {0: scaled(2, started=2, joined=2), 5: kill}
-    backend = Scripted(ht.Ray(address=scaling), SMALL, script)
+    backend = Scripted(small(scaling), SMALL, script)
     assert prints(some_study(tmp_path / "s").run(backend=backend)) == expected
     assert not backend.script
     seen = events(tmp_path / "s")
@@ -193,9 +202,19 @@ def kill_node(node: str) -> None:
                 os.kill(int(folder.name), signal.SIGKILL)
 
 
+def test_workers_start_on_all_devices_of_an_instance(tmp_path: Path, scaling: str, expected: list[str]) -> None:
+    where = ht.Ray(address=scaling, instance_label="kind")
+    backend = Scripted(where, Instance("pair", devices=2, price=1.0), {0: scaled(1, started=1, joined=2)})
+    assert prints(some_study(tmp_path / "s").run(backend=backend)) == expected
+    seen = events(tmp_path / "s")
+    (started,) = (event for event in seen if isinstance(event, NodeStarted))
+    assert started.devices == 2
+    assert {event.node for event in seen if isinstance(event, WorkerJoined)} == {started.node}
+
+
 def test_an_instance_that_the_cluster_does_not_offer_is_refused(tmp_path: Path, scaling: str) -> None:
     large = Instance("large", devices=4, price=1.0)
-    where = ht.Ray(address=scaling)
+    where = small(scaling)
     assert node_offer(where, large, Plain()) == NodeOffer(scales=True, nodes=0, offered=None)
     with pytest.raises(ht.RefusedError, match=r"instance: 'large'.*starts no node with 4 CPU"):
         some_study(tmp_path / "s").run(backend=Scripted(where, large, {}))

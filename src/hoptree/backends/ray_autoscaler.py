@@ -70,9 +70,10 @@ class Autoscaler:
         return {name: amount * self._instance.devices for name, amount in self._worker.items()}
 
     def request(self, nodes: int, others: Sequence[RayNode]) -> None:
-        """Request so many nodes in all; ``others`` are nodes of the cluster that do not count.
+        """Request so many nodes in all; ``others`` are nodes that were there before, and that do not count.
 
-        Without labels, Ray takes other nodes with enough room for the requested ones: it is asked for more.
+        Without labels, Ray takes other nodes with enough room for the requested ones: it is asked for more. Nodes
+        that come later must not be among them: Ray may have started those for this very request.
         """
         bundle = self.bundle
         count = nodes if self._selects or not nodes else nodes + sum(node.room(bundle) for node in others)

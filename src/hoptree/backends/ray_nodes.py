@@ -11,20 +11,40 @@ import logging
 from collections import Counter, deque
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import Protocol, TypeAlias, final
 
-from hoptree.backends.ray_autoscaler import Autoscaler
 from hoptree.backends.ray_cluster import RayNode
 from hoptree.core.events import NodeLost, NodeReleased, NodeStarted
 from hoptree.elastic.instance import Instance
 
 _IDLE = 5.0  # seconds in which a node becomes idle after its last worker has ended
 _ENDS = 30.0  # seconds in which a drained node ends
+_IN_USE = 60.0  # seconds in which workers start on a node: from then on it is not idle
 _LOOK, _WAITING, _LEAVING = 2.0, 0.5, 0.2  # seconds between two looks at the cluster
 
 NodeEvent: TypeAlias = NodeStarted | NodeReleased | NodeLost
 
 log = logging.getLogger("hoptree")
+
+
+class NodeRequester(Protocol):
+    """Starts and ends nodes of one instance type: Ray's autoscaler."""
+
+    def request(self, nodes: int, others: Sequence[RayNode]) -> None:
+        """Have so many nodes in all, besides ``others`` that it might take for the requested ones."""
+        ...
+
+    def check(self, alive: int, *, waiting: bool) -> None:
+        """Raise an error if it starts no node; ``waiting``: none has come, ``alive``: how many there are."""
+        ...
+
+    def drain(self, node: str, *, only_idle: bool) -> bool:
+        """End a node as soon as nothing runs on it; ``only_idle``: return False if anything does."""
+        ...
+
+    def release(self) -> None:
+        """Request nothing any more."""
+        ...
 
 
 @dataclass
@@ -39,7 +59,7 @@ class _Node:
 
 
 @final
-class ElasticNodes:
+class PaidNodes:
     """Knows the nodes that are paid for; without an autoscaler these are all that have room for workers.
 
     ``label`` is the label of nodes that names their instance type. Nodes without it count if they have as many
@@ -47,7 +67,7 @@ class ElasticNodes:
     """
 
     def __init__(
-        self, instance: Instance, worker: dict[str, float], label: str, autoscaler: Autoscaler | None
+        self, instance: Instance, worker: dict[str, float], label: str, autoscaler: NodeRequester | None
     ) -> None:
         self._instance = instance
         self._worker = worker
@@ -58,7 +78,9 @@ class ElasticNodes:
         self._target = 0  # nodes that the cluster is to have; 0 until somebody asks for some
         self._asked: deque[float] = deque()  # when each node was requested that has not come yet
         self._ended: set[str] = set()  # addresses of nodes that were given back
+        self._last_start = 0.0
         self._seen: set[str] | None = None
+        self._others: set[str] = set()  # nodes that were there at first, and that do not count
         self._events: list[NodeEvent] = []
 
     def slots(self, node: RayNode) -> int:
@@ -101,6 +123,9 @@ class ElasticNodes:
         self._note_ended(present)
         self._refuse_restarted(alive)
         self._note_started(alive, now)
+        if self._seen is None:
+            self._others = present - self._nodes.keys()
+        self._warn_of_others(alive)
         self._seen = present
         self._given_back &= present
         if self._autoscaler is not None:
@@ -108,7 +133,7 @@ class ElasticNodes:
                 self._nodes[name].leaving = True
             self._target = max(1, self._target)
             self._leave_excess(now)
-            self._request(self._autoscaler, [node for node in alive if node.id not in self._nodes])
+            self._request(self._autoscaler, [node for node in alive if node.id in self._others], now)
             self._autoscaler.check(len(alive), waiting=not self._nodes)
         known = {name for name, node in self._nodes.items() if not node.leaving}
         return {node.id: self.slots(node) for node in alive if node.id in known - unusable}
@@ -125,6 +150,7 @@ class ElasticNodes:
             if node.id not in self._nodes and (count := self.slots(node)):
                 requested = self._seen is not None and node.id not in self._seen
                 self._nodes[node.id] = _Node(node.address, requested)
+                self._last_start = now
                 waited = now - self._asked.popleft() if requested and self._asked else 0.0
                 self._events.append(NodeStarted(node.id, count, waited))
 
@@ -178,10 +204,27 @@ class ElasticNodes:
             if restarted and not self._asked:
                 self._given_back.add(node.id)
 
-    def _request(self, autoscaler: Autoscaler, others: Sequence[RayNode]) -> None:
-        """Request nodes; Ray counts those that leave as well, until they have left."""
-        leaving = len(self.leaving) if self._asked else 0
-        autoscaler.request(self._target + leaving, others)
+    def _warn_of_others(self, alive: Sequence[RayNode]) -> None:
+        """Warn of nodes that have come instead of those that were requested."""
+        others = [node for node in alive if self._seen is not None and node.id not in {*self._seen, *self._nodes}]
+        if others and self._asked and self._autoscaler is not None:
+            log.warning(
+                "node %s has come, and is not used, since it is no %s; if it was started for this run, give "
+                "ht.Ray(resources_per_worker=…) a resource that only nodes of this type have",
+                others[0].describe(self._worker),
+                self._instance.name,
+            )
+
+    def _request(self, autoscaler: NodeRequester, others: Sequence[RayNode], now: float) -> None:
+        """Request nodes; Ray counts those that leave as well, until they have left.
+
+        Ray remembers a request for ever, even if the program that made it is killed. Nodes on which workers run
+        need none, so then nothing is requested: without their driver they are idle, and Ray ends them.
+        """
+        if not self._asked and now > self._last_start + _IN_USE:
+            autoscaler.request(0, others)
+        else:
+            autoscaler.request(self._target + (len(self.leaving) if self._asked else 0), others)
 
     def _drain(self, name: str, node: _Node, seconds: float) -> None:
         assert self._autoscaler is not None

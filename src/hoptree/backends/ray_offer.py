@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hoptree.backends.protocol import NodeOffer
 from hoptree.backends.ray_autoscaler import Autoscaler, has_autoscaler
 from hoptree.backends.ray_cluster import RayCluster
-from hoptree.backends.ray_nodes import ElasticNodes
+from hoptree.backends.ray_nodes import PaidNodes
 from hoptree.backends.ray_resources import WorkerResources
 from hoptree.core.errors import RefusedError
 
@@ -34,9 +34,7 @@ def cluster_offer(settings: Ray, instance: Instance, trainer: Trainer, memory: i
         cluster.close()
 
 
-def elastic_nodes(
-    instance: Instance, resources: WorkerResources, settings: Ray, cluster: RayCluster
-) -> ElasticNodes:
+def paid_nodes(instance: Instance, resources: WorkerResources, settings: Ray, cluster: RayCluster) -> PaidNodes:
     """Return the nodes of a run; raise an error if the cluster has none of this type and cannot start any."""
     nodes = _nodes(instance, resources, settings, cluster)
     if not nodes.scales and not any(map(nodes.slots, cluster.nodes())):
@@ -49,7 +47,7 @@ def elastic_nodes(
     return nodes
 
 
-def _nodes(instance: Instance, resources: WorkerResources, settings: Ray, cluster: RayCluster) -> ElasticNodes:
+def _nodes(instance: Instance, resources: WorkerResources, settings: Ray, cluster: RayCluster) -> PaidNodes:
     label, worker = settings.instance_label, resources.amounts
     grows = cluster.can_grow and has_autoscaler()
-    return ElasticNodes(instance, worker, label, Autoscaler(instance, worker, label) if grows else None)
+    return PaidNodes(instance, worker, label, Autoscaler(instance, worker, label) if grows else None)

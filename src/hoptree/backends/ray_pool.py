@@ -25,8 +25,8 @@ from hoptree.backends.placement import pack, place, share
 from hoptree.backends.ray_actor import GROUPS, ActorSetup, RayWorker
 from hoptree.backends.ray_cluster import RayCluster, RayNode
 from hoptree.backends.ray_handle import RayWorkerHandle
-from hoptree.backends.ray_nodes import ElasticNodes, NodeEvent
-from hoptree.backends.ray_offer import elastic_nodes
+from hoptree.backends.ray_nodes import NodeEvent, PaidNodes
+from hoptree.backends.ray_offer import paid_nodes
 from hoptree.backends.ray_partitions import PartitionHolders
 from hoptree.backends.ray_resources import WorkerResources
 from hoptree.backends.ray_settings import RayPoolOptions
@@ -72,7 +72,7 @@ class RayPool:
         self._settings = settings
         self._heartbeat = options.heartbeat
         self.elastic = options.instance is not None
-        self._elastic: ElasticNodes | None = None
+        self._elastic: PaidNodes | None = None
         self._next_look = 0.0
         self._trainer = trainer
         self._dataset = dataset
@@ -101,7 +101,7 @@ class RayPool:
         try:
             self._resources = WorkerResources(settings, trainer, self._cluster.nodes(), options.memory)
             if options.instance is not None:
-                self._elastic = elastic_nodes(options.instance, self._resources, settings, self._cluster)
+                self._elastic = paid_nodes(options.instance, self._resources, settings, self._cluster)
             grows = self._elastic is not None and self._elastic.scales
             self._resources.check(self._nodes(), can_grow=self._cluster.can_grow, elastic=grows)
             for left in self._states.markers(markers):  # by a driver that was killed
@@ -174,7 +174,7 @@ class RayPool:
         """Return for how many seconds nobody needs to look at the nodes."""
         return max(0.0, self._next_look - time.monotonic())
 
-    def _update_nodes(self, elastic: ElasticNodes) -> dict[str, int]:
+    def _update_nodes(self, elastic: PaidNodes) -> dict[str, int]:
         now = time.monotonic()
         counts = elastic.update(self._cluster.nodes(), self._unusable, now)
         self._let_leave([worker for worker in self._workers.values() if worker.node in elastic.leaving])
