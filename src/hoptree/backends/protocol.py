@@ -10,7 +10,7 @@ import msgspec
 from hoptree.core.actions import Task
 from hoptree.core.events import Event
 
-__all__ = ["Backend", "FindsStates", "NodeOffer", "ReportsTraffic", "ScalesNodes", "Task", "Wakeable"]
+__all__ = ["Backend", "FindsStates", "KeepsTime", "NodeOffer", "ReportsTraffic", "ScalesNodes", "Task", "Wakeable"]
 
 
 @runtime_checkable
@@ -82,6 +82,16 @@ class ScalesNodes(Protocol):
 
         It may be called before ``start``. Where the number of nodes is fixed, nothing happens.
         """
+        ...
+
+
+@runtime_checkable
+class KeepsTime(Protocol):
+    """A backend with a clock of its own, such as a simulated one; others follow the computer's clock."""
+
+    @property
+    def now(self) -> float:
+        """The time by which decisions about nodes are made."""
         ...
 
 

@@ -88,8 +88,8 @@ class ElasticRun:
         if decision.plan is not None:
             self.plans.append(decision.plan)
             self._interval = max(_SHORTEST, _INTERVAL * decision.plan.seconds.expected)
-            plan = msgspec.to_builtins(decision.plan, str_keys=True)
-            events.append(AllocationPlanned(plan, ended, decision.reason))
+            plan = msgspec.structs.replace(decision.plan, data_gb=max(job.data_gb for job in jobs))
+            events.append(AllocationPlanned(plan.to_dict(), ended, decision.reason))
         if decision.nodes != self._asked or decision.release:
             self._asked = decision.nodes
             self._backend.scale(decision.nodes, decision.release)
