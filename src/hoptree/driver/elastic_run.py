@@ -113,6 +113,6 @@ class ElasticRun:
             if mine is not None:
                 mine[str(run.run)] = 1 + len(run.crew)
         return {
-            name: RunningNode(use.devices, use.started, use.joined, trials[name])
+            name: RunningNode(use.devices, use.started, use.joined, trials[name], sum(use.busy.values()))
             for name, use in ledger.running.items()
         }
