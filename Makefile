@@ -53,8 +53,9 @@ $(READY_BENCH): $(READY)  # the peers that Hoptree is measured beside
 	$(COMPILE)
 	touch $(READY_BENCH)
 
-bench: $(READY_BENCH)  ## speed, sharing, clusters, quality of decisions, faults; figures go to bench/RESULTS.md
+bench: $(READY_BENCH)  ## speed, sharing, clusters, quality of decisions, money, faults; figures go to bench/RESULTS.md
 	$(BIN)/python -m bench.decisions
+	$(BIN)/python -m bench.elastic
 	$(BIN)/python -m bench.throughput
 	$(BIN)/python -m bench.trials
 	$(BIN)/python -m bench.speed

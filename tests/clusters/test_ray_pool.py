@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import hoptree as ht
+from hoptree.backends.ray_settings import RayPoolOptions
 from hoptree.backends.state_tracker import StateLocation
 from hoptree.backends.worker_handle import WorkerHandle
 from hoptree.store import FolderStates
@@ -31,7 +32,7 @@ class Alone:
 
         self.states = FolderStates(folder / "states")
         data = dataset(folder, partitions=4)
-        self.pool = RayPool(settings, Plain(), data, self.states, "alone", copies=copies)
+        self.pool = RayPool(settings, Plain(), data, self.states, "alone", RayPoolOptions(copies=copies))
         self.workers: dict[str, WorkerHandle] = {}
 
     def recruit(self) -> None:

@@ -42,6 +42,7 @@ SLOW = {
     "sharing",
     "change",
     "schedules",
+    "money",
 }  # what they show, other fast tests show too
 PAGES = [pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem in SLOW)) for page in GUIDE]
 

@@ -167,3 +167,30 @@ def test_a_simulation_teaches_it_what_the_workload_says() -> None:
     assert isinstance(news, CostsLearned)
     for batch, seconds in ((32, 4.0), (64, 2.0), (128, 1.0)):
         assert news.formula.of(values_of({"lr": 0.1, "batch_size": batch})) == pytest.approx(seconds, rel=0.1)
+
+
+def test_values_that_do_not_matter_are_ignored() -> None:
+    samples = Samples()
+    for number, width in enumerate([8, 16, 32] * 4):
+        samples.add(values_of({"width": width, "lr": 10.0**-number}), "w", width / 8)
+    samples.depend_on(frozenset({"width"}))
+    other = values_of({"width": 16, "lr": 0.5})
+    assert samples.expected(other) == pytest.approx(2.0, rel=0.03)
+    assert [kind.measured for kind in samples.kinds] == [4, 4, 4]
+    assert samples.doubt({other: 1.0}) < 0.1
+    samples.depend_on(frozenset({"width", "lr"}))
+    assert samples.expected(other) > 0
+    assert len(samples.kinds) == 12
+
+
+def test_values_that_were_often_measured_take_what_was_measured() -> None:
+    samples = Samples()
+    times = {8: 1.0, 16: 1.1, 24: 5.0, 32: 1.2}  # which no smooth curve explains
+    for width, seconds in times.items():
+        for _ in range(30):
+            samples.add(values_of({"width": width}), "w", seconds)
+    for width, seconds in times.items():
+        assert samples.expected(values_of({"width": width})) == pytest.approx(seconds, rel=0.03)
+    fit = samples.fit()
+    assert fit is not None
+    assert fit.formula.of(values_of({"width": 24})) < 4.0  # what the curve says

@@ -18,7 +18,7 @@ from hoptree.core.dispatch import Dispatcher
 from hoptree.core.facts import RECORD_VERSION
 from hoptree.core.policies import POLICIES
 from hoptree.core.ready import ReadyQueue
-from tests.golden.journals import GOLDEN, read, summary
+from tests.golden.journals import GOLDEN, ledger, read, summary
 
 JOURNALS = sorted(GOLDEN.glob("journal-*.jsonl"))
 RENAMED = [
@@ -39,6 +39,14 @@ def expected(journal: Path) -> list[dict[str, Any]]:
 def test_there_is_one_of_every_version() -> None:
     versions = {json.loads(journal.read_text().splitlines()[0])["version"] for journal in JOURNALS}
     assert versions == set(range(1, RECORD_VERSION + 1))
+
+
+def test_a_golden_journal_has_the_nodes_that_were_paid_for() -> None:
+    journal = GOLDEN / "journal-1-nodes.jsonl"
+    expected_ledger = json.loads(journal.with_suffix(".ledger.json").read_text())
+    assert ledger(read(journal)) == expected_ledger
+    assert {use["lost"] for use in expected_ledger["uses"]} == {False, True}
+    assert any(use["busy"] for use in expected_ledger["uses"])
 
 
 def test_they_hold_every_kind_of_fact() -> None:

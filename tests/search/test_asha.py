@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from hoptree.core.actions import EndTrial, Report
 from hoptree.core.errors import WorkloadError
 from hoptree.forecast.simulation import simulate
-from hoptree.search import ASHA, Decision, Extend, Stop, Train
+from hoptree.search import ASHA, Decision, Extend, Random, Stop, Train
+from hoptree.search.budget_estimate import total_budget_estimate
+from hoptree.search.errors import NoExtensionError
 from hoptree.search.rungs import rung_epochs
 from hoptree.search.streams import share
 from hoptree.search.value_kinds import choice, uniform
+from hoptree.search.widening import EarlierSearch
 from hoptree.simulator import Cluster, Workload
 from hoptree.simulator.workload import Landscape
 from tests.search.played_search import LOSS, PlayedSearch, Table, orders, tables
@@ -193,3 +196,41 @@ def test_a_space_that_runs_out_ends_the_search():
 def test_bad_settings_are_refused(settings_, message):
     with pytest.raises(WorkloadError, match=message):
         ASHA(**{"trials": 27, "max_epochs": 9, **settings_})
+
+
+# --- without a number of trials -------------------------------------------------------------------------------
+
+
+def test_without_a_number_of_trials_it_asks_as_long_as_jobs_end() -> None:
+    asha = ASHA(trials=None, max_epochs=4, factor=2, concurrent=2)
+    assert asha.endless
+    assert asha.budget_estimate() is None
+    assert total_budget_estimate([asha, Random(3, epochs=2)]) is None
+    running = asha.search(SPACE, LOSS, seed=0)
+    jobs, started = list(running.start()), 0
+    grants: list[tuple[int, int]] = []
+    for _ in range(100):
+        for decision in jobs:
+            if isinstance(decision, Train):
+                grants.append((started, decision.until))
+                started += 1
+            elif isinstance(decision, Extend):
+                grants.append((decision.trial, decision.until))
+        trial, epoch = grants.pop(0)
+        running.tell(Report(trial, epoch, {"loss": share(0, "loss", trial)}))
+        jobs = list(running.tell(EndTrial(trial, "complete", "")))
+    assert len(grants) == 1  # of two slots; the other one was freed last
+    assert started > 50
+
+
+def test_without_a_number_of_trials_a_sampler_that_needs_one_is_refused() -> None:
+    asha = ASHA(trials=None, max_epochs=4, sampler="latin-hypercube")
+    with pytest.raises(WorkloadError, match="latin-hypercube"):
+        asha.search(SPACE, LOSS, seed=0)
+
+
+def test_a_search_that_has_an_end_does_not_extend_one_without() -> None:
+    endless, limited = (ASHA(trials=n, max_epochs=4, mode="stop") for n in (None, 20))
+    endless.widen([EarlierSearch(limited, SPACE)], SPACE, LOSS, 0)
+    with pytest.raises(NoExtensionError, match="trials"):
+        limited.widen([EarlierSearch(endless, SPACE)], SPACE, LOSS, 0)

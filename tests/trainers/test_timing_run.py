@@ -1,20 +1,18 @@
-"""A timing run extrapolates from some rows to all of them."""
+"""A look at a few batches says how long a row takes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import hoptree as ht
 from hoptree.core.schedules import Scalar
 from hoptree.trainers.base import Columns, ModelState, Trainer, UnitSpec
 from hoptree.trainers.errors import Diverged
-from hoptree.trainers.timing_run import pilot, time_configs
+from hoptree.trainers.timing_run import first_look
 
 
 class Clockwork(Trainer):
@@ -53,29 +51,25 @@ def trainer(monkeypatch: pytest.MonkeyPatch) -> Clockwork:
     return trainer
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> ht.Dataset:
-    folder: Path = tmp_path_factory.mktemp("pilot") / "data"
-    return ht.Dataset.from_arrays(x=np.zeros((2000, 1), np.float32), partitions=2, valid=0.2, to=folder)
+ROWS = {"x": np.zeros((800, 1), np.float32)}
 
 
-@pytest.mark.parametrize("row", [1e-6, 1e-5, 5e-5, 1e-4, 1e-3, 1.0])
-def test_all_rows_take_what_some_take_times_how_many_more_they_are(
-    trainer: Clockwork, data: ht.Dataset, row: float
-) -> None:
-    found = pilot(trainer, data, {"row": row, "batch_size": 16})
-    assert found.unit == pytest.approx(row * 800)
-    assert found.evaluation == pytest.approx(row * 200)
-    assert found.state == 40
+@pytest.mark.parametrize("row", [1e-6, 1e-5, 1e-3, 1.0])
+def test_a_look_at_a_few_batches_says_how_long_a_row_takes_and_what_matters(trainer: Clockwork, row: float) -> None:
+    found = first_look(trainer, ROWS, {"row": row, "batch_size": 16})
+    assert found.row_seconds == pytest.approx(row)
+    assert found.names == {"row", "batch_size"}
 
 
-def test_diverging_configs_are_timed_and_configs_that_cannot_be_built_are_left_out(
-    trainer: Clockwork, data: ht.Dataset
-) -> None:
-    configs: list[dict[str, Scalar]] = [{"row": "never"}, {"row": 1e-4}, {"row": 1e-3, "diverges": True}]
-    found = time_configs(trainer, data, configs, seconds=60.0)
-    assert {number: pytest.approx(each.unit) for number, each in found.items()} == {1: 0.08, 2: 0.8}
+def test_slow_batches_are_trained_once_and_others_again_when_they_are_warm(trainer: Clockwork) -> None:
+    first_look(trainer, ROWS, {"row": 1.0, "batch_size": 16})
+    assert trainer.now == pytest.approx(48.0)
+    trainer.now = 0.0
+    first_look(trainer, ROWS, {"row": 1e-6, "batch_size": 16})
+    assert trainer.now == pytest.approx(96e-6)
 
 
-def test_the_first_is_always_tried_and_others_while_there_is_time(trainer: Clockwork, data: ht.Dataset) -> None:
-    assert list(time_configs(trainer, data, [{"row": 1.0}] * 4, seconds=100.0)) == [0, 1]
+def test_the_time_of_a_config_that_diverges_is_valid(trainer: Clockwork) -> None:
+    assert first_look(trainer, ROWS, {"row": 1e-3, "diverges": True}).row_seconds == pytest.approx(1e-3)
+    with pytest.raises(ValueError, match="cannot be built"):
+        first_look(trainer, ROWS, {"row": "never"})

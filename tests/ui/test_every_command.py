@@ -70,6 +70,7 @@ JSON = [
     ("run", ["run", "tiny.py"]),
     ("explain", ["explain", "fine.py"]),
     ("explain", ["explain", "tiny.py"]),
+    ("plan", ["plan", "fine.py", "--instance", "p3.8xlarge", "--price", "12.24", "--devices", "4"]),
     ("profile", ["profile", "tiny.py"]),
     ("profile", ["profile", "fine.py", "--again", "--workers", "1"]),
     ("studies", ["studies"]),

@@ -13,12 +13,14 @@ from hoptree.backends.job import BackendSettings
 from hoptree.backends.local import LocalPool, slot_folders_of_study
 from hoptree.backends.plugins import find_plugin, plugins
 from hoptree.backends.processes import ProcessOptions
-from hoptree.backends.ray_settings import Ray, check_count
+from hoptree.backends.protocol import NodeOffer
+from hoptree.backends.ray_settings import Ray, RayPoolOptions, check_count
 from hoptree.backends.worker_handle import WorkerPool
 from hoptree.core.errors import MissingExtraError, WorkloadError
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
+    from hoptree.elastic.instance import Instance
     from hoptree.store.states import StateStore
     from hoptree.trainers.base import Trainer
 
@@ -83,11 +85,13 @@ def make_pool(
     heartbeat_limit: float = LIMIT,
     memory: int = 0,
     copies: int = 0,
+    instance: Instance | None = None,
 ) -> WorkerPool:
     """Return the pool that trains a study; its workers start when ``recruit`` is called.
 
     ``token`` is the fencing token of the driver's lease, ``memory`` that of a worker in bytes, 0 if not limited.
-    A node that holds a part of the data may take ``copies`` of so many bytes.
+    A node that holds a part of the data may take ``copies`` of so many bytes. ``instance`` is the type of the nodes
+    that come and go, if they are paid for.
     """
     beat = beat_interval(heartbeat_limit)
     if backend == "local":
@@ -97,7 +101,24 @@ def make_pool(
         return LocalPool(trainer, dataset, states, workers=count, slots=slots, token=token, options=options)
     from hoptree.backends.ray_pool import RayPool
 
-    return RayPool(backend.asked(workers), trainer, dataset, states, study, beat, memory, copies)
+    ray_options = RayPoolOptions(beat, memory, copies, instance)
+    return RayPool(backend.asked(workers), trainer, dataset, states, study, ray_options)
+
+
+def node_offer(
+    backend: Where, instance: Instance, trainer: Trainer, workers: int | None = None, memory: int = 0
+) -> NodeOffer:
+    """Return what a backend has of an instance type, without requesting anything; it may have to connect.
+
+    This machine is one node, and a backend of another kind says for itself by an ``offer`` method, if it has one.
+    """
+    found = find_backend(backend)
+    if isinstance(found, Ray):
+        from hoptree.backends.ray_offer import cluster_offer
+
+        return cluster_offer(found.asked(workers), instance, trainer, memory)
+    offer = getattr(found, "offer", None)
+    return offer(instance) if callable(offer) else NodeOffer(scales=False, nodes=1)
 
 
 def _registered(name: str) -> BackendSettings:

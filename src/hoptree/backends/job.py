@@ -12,6 +12,7 @@ from hoptree.core.keys import shuffle_seed
 
 if TYPE_CHECKING:
     from hoptree.data import Dataset
+    from hoptree.elastic.instance import Instance
     from hoptree.store.states import StateStore
     from hoptree.trainers.base import Trainer, UnitSpec
 
@@ -23,7 +24,7 @@ class TrainingJob:
     ``states`` is where states are saved; ``folder`` is the store's folder, for files of the backend's own;
     ``workers`` is the number that the user asked for, None if not given. ``begun`` is the study's clock when the
     run begins: the times that ``wait`` returns continue from it. ``memory_per_worker`` is the limit that the user
-    asked for, in bytes; 0 if not given.
+    asked for, in bytes; 0 if not given. ``instance`` is the type of its nodes, if those are paid for.
     """
 
     study: str
@@ -35,6 +36,7 @@ class TrainingJob:
     workers: int | None = None
     begun: float = 0.0
     memory_per_worker: int = 0
+    instance: Instance | None = None
 
     def unit(self, action: RunUnit) -> UnitSpec:
         """Return the arguments with which the trainer trains a unit."""

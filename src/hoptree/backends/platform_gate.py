@@ -16,13 +16,13 @@ _WAIT = 30.0  # seconds, after the first worker of several machines, in which th
 class PlatformGate:
     """Lets workers of some platforms train, all platforms until ``admit`` was called.
 
-    ``waits`` says whether a start has to wait for the workers' platforms: for one on a single machine, else for
-    all.
+    ``waits`` says whether a start has to wait for the workers' platforms: for one where all are of ``one_kind``,
+    else for all.
     """
 
-    def __init__(self, *, waits: bool, one_machine: bool) -> None:
+    def __init__(self, *, waits: bool, one_kind: bool) -> None:
         self._waits = waits
-        self._one_machine = one_machine
+        self._one_kind = one_kind
         self._first_known: float | None = None  # when the first worker reported its platform
         self._allowed: list[dict[str, str]] | None = None
 
@@ -41,7 +41,7 @@ class PlatformGate:
     def is_settled(self, workers: Iterable[WorkerHandle]) -> bool:
         """Return whether enough platforms are known to start: that of the first worker, or of all."""
         known = [worker.platform is not None for worker in workers]
-        if not self._waits or (any(known) and (self._one_machine or all(known))):
+        if not self._waits or (any(known) and (self._one_kind or all(known))):
             return True
         if any(known):
             self._first_known = self._first_known or time.monotonic()

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, assert_never, final
 
+from hoptree.backends.node_watch import NodeWatch
 from hoptree.backends.platform_gate import PlatformGate
 from hoptree.backends.pool_options import PoolHooks, PoolOptions
 from hoptree.backends.protocol import Task
@@ -96,12 +97,14 @@ class PoolBackend:
         self._hooks = hooks
         self._offset = options.begun - time.monotonic()
         self._rehearsal = RehearsalProgress(rehearsals)
-        self._platforms = PlatformGate(waits=options.wait_for_platforms, one_machine=pool.one_machine)
         self._pending: list[Event] = []
         self._woken = False
         self._tracker = StateTracker(states, ledger, pool.transport)
         self._supervisor = WorkerSupervisor(pool, self._tracker, self._rehearsal, options, hooks)
         self._workers = self._supervisor.workers
+        self._nodes = NodeWatch(pool, self._offset, self._supervisor.recruit)
+        one_kind = pool.one_machine or self._nodes.are_paid  # by instances of one type
+        self._platforms = PlatformGate(waits=options.wait_for_platforms, one_kind=one_kind)
         self._leftovers = pool.transport.find_leftovers()
         self.bytes_hopped = 0
         self.bytes_between_nodes = 0
@@ -115,8 +118,9 @@ class PoolBackend:
         """Start the workers and rehearse; each joins when it is ready. Raise an error if the rehearsal fails."""
         while self._is_starting():
             self._supervisor.recruit(1)
-            self._pending += self._receive(_TICK)
+            self._pending += self._receive(min(_TICK, self._nodes.pause()))
             self._pending += self._supervisor.check_heartbeats()
+            self._nodes.keep()
             self._hooks.tick()
             self._rehearsal.end_overdue(self._workers.values())
         self._rehearsal.finish_startup()
@@ -153,17 +157,26 @@ class PoolBackend:
                 assert_never(action)
 
     def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
-        """Wait for messages from any worker."""
+        """Wait for messages from any worker, and for nodes that come and go."""
+        if (early := self._nodes.take_early()) is not None:
+            return early
         events, self._pending = self._pending, []
         until = float("inf") if seconds is None else time.monotonic() + seconds
         self._woken = False
         while not events and not self._woken:
+            self._supervisor.let_workers_leave()
             left = until - time.monotonic()
-            events += self._receive(max(0.0, min(left, self._supervisor.seconds_until_due())))
+            due = min(self._supervisor.seconds_until_due(), self._nodes.pause())
+            events += self._receive(max(0.0, min(left, due)))
             events += self._supervisor.do_due_work()
+            events += self._nodes.look()
             if left <= 0:
                 break
         return time.monotonic() + self._offset, events
+
+    def scale(self, nodes: int, release: Sequence[str] = ()) -> None:
+        """Request so many nodes, and give others back, those named first; a fixed number stays as it is."""
+        self._nodes.scale(nodes, release)
 
     def wake(self) -> None:
         """Let ``wait`` return soon."""
@@ -299,7 +312,7 @@ class PoolBackend:
             case PartitionsHeld(partitions):
                 worker.partitions = partitions
                 staying = worker.joined and not worker.leaving  # joining again, it would get units
-                return [WorkerJoined(name, partitions, machine=worker.machine)] if staying else []
+                return [self._joined(worker)] if staying else []
             case WorkerLeaving():
                 worker.request_leave()
                 return [WorkerDrained(name)] if worker.joined else []
@@ -337,7 +350,11 @@ class PoolBackend:
             worker.apply(WorkerEvent.EXCLUDED)
             return []
         worker.join()
-        return [WorkerJoined(worker.name, worker.partitions, machine=worker.machine)]
+        return [self._joined(worker)]
+
+    def _joined(self, worker: WorkerHandle) -> WorkerJoined:
+        node = self._nodes.name(worker)
+        return WorkerJoined(worker.name, worker.partitions, machine=worker.machine, node=node)
 
     def _trained(self, worker: WorkerHandle, run: int, location: StateLocation, seconds: float) -> list[Event]:
         action = self._supervisor.find_run(run)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from hoptree.core.actions import Task
 from hoptree.core.events import Event
 
-__all__ = ["Backend", "FindsStates", "ReportsTraffic", "Task", "Wakeable"]
+__all__ = ["Backend", "FindsStates", "KeepsTime", "NodeOffer", "ReportsTraffic", "ScalesNodes", "Task", "Wakeable"]
 
 
 @runtime_checkable
@@ -64,3 +67,41 @@ class ReportsTraffic(Protocol):
     bytes_between_nodes: int
     state_bytes: int  # mean size of a state
     made: dict[int, int]  # by node, a bit for each unit that was trained
+
+
+@runtime_checkable
+class ScalesNodes(Protocol):
+    """A backend whose nodes come and go.
+
+    It reports them by ``NodeStarted``, ``NodeReleased`` and ``NodeLost``, with the names that ``WorkerJoined`` has
+    as ``node``.
+    """
+
+    def scale(self, nodes: int, release: Sequence[str] = ()) -> None:
+        """Request so many nodes, and give others back: those named first, once their workers are drained.
+
+        It may be called before ``start``. Where the number of nodes is fixed, nothing happens.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsTime(Protocol):
+    """A backend with a clock of its own, such as a simulated one; others follow the computer's clock."""
+
+    @property
+    def now(self) -> float:
+        """The time by which decisions about nodes are made."""
+        ...
+
+
+class NodeOffer(msgspec.Struct, frozen=True):
+    """What a backend has of an instance type, before anything is requested.
+
+    With ``scales``, nodes come when they are requested; otherwise the ``nodes`` that run are all there is.
+    ``offered`` is None if that shows only when a node is requested.
+    """
+
+    scales: bool
+    nodes: int
+    offered: bool | None = None

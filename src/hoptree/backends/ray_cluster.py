@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 from tempfile import gettempdir, mkdtemp
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from hoptree.backends import ray_internals
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _MODE = "RAY_AUTH_MODE"
 _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 the name of a variable
 _ADDRESS = "RAY_ADDRESS"
+_HEAD = "node:__internal_head__"  # a resource that the head's node has
 _LONGEST = 27  # characters of a folder for Ray's sockets: the path of a socket has 107 at most
 _SET_BY_RAY = ("PYTHONBREAKPOINT", "RAY_USAGE_STATS_ENABLED")
 # Else Ray frees unreferenced objects once a second: a second of hops would fill its object store.
@@ -40,6 +42,12 @@ class RayNode(NamedTuple):
     id: str
     address: str
     resources: dict[str, float]
+    labels: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def is_head(self) -> bool:
+        """Whether the cluster's head runs on it: such a node is never given back."""
+        return _HEAD in self.resources
 
     def room(self, worker: Mapping[str, float]) -> int:
         """Return how many workers fit on it, if nobody else uses it."""
@@ -92,7 +100,10 @@ class RayCluster:
         import ray
 
         alive = [node for node in ray.nodes() if node["Alive"]]
-        found = [RayNode(node["NodeID"], node["NodeManagerAddress"], node["Resources"]) for node in alive]
+        found = [
+            RayNode(node["NodeID"], node["NodeManagerAddress"], node["Resources"], node.get("Labels") or {})
+            for node in alive
+        ]
         return sorted(found, key=lambda node: node.id)
 
     def close(self) -> None:

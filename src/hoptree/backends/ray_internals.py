@@ -6,10 +6,11 @@ what is said here. Nothing else of Hoptree imports such a part, which a test che
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import ray
 
@@ -80,6 +81,32 @@ def without_notices() -> Iterator[None]:
         yield
     finally:
         setattr(module, _NOTICES, printing)
+
+
+def autoscaler_report() -> dict[str, Any] | None:
+    """Return what the autoscaler of the connected cluster wrote last, None if none has written anything.
+
+    Only the first version of Ray's autoscaler writes it, and what watches clusters without one does so too.
+    """
+    found = _gcs().internal_kv_get(b"__autoscaling_status", None)
+    return None if found is None else cast("dict[str, Any]", json.loads(found))
+
+
+def drain_node(node: str, *, only_idle: bool) -> bool:
+    """Let a node of the connected cluster end when nothing runs on it; return whether it will.
+
+    From now on nothing starts there. With ``only_idle``, a node on which anything runs refuses.
+    """
+    messages: Any = import_module("ray.core.generated.autoscaler_pb2")
+    reason = "IDLE_TERMINATION" if only_idle else "PREEMPTION"
+    accepted, _ = _gcs().drain_node(
+        node, messages.DrainNodeReason.Value(f"DRAIN_NODE_REASON_{reason}"), "given back by Hoptree", 0
+    )
+    return bool(accepted)
+
+
+def _gcs() -> Any:
+    return _raylet().GcsClient(address=ray.get_runtime_context().gcs_address)
 
 
 def _raylet() -> Any:

@@ -21,13 +21,15 @@ import msgspec
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from hoptree.backends.heartbeats import LIMIT, beat_interval
 from hoptree.backends.placement import pack, place, share
 from hoptree.backends.ray_actor import GROUPS, ActorSetup, RayWorker
 from hoptree.backends.ray_cluster import RayCluster, RayNode
 from hoptree.backends.ray_handle import RayWorkerHandle
+from hoptree.backends.ray_nodes import NodeEvent, PaidNodes
+from hoptree.backends.ray_offer import paid_nodes
 from hoptree.backends.ray_partitions import PartitionHolders
 from hoptree.backends.ray_resources import WorkerResources
+from hoptree.backends.ray_settings import RayPoolOptions
 from hoptree.backends.ray_startup import StartupMonitor
 from hoptree.backends.ray_states import RayStates, StateReferences
 from hoptree.backends.state_tracker import StateTransport
@@ -65,12 +67,13 @@ class RayPool:
         dataset: Dataset,
         states: StateStore,
         study: str,
-        heartbeat: float = beat_interval(LIMIT),
-        memory: int = 0,
-        copies: int = 0,
+        options: RayPoolOptions = RayPoolOptions(),  # noqa: B008 frozen
     ) -> None:
         self._settings = settings
-        self._heartbeat = heartbeat
+        self._heartbeat = options.heartbeat
+        self.elastic = options.instance is not None
+        self._elastic: PaidNodes | None = None
+        self._next_look = 0.0
         self._trainer = trainer
         self._dataset = dataset
         self._states = states
@@ -81,8 +84,9 @@ class RayPool:
         self._session = self._marker[-4:]
         self._started = 0
         self._workers: dict[str, RayWorkerHandle] = {}
+        self._leaving: set[str] = set()  # workers that were told to leave
         self._unusable: set[str] = set()  # nodes on which workers cannot be set up
-        self._partitions = PartitionHolders(dataset, copies)
+        self._partitions = PartitionHolders(dataset, options.copies)
         self._references = StateReferences(copied=settings.replicas > 1)
         self.transport: StateTransport = RayStates(states, self._references, lambda: list(self._workers.values()))
         self._held_back: list[
@@ -95,16 +99,18 @@ class RayPool:
         self._notified: deque[str] = deque()
         self._wakeup = Wakeup()
         try:
-            self._resources = WorkerResources(settings, trainer, self._cluster.nodes(), memory)
-            self._network = len(set(self._addresses().values())) > 1  # else workers listen on loopback only
-            self._resources.check(self._nodes(), can_grow=self._cluster.can_grow)
+            self._resources = WorkerResources(settings, trainer, self._cluster.nodes(), options.memory)
+            if options.instance is not None:
+                self._elastic = paid_nodes(options.instance, self._resources, settings, self._cluster)
+            grows = self._elastic is not None and self._elastic.scales
+            self._resources.check(self._nodes(), can_grow=self._cluster.can_grow, elastic=grows)
             for left in self._states.markers(markers):  # by a driver that was killed
                 self._states.remove_marker(left)
             self._states.write_marker(self._marker)
             self._pickled: Any = ray.put(pickled)
             remote: Any = ray.remote  # its types do not include concurrency groups
-            options = self._resources.actor_options()
-            self._actor = remote(**options, max_restarts=0, concurrency_groups=GROUPS)(RayWorker)
+            resources = self._resources.actor_options()
+            self._actor = remote(**resources, max_restarts=0, concurrency_groups=GROUPS)(RayWorker)
         except BaseException:
             self._disconnect()
             raise
@@ -115,15 +121,14 @@ class RayPool:
         """Start workers where there is room, and let their nodes hold the right partitions.
 
         With ``autoscale`` there are no more workers than lineages: Ray's autoscaler is told how many, and the
-        excess workers leave, whole nodes first.
+        excess workers leave, whole nodes first. Nodes that are paid for get as many as they have devices.
         """
         self._workers = {name: worker for name, worker in self._workers.items() if name in workers}
         self._release_left_out()
         nodes = self._nodes()
         self._partitions.keep_nodes({node.id for node in nodes})
         self._partitions.keep_copies({worker.node for worker in self._workers.values()})
-        room = self._resources.room(nodes)
-        counts = self._scale(room, lineages) if self._settings.autoscale else share(self._settings.workers, room)
+        counts = self._counts(nodes, lineages)
         wanted = {node: count for node, count in counts.items() if count}
         now, known = time.monotonic(), list(self._workers.values())
         described = {node.id: node.describe(self._resources.amounts) for node in nodes}
@@ -141,6 +146,51 @@ class RayPool:
             self._deadline = time.monotonic() + _FIRST_ANSWERS
             self._unanswered = {worker.name for worker in started}
         return started
+
+    def _counts(self, nodes: Sequence[RayNode], lineages: int) -> dict[str, int]:
+        """Return how many workers each node is to have."""
+        if self._elastic is not None:
+            return self._update_nodes(self._elastic)
+        room = self._resources.room(nodes)
+        return self._scale(room, lineages) if self._settings.autoscale else share(self._settings.workers, room)
+
+    # --- nodes that are paid for ------------------------------------------------------------------------
+
+    def scale(self, nodes: int, release: Sequence[str]) -> None:
+        """Have so many nodes, and give others back: those named first, once their workers have left."""
+        if self._elastic is not None:
+            self._elastic.scale(nodes, release, time.monotonic())
+            self._update_nodes(self._elastic)
+
+    def node_events(self) -> list[NodeEvent]:
+        """Return what has happened to nodes, after a look at the cluster if one is due."""
+        if self._elastic is None:
+            return []
+        if not self.node_pause():
+            self._update_nodes(self._elastic)
+        return self._elastic.take_events()
+
+    def node_pause(self) -> float:
+        """Return for how many seconds nobody needs to look at the nodes."""
+        return max(0.0, self._next_look - time.monotonic())
+
+    def _update_nodes(self, elastic: PaidNodes) -> dict[str, int]:
+        now = time.monotonic()
+        counts = elastic.update(self._cluster.nodes(), self._unusable, now)
+        self._let_leave([worker for worker in self._workers.values() if worker.node in elastic.leaving])
+        elastic.give_back({worker.node for worker in self._workers.values()}, now)
+        self._next_look = now + elastic.pause
+        return counts
+
+    def _let_leave(self, workers: Sequence[RayWorkerHandle]) -> None:
+        """Let workers finish their runs and exit."""
+        for worker in workers:
+            if not worker.leaving and worker.name not in self._leaving:
+                self._leaving.add(worker.name)
+                self._held_back.append((worker, WorkerLeaving()))
+                self._notify(worker.name)
+
+    # --- partitions and scaling by lineages -------------------------------------------------------------
 
     def copy_partitions(self, workers: Sequence[str], partitions: Sequence[int]) -> None:
         """Let the nodes of these workers hold copies; workers that have left are ignored."""
@@ -179,19 +229,16 @@ class RayPool:
         counts = pack(wanted, room, current)
         for node in current:
             staying = counts.get(node, 0)
-            excess = [w for w in self._workers.values() if w.node == node and not w.leaving][staying:]
-            self._held_back += [(worker, WorkerLeaving()) for worker in excess]
-            for worker in excess:
-                self._notify(worker.name)
+            self._let_leave([w for w in self._workers.values() if w.node == node and not w.leaving][staying:])
         return counts
 
     @property
     def _waiting_for(self) -> str:
-        if not self._requested:
+        if not self._requested and (self._elastic is None or not self._elastic.scales):
             return "waiting"
         return (
-            f"waiting for Ray's autoscaler, which was asked for room for {self._requested}; if the cluster has no "
-            "autoscaler, or no node type with these resources, stop this run and add such nodes"
+            "waiting for Ray's autoscaler, which was asked for room for them; if the cluster has no autoscaler, or "
+            "no node type with these resources, stop this run and add such nodes"
         )
 
     def _nodes(self) -> list[RayNode]:
@@ -199,7 +246,9 @@ class RayPool:
 
     def _start(self, node: str) -> RayWorkerHandle:
         name = f"{self._session}-{node[:6]}-{self._started}"
-        address = self._addresses().get(node, "127.0.0.1")
+        addresses = self._addresses()
+        address = addresses.get(node, "127.0.0.1")
+        network = len(set(addresses.values())) > 1  # else workers listen on loopback only
         self._started += 1
         actor = self._actor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote()
         worker = RayWorkerHandle(
@@ -208,7 +257,7 @@ class RayPool:
             actor,
             self._references,
             self._notify,
-            machine="" if self._network else address,
+            machine="" if network else address,
             echo=self._cluster.quiet,
             heartbeat=self._heartbeat,
         )
@@ -222,7 +271,7 @@ class RayPool:
             copy=self._copies(node),
             partitions=self._partitions.of(node),
             states=self._states.location,
-            host=address if self._network else "127.0.0.1",
+            host=address if network else "127.0.0.1",
             marker=self._marker,
         )
         worker.set_up(msgspec.msgpack.encode(setup), self._pickled)
@@ -328,6 +377,8 @@ class RayPool:
             stack.callback(self._wakeup.close)
             with suppress(OSError, StoreError):  # the next driver of the study removes it
                 self._states.remove_marker(self._marker)
+            if self._elastic is not None:
+                stack.callback(self._elastic.close)
             if self._requested:
                 from ray.autoscaler.sdk import request_resources
 

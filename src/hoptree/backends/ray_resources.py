@@ -43,9 +43,12 @@ class WorkerResources:
         }
         return {**options, "resources": amounts or None}
 
-    def check(self, nodes: Sequence[RayNode], *, can_grow: bool) -> None:
-        """Raise an error that says what is missing, if the cluster can never run what the settings ask for."""
-        if self._settings.autoscale and can_grow:
+    def check(self, nodes: Sequence[RayNode], *, can_grow: bool, elastic: bool = False) -> None:
+        """Raise an error that says what is missing, if the cluster can never run what the settings ask for.
+
+        ``elastic`` says that nodes come when they are requested.
+        """
+        if elastic or (self._settings.autoscale and can_grow):
             return
         room = self.room(nodes)
         total, asked = sum(room.values()), self._settings.workers

@@ -6,7 +6,9 @@ from typing import Any, final
 
 import msgspec
 
+from hoptree.backends.heartbeats import LIMIT, beat_interval
 from hoptree.core.errors import WorkloadError
+from hoptree.elastic.instance import Instance
 
 _LEAST = 0.0001  # of a resource: Ray's resolution
 
@@ -21,8 +23,8 @@ class Ray(msgspec.Struct, frozen=True):
     example ``{"GPU": 1, "CPU": 4}``, with ``memory`` in bytes. ``replicas`` is the number of nodes that hold
     each partition. ``copy`` says whether nodes copy their partitions from the dataset's folder to a local disk
     (by default, nodes on other machines than the driver do). ``autoscale`` requests nodes from Ray's autoscaler
-    while there is work for them, and releases them afterwards. ``runtime_env`` is Ray's, for code that nodes do
-    not have.
+    while there is work for them, and releases them afterwards. ``instance_label`` is the label of nodes that names
+    their instance type, for runs with an instance. ``runtime_env`` is Ray's, for code that nodes do not have.
     """
 
     address: str | None = None
@@ -33,6 +35,7 @@ class Ray(msgspec.Struct, frozen=True):
     autoscale: bool = False
     dashboard: bool = False
     runtime_env: dict[str, Any] = {}
+    instance_label: str = "ray.io/node-group"
 
     def __post_init__(self) -> None:
         if self.address is not None and (not isinstance(self.address, str) or not self.address):
@@ -49,6 +52,11 @@ class Ray(msgspec.Struct, frozen=True):
                 f"runtime_env: {self.runtime_env!r}; expected a dictionary that ray.init accepts, for example "
                 "{'pip': ['torch']}"
             )
+        if not isinstance(self.instance_label, str) or not self.instance_label:
+            raise WorkloadError(
+                f"instance_label: {self.instance_label!r}; expected the name of a label of nodes, for example "
+                "'ray.io/node-group'"
+            )
         if self.autoscale and self.workers is None:
             raise WorkloadError("autoscale=True: give workers=…, the largest number of workers")
         if self.workers is not None and self.replicas > self.workers:
@@ -60,6 +68,21 @@ class Ray(msgspec.Struct, frozen=True):
     def asked(self, workers: int | None) -> Ray:
         """Return these settings with the number of workers that ``run`` was given."""
         return self if workers is None else msgspec.structs.replace(self, workers=workers)
+
+
+@final
+class RayPoolOptions(msgspec.Struct, frozen=True):
+    """Options of a pool of Ray workers.
+
+    ``heartbeat`` is the seconds between two heartbeats, ``memory`` the limit of a worker in bytes, 0 if there is
+    none. A node that holds a part of the data may take ``copies`` of so many bytes. ``instance`` is the type of the
+    nodes if these are paid for: then nodes come and go as the run asks.
+    """
+
+    heartbeat: float = beat_interval(LIMIT)
+    memory: int = 0
+    copies: int = 0
+    instance: Instance | None = None
 
 
 def check_count(name: str, value: object) -> None:

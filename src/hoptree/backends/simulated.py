@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heappop, heappush
-from typing import Literal, NamedTuple, TypeAlias, assert_never, final
+from typing import assert_never, final
 
 from hoptree.backends.protocol import Task
+from hoptree.backends.simulated_nodes import SimulatedNodes
+from hoptree.backends.simulated_worker import Kind, Scheduled, ScheduledEnd, SimulatedSpan, SimulatedWorker
 from hoptree.core.actions import CancelUnit, CopyPartitions, DropState, Evaluate, RunUnit, SaveState
 from hoptree.core.events import (
     Event,
@@ -18,55 +21,13 @@ from hoptree.core.events import (
     UnitCancelled,
     UnitFailed,
     UnitFinished,
-    WorkerJoined,
     WorkerLost,
 )
 from hoptree.core.lineage import Values
-from hoptree.simulator.cluster import Cluster, WorkerSpec
-from hoptree.simulator.faults import Crash, FlakyUnits, StateLoss
+from hoptree.simulator.cluster import Cluster
+from hoptree.simulator.faults import Crash, FlakyUnits, NodeLoss, StateLoss
 from hoptree.simulator.scaling import speed_up
 from hoptree.simulator.workload import Landscape
-
-Kind: TypeAlias = Literal["unit", "evaluation", "failed", "down"]
-
-
-class SimulatedSpan(NamedTuple):
-    """What a worker did during a span of time, for charts."""
-
-    worker: str
-    start: float
-    end: float
-    kind: Kind
-    node: int
-    partition: int
-    epoch: int
-
-
-class ScheduledEnd(NamedTuple):
-    """The end of a unit or of an evaluation; ignored if the worker's turn has changed since."""
-
-    worker: _Worker
-    action: RunUnit | Evaluate
-    turn: int
-    evaluated: bool
-
-
-Scheduled: TypeAlias = Callable[[], list[Event]] | ScheduledEnd
-
-
-@final
-class _Worker:
-    __slots__ = ("busy", "copies", "joined", "life", "queue", "spec", "started", "turn")
-
-    def __init__(self, spec: WorkerSpec) -> None:
-        self.spec = spec
-        self.joined = False
-        self.queue: list[tuple[float, RunUnit | Evaluate]] = []
-        self.busy: RunUnit | Evaluate | None = None
-        self.started = 0.0
-        self.copies: tuple[int, ...] = ()  # partitions that it holds besides its own
-        self.life = 0  # copies that were ordered before a crash do not arrive after it
-        self.turn = 0  # scheduled ends of an earlier turn are ignored
 
 
 @final
@@ -88,7 +49,7 @@ class SimulatedBackend:
         self._landscape = landscape
         self._default_evaluation = evaluation_seconds
         self._random = random.Random(seed)
-        self._workers = {spec.name: _Worker(spec) for spec in cluster.placed(partitions)}
+        self._workers = {spec.name: SimulatedWorker(spec) for spec in cluster.placed(partitions)}
         self._seconds: dict[int, float] = {}
         self._values: dict[int, tuple[Values, str]] = {}
         self._clock: list[tuple[float, int, Scheduled]] = []
@@ -99,8 +60,19 @@ class SimulatedBackend:
             self._hop = cluster.latency + (state_bytes / cluster.bandwidth if cluster.bandwidth else 0.0)
         self._flaky = [fault for fault in cluster.faults if isinstance(fault, FlakyUnits)]
         self._losses = [fault for fault in cluster.faults if isinstance(fault, StateLoss)]
-        self._volatile = any(isinstance(f, Crash) and f.volatile for f in cluster.faults)
+        node_losses = any(isinstance(fault, NodeLoss) for fault in cluster.faults)
+        self._volatile = node_losses or any(isinstance(f, Crash) and f.volatile for f in cluster.faults)
         self._homes: dict[tuple[int, int], str] = {}
+        self._nodes: SimulatedNodes | None = None
+        if cluster.elastic is not None:
+            self._nodes = SimulatedNodes(
+                cluster.elastic,
+                partitions,
+                self._workers,
+                lambda: self._now,
+                lambda seconds, fire: self._at(self._now + seconds, fire),
+                random.Random(f"nodes {seed}"),
+            )
         self._record = record
         self.did: list[SimulatedSpan] = []
         self.hops = 0
@@ -118,6 +90,10 @@ class SimulatedBackend:
             if isinstance(fault, Crash):
                 worker = self._workers[fault.worker]
                 self._at(fault.at, self._crash(worker, fault))
+            elif isinstance(fault, NodeLoss):
+                self._at(fault.at, partial(self._lose_node, fault))
+        if self._cluster.elastic is not None and self._cluster.elastic.begin:
+            self.scale(self._cluster.elastic.begin)
 
     def submit(self, action: Task) -> None:
         """Queue or cancel a run, or save or drop a state."""
@@ -136,6 +112,8 @@ class SimulatedBackend:
                     worker.queue.append((ready, action))
             case SaveState(node, unit, durable=durable):
                 if durable:
+                    if self._nodes is not None:
+                        self._homes.pop((node, unit), None)  # the store keeps it if its node is lost
                     self._at(self._now, lambda: [StateSaved(node, unit)])
             case DropState():
                 self._homes.pop((action.node, action.unit), None)
@@ -153,10 +131,20 @@ class SimulatedBackend:
                 assert_never(action)
 
     def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
-        """Advance the clock to the next time at which events happen."""
+        """Advance the clock to the next time at which events happen.
+
+        Only with nodes that come and go is the limit kept: decisions about them are due at certain times.
+        """
         clock = self._clock
         events: list[Event] = []
+        until = math.inf
+        if self._nodes is not None:
+            events += self._departed(self._nodes)
+            until = self._now + (math.inf if seconds is None else seconds)
         while clock and not events:
+            if clock[0][0] > until:
+                self._now = until
+                break
             self._now = clock[0][0]
             while clock and clock[0][0] == self._now:
                 events += self._fire(heappop(clock)[2])
@@ -164,6 +152,51 @@ class SimulatedBackend:
 
     def stop(self, *, failed: bool) -> None:
         """Do nothing: a simulation leaves nothing behind."""
+
+    # --- nodes ------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """The virtual time."""
+        return self._now
+
+    @property
+    def hop_seconds(self) -> float:
+        """How long a model takes from one worker to another."""
+        return self._hop
+
+    def scale(self, nodes: int, release: Sequence[str] = ()) -> None:
+        """Request so many nodes, and give others back; nothing happens if their number is fixed."""
+        if self._nodes is not None:
+            self._nodes.scale(nodes, release)
+
+    def _departed(self, nodes: SimulatedNodes) -> list[Event]:
+        """Give back the drained nodes that are idle; others take their states over."""
+        found: list[Event] = []
+        for gone, events in nodes.depart():
+            names = {worker.spec.name for worker in gone.workers}
+            for place, home in self._homes.items():
+                if home in names:
+                    self._homes[place] = nodes.survivor
+            found += events
+        return found
+
+    def _lose_node(self, fault: NodeLoss) -> list[Event]:
+        assert self._nodes is not None
+        running = {name: worker.busy for name, worker in self._workers.items()}
+        lost, events = self._nodes.lose(fault.node)
+        for worker in lost:
+            busy = running[worker.spec.name]
+            if busy is not None:
+                self._record_span(worker, "failed", busy)
+        return [*events, *self._lose_states([worker.spec.name for worker in lost])]
+
+    def _lose_states(self, workers: Sequence[str]) -> list[Event]:
+        """Lose the states whose home was one of these workers."""
+        lost = [place for place, home in self._homes.items() if home in workers]
+        for place in lost:
+            del self._homes[place]
+        return [StateLost(*place) for place in lost]
 
     # --- scheduled events -------------------------------------------------------------------------------
 
@@ -182,15 +215,14 @@ class SimulatedBackend:
         assert isinstance(action, RunUnit)
         return self._finished(worker, action)
 
-    def _join(self, worker: _Worker) -> Callable[[], list[Event]]:
+    def _join(self, worker: SimulatedWorker) -> Callable[[], list[Event]]:
         turn = worker.turn
 
         def fire() -> list[Event]:
             if worker.turn != turn:  # it crashed before it joined
                 return []
             worker.joined = True
-            spec = worker.spec
-            return [WorkerJoined(spec.name, spec.partitions, spec.speed, spec.machine)]
+            return [worker.announcement]
 
         return fire
 
@@ -203,27 +235,21 @@ class SimulatedBackend:
             worker = self._workers[name]
             self._at(self._now + seconds, self._hold(worker, action.partitions, worker.life))
 
-    def _hold(self, worker: _Worker, partitions: tuple[int, ...], life: int) -> Callable[[], list[Event]]:
+    def _hold(self, worker: SimulatedWorker, partitions: tuple[int, ...], life: int) -> Callable[[], list[Event]]:
         def fire() -> list[Event]:
             if not worker.joined or worker.life != life:
                 return []
             worker.copies = (*worker.copies, *partitions)
-            spec = worker.spec
-            return [WorkerJoined(spec.name, (*spec.partitions, *worker.copies), spec.speed, spec.machine)]
+            return [worker.announcement]
 
         return fire
 
-    def _crash(self, worker: _Worker, fault: Crash) -> Callable[[], list[Event]]:
+    def _crash(self, worker: SimulatedWorker, fault: Crash) -> Callable[[], list[Event]]:
         def fire() -> list[Event]:
             name = worker.spec.name
             if worker.busy is not None:
                 self._record_span(worker, "failed", worker.busy)
-            worker.joined = False
-            worker.busy = None
-            worker.queue.clear()
-            worker.turn += 1
-            worker.life += 1
-            worker.copies = ()
+            worker.fail()
             if fault.back is not None:
                 first = worker.spec.joins + self._cluster.provisioning
                 self._at(max(fault.back, first), self._join(worker))
@@ -231,15 +257,12 @@ class SimulatedBackend:
                 self.did.append(SimulatedSpan(name, fault.at, fault.back, "down", -1, -1, -1))
             events: list[Event] = [WorkerLost(name)]
             if fault.volatile:
-                lost = [place for place, home in self._homes.items() if home == name]
-                for place in lost:
-                    del self._homes[place]
-                events += [StateLost(*place) for place in lost]
+                events += self._lose_states([name])
             return events
 
         return fire
 
-    def _begin(self, worker: _Worker, action: RunUnit | Evaluate, ready: float) -> None:
+    def _begin(self, worker: SimulatedWorker, action: RunUnit | Evaluate, ready: float) -> None:
         start = ready if ready > self._now else self._now
         worker.busy = action
         worker.started = start
@@ -258,7 +281,7 @@ class SimulatedBackend:
                 start + self._evaluation_seconds(worker, action), ScheduledEnd(worker, action, worker.turn, True)
             )
 
-    def _with_crew(self, leader: _Worker, action: RunUnit, seconds: float) -> float:
+    def _with_crew(self, leader: SimulatedWorker, action: RunUnit, seconds: float) -> float:
         """Return the duration of a unit that several workers train; the slowest of them determines it."""
         crew = [self._workers[name] for name in action.crew]
         slowest = min(leader.spec.speed, *(worker.spec.speed for worker in crew))
@@ -287,7 +310,7 @@ class SimulatedBackend:
             factor *= self._cluster.straggling
         return factor
 
-    def _finished(self, worker: _Worker, action: RunUnit) -> list[Event]:
+    def _finished(self, worker: SimulatedWorker, action: RunUnit) -> list[Event]:
         """End a unit: report its state, evaluate it if requested, and start the next run."""
         for fault in self._flaky:
             if self._random.random() < fault.probability:
@@ -312,7 +335,7 @@ class SimulatedBackend:
         )
         return events
 
-    def _evaluation_seconds(self, worker: _Worker, action: RunUnit | Evaluate) -> float:
+    def _evaluation_seconds(self, worker: SimulatedWorker, action: RunUnit | Evaluate) -> float:
         """Return the duration of an evaluation."""
         seconds = self._default_evaluation
         if self._landscape.evaluation is not None:
@@ -324,7 +347,7 @@ class SimulatedBackend:
         key = action.key if isinstance(action, RunUnit) else action.lineage
         return self._values.get(action.node, (Values(()), key))
 
-    def _evaluated(self, worker: _Worker, action: RunUnit | Evaluate) -> list[Event]:
+    def _evaluated(self, worker: SimulatedWorker, action: RunUnit | Evaluate) -> list[Event]:
         """End an evaluation with its metrics."""
         seconds = self._now - worker.started
         if seconds:
@@ -335,13 +358,13 @@ class SimulatedBackend:
         self._next(worker)
         return [StateEvaluated(action.run, action.worker, metrics, seconds)]
 
-    def _next(self, worker: _Worker) -> None:
+    def _next(self, worker: SimulatedWorker) -> None:
         worker.busy = None
         if worker.queue:
             ready, action = worker.queue.pop(0)
             self._begin(worker, action, ready)
 
-    def _cancel(self, worker: _Worker, run: int) -> None:
+    def _cancel(self, worker: SimulatedWorker, run: int) -> None:
         event = UnitCancelled(run, worker.spec.name)
         if worker.busy is not None and worker.busy.run == run:
             self._record_span(worker, "failed", worker.busy)
@@ -352,7 +375,7 @@ class SimulatedBackend:
             worker.queue = [(ready, action) for ready, action in worker.queue if action.run != run]
             self._at(self._now, lambda: [event])
 
-    def _record_span(self, worker: _Worker, kind: Kind, action: RunUnit | Evaluate) -> None:
+    def _record_span(self, worker: SimulatedWorker, kind: Kind, action: RunUnit | Evaluate) -> None:
         if kind in ("unit", "evaluation"):
             self.busy_seconds += self._now - worker.started
         if self._record:

@@ -12,7 +12,7 @@ import msgspec
 
 from hoptree.backends.state_tracker import StateTransport
 from hoptree.backends.worker_states import JOINED, WorkerEvent, WorkerState, next_state
-from hoptree.core.events import Fault
+from hoptree.core.events import Event, Fault
 from hoptree.worker.messages import WorkerCommand, WorkerMessage
 
 
@@ -147,4 +147,23 @@ class CopiesPartitions(Protocol):
 
     def copy_partitions(self, workers: Sequence[str], partitions: Sequence[int]) -> None:
         """Let the nodes of these workers hold copies of partitions too; ``PartitionsHeld`` confirms it."""
+        ...
+
+
+@runtime_checkable
+class HasNodes(Protocol):
+    """A pool on nodes that may be paid for; if they are not (``elastic``), it reports nothing of them."""
+
+    elastic: bool
+
+    def scale(self, nodes: int, release: Sequence[str]) -> None:
+        """Have so many nodes, and give others back: those named first, once their workers have left."""
+        ...
+
+    def node_events(self) -> Sequence[Event]:
+        """Return the nodes that have started, were given back, or were lost, since the last call."""
+        ...
+
+    def node_pause(self) -> float:
+        """Return for how many seconds nobody needs to look at the nodes."""
         ...

@@ -50,6 +50,7 @@ class WorkerSupervisor:
         self._node_of: dict[str, str] = {}  # of all workers so far: a state may outlive the worker that trained it
         self._runs: dict[int, RunUnit | Evaluate] = {}
         self.workers: dict[str, WorkerHandle] = {}
+        self._quitting: set[str] = set()  # workers that were told to exit
         self._gangs = Gangs(secrets.token_hex(4))
 
     # --- runs -------------------------------------------------------------------------------------------
@@ -130,6 +131,7 @@ class WorkerSupervisor:
         before, joined = worker.state, worker.joined
         worker.apply(event)
         del self.workers[worker.name]
+        self._quitting.discard(worker.name)
         events = [event for run in worker.queue for event in self._gangs.leave(run, worker.name)]
         runs = [self._runs.pop(run) for run in worker.queue if run in self._runs]  # its own, or those that it helps
         lost: list[Event] = []
@@ -160,10 +162,15 @@ class WorkerSupervisor:
         worker_exit = WorkerExit(f"sent no heartbeat for {limit:g} s", None, known=False)
         return self.exited(worker, worker_exit, WorkerEvent.HEARTBEAT_MISSED)
 
-    def _let_workers_leave(self) -> None:
-        """End workers that are to leave, once they are idle and the store has the states that they hold."""
+    def let_workers_leave(self) -> None:
+        """End workers that are to leave, once they are idle and the store has the states that they hold.
+
+        The engine must have heard that they leave: otherwise it may give them a run at the same time.
+        """
         for worker in self.workers.values():
-            if worker.leaving and not worker.queue and self._tracker.release_worker(worker.name):
+            leaves = worker.leaving and not worker.queue and worker.name not in self._quitting
+            if leaves and self._tracker.release_worker(worker.name):
+                self._quitting.add(worker.name)
                 worker.send(Quit())
 
     # --- time -------------------------------------------------------------------------------------------
@@ -188,7 +195,6 @@ class WorkerSupervisor:
         if now >= self._recruited + _RECRUITING:
             self._recruited = now
             self.recruit()
-            self._let_workers_leave()
         events = self.check_heartbeats()
         for worker in self.workers.values():
             if worker.queue and now >= self._deadline(worker):

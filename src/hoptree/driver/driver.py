@@ -6,20 +6,24 @@ It takes the study's lease, checks the study against the store, and starts a ses
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar, final
 
 from hoptree.backends.event_loop import Observer
+from hoptree.driver.elastic_settings import ElasticSettings
 from hoptree.driver.event_sources import StopRequest
 from hoptree.driver.opened_study import OpenedStudy
 from hoptree.driver.options import RunOptions
 from hoptree.driver.session import Session
 from hoptree.driver.study_group import StudyGroup
+from hoptree.driver.time_limit import TimeLimit
 from hoptree.record.opening import last_snapshot
 from hoptree.record.record import Record
 from hoptree.record.results import Savings
 from hoptree.record.spec import StudySpec, agree
+from hoptree.search.budget_estimate import check_has_end
 
 if TYPE_CHECKING:
     from hoptree.progress.run_view import RunView
@@ -35,7 +39,8 @@ class Driver:
 
     ``run`` blocks until all is done, or until ``stop`` is called, by another thread or by Ctrl-C: then running
     units finish, all states are saved, and another run can resume the study. With ``only``, just the trial of one
-    user request is trained until it ends, whatever searches would ask for next.
+    user request is trained until it ends, whatever searches would ask for next. With ``elastic``, nodes come and go
+    by a plan.
     """
 
     def __init__(
@@ -45,19 +50,29 @@ class Driver:
         *,
         follow: Callable[[Record, ExitStack], Sequence[Observer]] = lambda _record, _stack: (),
         only: int | None = None,
+        elastic: ElasticSettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._group = group
         self._options = options
         self._follow = follow
         self._only = only
+        self._elastic = elastic
         self._stop = StopRequest()
+        self._clock = clock  # of the time limit
+        self._limit = TimeLimit(None)
         self._session: Session | None = None
+        self.reached_limit = False  # whether the time limit has left something to train
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
     def run(self, conclude: Callable[[Store, Record, Savings], Outcome]) -> Outcome:
         """Train what is missing, and return the result of ``conclude``, which is called while the store is open."""
         name = self._group.name
+        self._limit = TimeLimit(self._options.time_limit_seconds, self._clock)
+        if self._options.time_limit is None and self._only is None:
+            for study in self._group.studies:
+                check_has_end(study.search, "give the run one, such as run(time_limit='30 min')")
         with ExitStack() as stack:
             store = stack.enter_context(self._group.first.open_store())
             lease = self._take_lease(store, stack)
@@ -73,6 +88,7 @@ class Driver:
                 self._set_failed(store, before)
                 raise
             store.catalog.set_status(name, self._status(record, before))
+            self.reached_limit = bool(self._limit.held) or (self._limit.is_over and not _all_ended(record))
             return conclude(store, record, savings)
 
     def start(self) -> None:
@@ -113,7 +129,9 @@ class Driver:
     def _train(self, opened: OpenedStudy, stack: ExitStack) -> Savings:
         opened.store.states.clean()
         observers = self._follow(opened.record, stack)
-        self._session = Session(opened, self._group, self._options, self._stop, self._only)
+        self._session = Session(
+            opened, self._group, self._options, self._stop, self._limit, self._only, self._elastic
+        )
         return self._session.train(observers)
 
     def _take_lease(self, store: Store, stack: ExitStack) -> Lease:
@@ -135,7 +153,11 @@ class Driver:
 
     def _status(self, record: Record, before: StudyRecord | None) -> Status:
         if self._only is None:
-            return "stopped" if record.live else "finished"
+            return "stopped" if record.live or self._limit.held else "finished"
         # The searches have not advanced, so a study that was over keeps its status.
         over = before is not None and before.status in ("finished", "failed") and not record.live
         return before.status if over and before is not None else "stopped"
+
+
+def _all_ended(record: Record) -> bool:
+    return bool(record.trials) and not record.live

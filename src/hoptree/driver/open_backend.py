@@ -19,6 +19,7 @@ from hoptree.driver.options import RunOptions
 from hoptree.driver.state_reuse import StateIndex
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.variants import Variants
+from hoptree.elastic.instance import Instance
 
 
 class RehearsalPlan(NamedTuple):
@@ -40,8 +41,9 @@ def open_backend(
     rehearsal: RehearsalPlan,
     variants: Variants,
     hooks: PoolHooks,
+    instance: Instance | None = None,
 ) -> Backend:
-    """Return the backend that the options choose, not started yet."""
+    """Return the backend that the options choose, not started yet; ``instance`` is the type of its nodes."""
     first, store, begun = group.first, opened.store, opened.record.now
     chosen = find_backend(options.backend)
     if chosen != "local" and not isinstance(chosen, Ray):
@@ -56,6 +58,7 @@ def open_backend(
                 options.workers,
                 begun,
                 options.memory_bytes,
+                instance,
             )
         )
     pool = make_pool(
@@ -70,6 +73,7 @@ def open_backend(
         options.heartbeat_limit,
         options.memory_bytes,
         options.replicate_bytes,
+        instance,
     )
     metrics = [goal.metric for goal in group.goals.values()]
     rehearsals = Rehearsals(rehearsal.configs, metrics, variants.probed, rehearsal.changing, rehearsal.layouts)

@@ -9,9 +9,12 @@ import msgspec
 
 from hoptree.backends.choice import check_backend
 from hoptree.backends.heartbeats import LIMIT, check_heartbeat_limit
+from hoptree.core.durations import parse_duration
 from hoptree.core.errors import WorkloadError
 from hoptree.core.policy_choice import check_policy
 from hoptree.core.settings import DEFAULT_POLICY
+from hoptree.driver.elastic_settings import check_budget, check_instance
+from hoptree.elastic.instance import Instance
 from hoptree.progress import choose_display
 from hoptree.store.ledger import parse_size
 
@@ -33,11 +36,16 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     mirror: Any = None
     quiet: bool = False
     display: Any = None  # a Display; None: one that suits the terminal, notebook or log
+    time_limit: str | float | None = None
+    deadline: str | float | None = None
+    budget: float | None = None
+    instance: Instance | None = None
     policy: Any = DEFAULT_POLICY  # a name, a Policy or the starts of a schedule
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.workers, self.memory_bytes)
-        _ = self.replicate_bytes  # raises if it is no size
+        _ = self.replicate_bytes, self.time_limit_seconds  # raises if they are no size and no duration
+        self._check_plan()
         limit = self.unit_limit
         number = isinstance(limit, int | float) and not isinstance(limit, bool)
         if limit is not None and not (number and 0 < limit < math.inf):
@@ -62,6 +70,40 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     def replicate_bytes(self) -> int:
         """The bytes of copies that an idle node may take; 0 if none."""
         return 0 if self.replicate_idle is None else parse_size(self.replicate_idle, "replicate_idle")
+
+    @property
+    def time_limit_seconds(self) -> float | None:
+        """The seconds after which the run ends; None if it is not limited."""
+        return None if self.time_limit is None else parse_duration(self.time_limit, "time_limit")
+
+    @property
+    def deadline_seconds(self) -> float | None:
+        """The seconds in which the run is to end; None if there is no deadline."""
+        return None if self.deadline is None else parse_duration(self.deadline, "deadline")
+
+    def _check_plan(self) -> None:
+        """Raise an error if the arguments do not say for what nodes are to be planned."""
+        _ = self.deadline_seconds
+        if self.budget is not None:
+            check_budget(self.budget)
+        if self.deadline is not None and self.budget is not None:
+            raise WorkloadError(
+                f"deadline={self.deadline!r}, budget={self.budget!r}; expected one of them: the cheapest plan that "
+                "meets a deadline, or the fastest within a budget"
+            )
+        if self.instance is not None:
+            check_instance(self.instance)
+        named = "deadline" if self.deadline is not None else "budget" if self.budget is not None else ""
+        if named and self.instance is None:
+            raise WorkloadError(
+                f"{named}: without an instance; give the terms of a node too, such as "
+                "instance=ht.Instance('p3.8xlarge', devices=4, price=12.24), or use time_limit to end a run"
+            )
+        if self.instance is not None and not named:
+            raise WorkloadError(
+                f"instance: {self.instance.name!r} without a deadline or a budget; expected one of them, such as "
+                "deadline='2 h'"
+            )
 
     def make_display(self) -> Display:
         """Return the display that shows progress."""

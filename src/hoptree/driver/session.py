@@ -24,12 +24,14 @@ from hoptree.backends.pool_options import PoolHooks
 from hoptree.backends.protocol import Backend, FindsStates, ReportsTraffic, Wakeable
 from hoptree.core.engine import Engine
 from hoptree.core.errors import HoptreeError
-from hoptree.core.events import USER, DriverStarted, Event, StateLost
+from hoptree.core.events import USER, DriverStarted, Event, StateLost, TrialAsked
 from hoptree.core.policy_choice import named
 from hoptree.core.saving import SavePolicy
 from hoptree.core.steps import Step
 from hoptree.driver.coordination import ClaimingBackend
+from hoptree.driver.elastic_settings import ElasticSettings
 from hoptree.driver.event_sources import Draining, Periodic, StopRequest
+from hoptree.driver.followed_plan import FollowedPlan
 from hoptree.driver.layout_watch import LayoutWatch
 from hoptree.driver.ledger_backend import LedgerBackend
 from hoptree.driver.not_finite import NotFiniteMetrics, warn_of_data
@@ -43,6 +45,7 @@ from hoptree.driver.request_validation import retry_failed_requests
 from hoptree.driver.run_layouts import RunLayouts
 from hoptree.driver.state_reuse import StateIndex
 from hoptree.driver.study_group import StudyGroup
+from hoptree.driver.time_limit import TimeLimit, first_report_seconds
 from hoptree.driver.variant_choice import VariantChoice
 from hoptree.estimate import Estimator
 from hoptree.progress import BudgetTracker, ProgressReporter
@@ -73,7 +76,14 @@ class Session:
     """One run of a study group; the constructor replays the journal, ``train`` does the rest."""
 
     def __init__(
-        self, opened: OpenedStudy, group: StudyGroup, options: RunOptions, stop: StopRequest, only: int | None
+        self,
+        opened: OpenedStudy,
+        group: StudyGroup,
+        options: RunOptions,
+        stop: StopRequest,
+        limit: TimeLimit,
+        only: int | None,
+        elastic: ElasticSettings | None = None,
     ) -> None:
         store, record, spec = opened.store, opened.record, opened.agreed.spec
         self._opened = opened
@@ -81,7 +91,10 @@ class Session:
         self._group = group
         self._options = options
         self._stop = stop
+        self._limit = limit
+        limit.call(self._request_stop)
         self._only = only
+        self._elastic = elastic
         self.has_begun = False  # whether anything may have been written to the journal
         self._backend: Backend | None = None
         self._reporter: ProgressReporter | None = None
@@ -139,14 +152,26 @@ class Session:
         own, sources = self._own_observers(reporter), self._sources(reporter)
         outer = self._wrap(backend, own, sources)
         try:
+            outer, planned = self._follow_plan(backend, outer, own, sources)
+        except BaseException:
+            backend.stop(failed=True)
+            raise
+        try:
             reporter.begin(self._engine, self._estimator)
             with self._interruptible(), suppress(StoppedError):
                 drive(
                     self._engine,
                     outer,
-                    self._requests.with_requests(self._tuners),
+                    self._requests.with_requests(self._limit.holding_back(self._tuners, self._first_report)),
                     [*own, *observers],
-                    lambda: [DriverStarted(), *lost, *self._variant.decide(backend), *costs, *self._pending],
+                    lambda: [
+                        DriverStarted(),
+                        *planned,
+                        *lost,
+                        *self._variant.decide(backend),
+                        *costs,
+                        *self._pending,
+                    ],
                     lambda event: self._index.look_up(self._variant.with_variant(event), record.state),
                     lambda: self._draining.is_over or self._has_ended(),
                     record.now,
@@ -192,6 +217,9 @@ class Session:
         def tick() -> None:
             self._lease.renew()  # nothing else renews it while workers start
             reporter.tick()
+            self._limit.poll()
+            if self._limit.is_over:
+                raise StoppedError("the time limit was over before the workers had started")
 
         variants = self._variant.variants
         hooks = PoolHooks(
@@ -200,7 +228,10 @@ class Session:
             workers_needed=lambda: 0 if self._stop.asked else max(1, self._engine.plan.lineages),
             observed=variants.observed,
         )
-        return open_backend(self._opened, self._group, self._options, self._index, rehearsal, variants, hooks)
+        instance = None if self._elastic is None else self._elastic.instance
+        return open_backend(
+            self._opened, self._group, self._options, self._index, rehearsal, variants, hooks, instance
+        )
 
     # --- the loop -------------------------------------------------------------------------------------------
 
@@ -231,6 +262,19 @@ class Session:
         sources.append(Periodic(claiming.poll, claiming.poll_interval))
         return claiming.wrap(backend)
 
+    def _follow_plan(
+        self, backend: Backend, outer: Backend, observers: list[Observer], sources: list[EventSource]
+    ) -> tuple[Backend, list[Event]]:
+        """Request the nodes of the plan; return the backend, and what is to be recorded of them."""
+        if self._elastic is None:
+            return outer, []
+        plan = FollowedPlan(self._elastic, self._record.state, self._estimator, self._record.now)
+        events, decider = plan.connect(backend)
+        if decider is not None:
+            observers.append(decider.see)
+            sources.append(decider)
+        return plan.wrap(outer), events
+
     def _sources(self, reporter: ProgressReporter) -> list[EventSource]:
         def renew() -> Sequence[Event]:
             self._lease.renew()
@@ -248,6 +292,7 @@ class Session:
 
         return [
             self._draining,
+            self._limit,
             Periodic(renew, lambda: _POLL),
             Periodic(check_stop, lambda: _POLL_STOP),
             Periodic(self._requests.take, lambda: _POLL),
@@ -258,6 +303,10 @@ class Session:
 
     def _note_beginning(self, step: Step) -> None:
         self.has_begun = True
+
+    def _first_report(self, event: TrialAsked) -> float:
+        times = self._estimator
+        return first_report_seconds(event, self._spec.settings.partitions, times.unit, times.evaluation)
 
     def _costs(self) -> list[Event]:
         costs = self._estimator.news()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from hoptree.elastic.billing import charge
 from hoptree.elastic.instance import Instance
 
 
@@ -50,7 +51,39 @@ class AllocationPlan(msgspec.Struct, frozen=True):
     budget: float | None = None
     method: Literal["static", "dynamic", "greedy", "algorithm-2", "naive"] = "dynamic"
     risk: float = 0.0
+    data_gb: float = 0.0  # that each node reads when it starts
 
     def nodes_at(self, now: float) -> int:
         """Return how many nodes are planned for a time, in seconds from the start of the run."""
         return sum(next((stage.nodes for stage in each.stages if now < stage.ends), 0) for each in self.allocations)
+
+    def widened(self, factor: float) -> AllocationPlan:
+        """Return the plan with ranges for units that may take ``factor`` times as long, or so many times less.
+
+        The time until the first nodes can train does not depend on units, and the minimum is paid in any case.
+        """
+        lead = min((each.stages[0].begins for each in self.allocations if each.stages), default=0.0)
+        minimum = sum(
+            max((stage.nodes for stage in each.stages), default=0) * charge(each.instance, 0.0)
+            for each in self.allocations
+        )
+        seconds, cost = self.seconds, self.cost
+        return msgspec.structs.replace(
+            self,
+            seconds=Range(
+                seconds.expected, lead + (seconds.least - lead) / factor, lead + (seconds.most - lead) * factor
+            ),
+            cost=Range(cost.expected, max(cost.least / factor, min(cost.least, minimum)), cost.most * factor),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as the journal holds it."""
+        found: dict[str, Any] = msgspec.json.decode(
+            msgspec.json.encode(self)
+        )  # lists, as in a journal that was read
+        return found
+
+    @classmethod
+    def read(cls, data: dict[str, Any]) -> AllocationPlan:
+        """Return a plan of the journal."""
+        return msgspec.convert(data, cls)

@@ -19,7 +19,8 @@ class Job(msgspec.Struct, frozen=True):
     ``speed_ups`` are relative to one device, by number of devices. In a ``divisible`` job more trials than devices
     share the devices evenly, because models hop after every unit; in others each device trains whole trials of a
     stage, one after another. ``sync`` are the seconds from the end of a stage to the begin of the next, ``data_gb``
-    what every node reads when it starts.
+    what every node reads when it starts. ``unit`` are the seconds of the smallest part of a divisible job, and
+    ``unit_spread`` is their standard deviation: devices do not all finish a stage at once.
     """
 
     stages: tuple[JobStage, ...]
@@ -27,3 +28,5 @@ class Job(msgspec.Struct, frozen=True):
     divisible: bool = True
     sync: float = 0.0
     data_gb: float = 0.0
+    unit: float = 0.0
+    unit_spread: float = 0.0

@@ -37,6 +37,31 @@ def _features(name: str, kinds: Sequence[Constants]) -> list[Feature]:
     return [*some, Feature(name, "linear", (min(numbers) + max(numbers)) / 2, (max(numbers) - min(numbers)) / 2)]
 
 
+def encoded(kinds: Sequence[Constants]) -> list[list[float]]:
+    """Return the values as numbers, so that distances between them say how much they differ."""
+    features = features_of(kinds)
+    return [[feature.of(constants) for feature in features] for constants in kinds]
+
+
+def spread_out(places: Sequence[Sequence[float]], most: int) -> list[int]:
+    """Return the indices of at most so many places, each the farthest from those before it.
+
+    >>> spread_out([[0.0], [0.1], [1.0], [0.5]], 3)
+    [0, 2, 3]
+    """
+    if not places:
+        return []
+    found = [0]
+    distances = [math.inf] * len(places)
+    while len(found) < min(most, len(places)):
+        distances = [
+            min(far, math.dist(place, places[found[-1]])) for far, place in zip(distances, places, strict=True)
+        ]
+        distances[found[-1]] = -1.0
+        found.append(max(range(len(places)), key=distances.__getitem__))
+    return found
+
+
 @final
 class MeasuredValues:
     """The measured values of each name: its levels, and the range of its numbers."""

@@ -100,8 +100,12 @@ class Fit:
 
     def spread(self, constants: Constants) -> float:
         """Return the standard deviation of a unit's log time: uncertainty of the fit, and noise."""
+        return math.hypot(self.uncertainty(constants), self.noise)
+
+    def uncertainty(self, constants: Constants) -> float:
+        """Return the standard deviation of the formula's log from the log of the mean time."""
         row = np.array(_expand(self._products, _encode(self._features, constants)))
-        return math.sqrt(float(row @ self._covariance @ row) + self.misfit**2 + self.noise**2)
+        return math.sqrt(float(row @ self._covariance @ row) + self.misfit**2)
 
     def doubt(self, work: Sequence[tuple[Constants, float]]) -> float:
         """Return the standard deviation of the log of a sum of units, given values and their shares of it."""

@@ -1,4 +1,4 @@
-"""Measured times, by values and worker."""
+"""Measured times, by values and worker: the times of the same values are pooled, a regression covers the others."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ class Samples:
         self.kinds: list[Kind] = []  # as of the last fit
         self.seen = MeasuredValues([])  # as of the last fit
         self._expected: dict[Values, float] = {}  # by the last fit
+        self._measured: dict[Values, Kind] = {}  # as of the last fit
+        self._names: frozenset[str] | None = None
 
     def add(self, values: Values, worker: str, seconds: float) -> None:
         """Add one time; a time of zero was not measured and is ignored."""
@@ -63,6 +65,12 @@ class Samples:
         self.count += 1
         self.longest = max(self.longest, seconds)
 
+    def depend_on(self, names: frozenset[str]) -> None:
+        """Ignore all values but these from now on: times do not depend on the others."""
+        if names != self._names:
+            self._names = names
+            self._fitted = (0, 0)
+
     def fit(self) -> Fit | None:
         """Return the regression of the times; None while there are none."""
         count, kinds = self._fitted
@@ -70,6 +78,7 @@ class Samples:
             self._fitted = (self.count, len(self._constants))
             self.kinds = self._gather()
             self.seen = MeasuredValues([kind.constants for kind in self.kinds])
+            self._measured = {kind.values: kind for kind in self.kinds}
             self._fit = Fit(self.kinds)
             self._expected.clear()
             self._learn_workers()
@@ -80,20 +89,42 @@ class Samples:
         fit = self.fit()
         if fit is None:
             return 0.0
+        values = self.reduced(values)
         if values not in self._expected:
-            self._expected[values] = fit.formula.of(values)
+            self._expected[values] = self._estimate(values, fit)
         return self._expected[values]
+
+    def _estimate(self, values: Values, fit: Fit) -> float:
+        """Return the mean of the regression and of the values' own times, weighted by how certain each is."""
+        by_formula = fit.formula.of(values)
+        kind = self._measured.get(values)
+        if kind is None:
+            return by_formula
+        certain = fit.noise**2 / kind.measured
+        weight = certain / (certain + fit.uncertainty(kind.constants) ** 2)
+        own = math.exp(kind.mean + min(kind.variance, fit.noise**2) / 2)
+        return math.exp(weight * math.log(by_formula) + (1.0 - weight) * math.log(own))
 
     def doubt(self, shares: Mapping[Values, float]) -> float:
         """Return the spread of the log of the total time of some work, given the share of each set of values."""
         fit = self.fit()
         if fit is None:
             return 0.0
-        most = heapq.nlargest(_LARGEST, shares.items(), key=itemgetter(1))
+        reduced: dict[Values, float] = {}
+        for values, share in shares.items():
+            values = self.reduced(values)
+            reduced[values] = reduced.get(values, 0.0) + share
+        most = heapq.nlargest(_LARGEST, reduced.items(), key=itemgetter(1))
         work = [(values.constants(), share) for values, share in most]
         total = sum(share for _, share in work)
         unmeasured = sum(share for constants, share in work if not self.seen.can_estimate(constants))
         return math.hypot(fit.doubt(work), _UNMEASURED * unmeasured / total if total else 0.0)
+
+    def reduced(self, values: Values) -> Values:
+        """Return the values that times depend on."""
+        if self._names is None:
+            return values
+        return Values(tuple(item for item in values.items if item[0] in self._names))
 
     @property
     def noise(self) -> float:
@@ -108,7 +139,8 @@ class Samples:
     def _gather(self) -> list[Kind]:
         """Pool the times of the same values, each scaled to an average worker."""
         joined: dict[Values, _Times] = {}
-        for (values, worker), times in self._times.items():
+        for (full, worker), times in self._times.items():
+            values = self.reduced(full)
             total = joined.setdefault(values, _Times())
             mean = times.mean - math.log(self.factor(worker))
             difference = mean - total.mean
@@ -117,7 +149,7 @@ class Samples:
             total.mean += difference * times.count / count
             total.count = count
         return [
-            Kind(values, self._constants[values], t.count, t.mean, t.squares / max(1, t.count - 1))
+            Kind(values, dict(values.constants()), t.count, t.mean, t.squares / max(1, t.count - 1))
             for values, t in joined.items()
         ]
 

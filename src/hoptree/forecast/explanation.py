@@ -1,8 +1,8 @@
 """Explaining a study: what is left of it runs in a simulation, with the same searches and the same engine.
 
-Times were measured by earlier runs, or else in a timing run of a few batches. Made-up reports replace those that
-are not known yet. So the forecast is exact for a fixed search, and an example for an adaptive one; several
-examples widen the range.
+Times were measured by earlier runs, or else in a pilot. Made-up reports replace those that are not known yet. So
+the forecast is exact for a fixed search, and the mean of several examples for an adaptive one; they widen the
+range.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence, Set
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import msgspec
@@ -33,7 +34,6 @@ from hoptree.core.events import (
     TrialStopped,
     UnitFinished,
 )
-from hoptree.core.keys import fraction
 from hoptree.core.lineage import History, Values
 from hoptree.core.settings import Settings
 from hoptree.core.steps import Step
@@ -60,6 +60,7 @@ _DRAWN = 20_000  # units up to which a chart is drawn
 _MOST_WORKERS = 64
 _NO_GAIN = 0.97  # a time above this share of the previous one ends the table of workers
 _EXAMPLES = 3  # simulations with different made-up reports
+_MORE_EXAMPLES = 16  # if their times differ
 
 
 class StudyHistory(NamedTuple):
@@ -72,6 +73,7 @@ class StudyHistory(NamedTuple):
 
     settings: Settings
     goal: str
+    maximize: bool
     journal: Sequence[Recorded]
     store: Store | None
     name: str
@@ -176,19 +178,27 @@ class Explainer:
         runs = [self._simulate_rest(workers, 0)]
         if runs[0].units and runs[0].units * _EXAMPLES < _SIMULATED:
             runs += [self._simulate_rest(workers, salt) for salt in range(1, _EXAMPLES)]
-        chosen = runs[0]
-        spread = self._measured.doubt(chosen.shares)
-        spans = [run.makespan for run in runs]
-        low, high = min(spans) * math.exp(-WIDE * spread), max(spans) * math.exp(WIDE * spread)
+        exact = _is_exact(runs)
+        if not exact:
+            more = min(_MORE_EXAMPLES, _SIMULATED // max(1, runs[0].units))
+            runs += [self._simulate_rest(workers, salt) for salt in range(len(runs), more)]
+        mean = fmean(run.makespan for run in runs)
+        chosen = min(runs, key=lambda run: abs(run.makespan - mean))
+        spread = math.hypot(self._measured.doubt(chosen.shares), _spread([run.makespan for run in runs]))
+        around = self._measured.opening + self._measured.closing if chosen.units else 0.0
+        seconds = mean + around
+        low, high = seconds * math.exp(-WIDE * spread), seconds * math.exp(WIDE * spread)
         stored = frozenset() if self._history.store is None else frozenset(self._history.store.states.keys())
-        left = msgspec.structs.replace(self._account(chosen, workers, stored), least=low, most=high)
+        left = msgspec.structs.replace(
+            self._account(chosen, workers, stored), seconds=seconds, least=low, most=high
+        )
         whole, happened = self._past(workers)
         return Forecast(
             study=self._history.name,
             left=left,
-            by_workers=list(self._by_workers(chosen, workers, low, high)) if chosen.units else [],
+            by_workers=list(self._by_workers(chosen, workers, left)) if chosen.units else [],
             basis=self._measured.basis,
-            exact=_is_exact(runs),
+            exact=exact,
             cores=os.cpu_count() or 1,
             tree=stage_tree(chosen.engine.plan, list(chosen.engine.trials.values())),
             sessions=self._measured.sessions,
@@ -196,6 +206,7 @@ class Explainer:
             whole=whole,
             happened=happened,
             platform=self._history.platform or {},
+            pilot_seconds=self._measured.pilot_seconds,
         )
 
     # --- simulations ------------------------------------------------------------------------------------
@@ -255,10 +266,12 @@ class Explainer:
         return run
 
     def _metrics(self, salt: int) -> Callable[[Values, int, str], Metrics]:
-        def metrics(_values: Values, epoch: int, key: str) -> Metrics:
+        def metrics(values: Values, epoch: int, key: str) -> Metrics:
             known = self._reports.get((key, epoch))
-            level = fraction("forecast", key, salt)
-            return {self._history.goal: level + 1.0 / (1 + epoch)} if known is None else known
+            if known is not None:
+                return known
+            loss = self._measured.results.level(values, key, salt) + 1.0 / (1 + epoch)
+            return {self._history.goal: -loss if self._history.maximize else loss}
 
         return metrics
 
@@ -295,10 +308,12 @@ class Explainer:
             disk=round(math.fsum(sizes)),
         )
 
-    def _by_workers(self, chosen: SimulatedRun, workers: int, low: float, high: float) -> Iterator[Expectation]:
+    def _by_workers(self, chosen: SimulatedRun, workers: int, left: Account) -> Iterator[Expectation]:
         """Yield the times on 1, 2, 4 … workers as long as more of them help, and on the chosen number."""
         counts = sorted({workers, *(2**power for power in range(_MOST_WORKERS.bit_length()))})
-        low, high, before = low / chosen.makespan, high / chosen.makespan, math.inf
+        low, high = (left.least or 0.0) / left.seconds, (left.most or 0.0) / left.seconds
+        around = self._measured.opening + self._measured.closing
+        before = math.inf
         for number in counts:
             if self._units + chosen.units > _SIMULATED:
                 return
@@ -306,7 +321,8 @@ class Explainer:
             if run.makespan > _NO_GAIN * before and number > workers:
                 return
             before = run.makespan
-            yield Expectation(number, run.makespan, run.makespan * low, run.makespan * high)
+            seconds = run.makespan + around
+            yield Expectation(number, seconds, seconds * low, seconds * high)
 
     def _past(self, workers: int) -> tuple[Account | None, Account | None]:
         happened = self._measured.happened
@@ -330,6 +346,12 @@ def _is_exact(runs: Sequence[SimulatedRun]) -> bool:
     if len(runs) == 1:
         return not runs[0].later
     return all(_requested_trials(run) == _requested_trials(runs[0]) for run in runs)
+
+
+def _spread(spans: Sequence[float]) -> float:
+    """Return the standard deviation of the logs of some times."""
+    logs = [math.log(span) for span in spans if span > 0]
+    return stdev(logs) if len(logs) > 1 else 0.0
 
 
 def _requested_trials(run: SimulatedRun) -> list[tuple[int, History, int]]:

@@ -6,10 +6,12 @@ from typing import Any, final
 
 import msgspec
 
+from hoptree.elastic.allocation import AllocationPlan
 from hoptree.forecast.profile_report import profile_table
+from hoptree.record.cost import Cost
 from hoptree.report import gantt
 from hoptree.report.stage_tree import cut
-from hoptree.report.tables import NOTHING, count, duration, size, text_table
+from hoptree.report.tables import NOTHING, count, counted, duration, money, size, text_table
 from hoptree.report.timeline import Timeline
 
 
@@ -85,7 +87,10 @@ class Forecast(msgspec.Struct, frozen=True):
     happened: Account | None = None
     sessions: int = 0  # runs of the study so far: each starts its workers first
     platform: dict[str, str] = {}  # part of the keys of states, because bits depend on it
+    pilot_seconds: float = 0.0  # of training before the forecast, if nothing like the configs was measured
     profile: list[dict[str, Any]] = []  # what was measured on one worker and on several together
+    nodes: AllocationPlan | None = None  # what is left costs so much on nodes of an instance type that was given
+    cost: Cost | None = None  # what the nodes of the study have cost so far
 
     @property
     def trials(self) -> int:
@@ -176,6 +181,7 @@ class Forecast(msgspec.Struct, frozen=True):
         if self.platform:
             names = ", ".join(f"{name} {value}" for name, value in sorted(self.platform.items()))
             parts.append(f"Only states of this platform are reused: {names}.")
+        parts += self._money(width)
         if self.left.units:
             parts += [self.workers_table(width)]
         if self.profile:
@@ -186,6 +192,20 @@ class Forecast(msgspec.Struct, frozen=True):
         if self.timeline.spans:
             parts += [f"Expected on {count(self.workers)} workers:\n{self.gantt(width, colour=colour)}"]
         return "\n\n".join(parts)
+
+    def _money(self, width: int | None) -> list[str]:
+        """Return what was paid, and what is left to pay, as text."""
+        parts = [] if self.cost is None else [f"Cost of its nodes so far:\n{self.cost.table(width)}"]
+        if self.nodes is not None:
+            [allocation], cost = self.nodes.allocations, self.nodes.cost
+            instance = allocation.instance
+            parts.append(
+                f"On {counted(allocation.stages[0].nodes, 'node')} of {instance.name} ({instance.devices} devices, "
+                f"{money(instance.price)} per hour, given), what is left costs {money(cost.expected)} "
+                f"({money(cost.least)} to {money(cost.most)}). Its devices are assumed to be as fast as workers "
+                "here, and the time until nodes have started is not part of it; hoptree plan has it."
+            )
+        return parts
 
     def __str__(self) -> str:
         return self.text()

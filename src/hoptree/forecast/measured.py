@@ -1,14 +1,14 @@
-"""Times and sizes before a study runs: learned from its journal and from similar studies, or from a timing run."""
+"""Times and sizes before a study runs: learned from its journal and from similar studies, or from a pilot."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, final
 
 from hoptree.core.actions import Evaluate, RunUnit
 from hoptree.core.costs import CostFormula
-from hoptree.core.errors import RefusedError
 from hoptree.core.events import (
     DriverStarted,
     Event,
@@ -22,27 +22,30 @@ from hoptree.core.lineage import Values, history, segments
 from hoptree.core.plan import Plan
 from hoptree.core.settings import Settings
 from hoptree.estimate import Estimator
+from hoptree.estimate.encoding import encoded, spread_out
+from hoptree.estimate.overheads import Overheads
 from hoptree.estimate.samples import Samples
+from hoptree.forecast.expected_results import ExpectedResults
 from hoptree.forecast.forecast import Account
+from hoptree.forecast.pilot import PilotPlan, PilotRun, look, run_pilot
 from hoptree.record.record import Record
 from hoptree.record.results import Savings
+from hoptree.search.protocol import Goal
 
 if TYPE_CHECKING:
-    from hoptree.data import Dataset
     from hoptree.store import Store
     from hoptree.store.journal import Recorded
-    from hoptree.trainers.base import Trainer
 
-_TIMED_CONFIGS = 6  # configs in a timing run
-_TIMING_SECONDS = 3.0
+_TIMED_CONFIGS = 10  # configs in a pilot at most
 _START = 3.0  # seconds until workers have started, if it was never measured
-_TIMING_RUN_SPREAD = 0.3  # spread of the log of a real unit's time over that of a timing run
-_EARLIER_SPREAD = 0.1  # … over that of earlier units
+_OVERHEAD = 0.002  # seconds of a worker for each unit, if they were never measured
+_PILOT_SPREAD = 0.06  # spread of the log of a run's time over what its pilot has promised
+_EARLIER_SPREAD = 0.1  # … over what earlier runs have promised
 
 
 @final
 class Measured:
-    """Expected times and sizes: learned from journals, completed by a timing run where nothing was measured."""
+    """Expected times and sizes: learned from journals, completed by a pilot where nothing was measured."""
 
     def __init__(self) -> None:
         self._estimator = Estimator()
@@ -50,6 +53,12 @@ class Measured:
         self._timed = 0
         self._studies = 0
         self._sizes = Samples()
+        self._overheads = Overheads()
+        self._configs = 0  # in the pilot
+        self.results = ExpectedResults([])
+        self.opening = 0.0  # seconds of a run before a journal begins to count, as far as they were measured
+        self.closing = 0.0  # … and after its end
+        self.pilot_seconds = 0.0
         self.sessions = 0  # runs of the study itself
         self.happened: Account | None = None
 
@@ -63,6 +72,7 @@ class Measured:
         workers, sessions, units, seconds, last = 0, 0, 0, 0.0, 0.0
         for step in record.replay(journal):
             estimator.watch(step)
+            self._overheads.watch(step)
             last = max(last, step.now)
             match step.event:
                 case DriverStarted():
@@ -110,34 +120,69 @@ class Measured:
             self._sizes.add(place.node.values, "", size)
         return stored
 
-    def try_out(self, trainer: Trainer, data: Dataset, asked: Sequence[Event]) -> None:
-        """Train a few batches of some configs in this process, where nothing like them was measured."""
-        from hoptree.trainers.timing_run import time_configs
+    def try_out(self, plan: PilotPlan, asked: Sequence[Event]) -> bool:
+        """Run a pilot of some configs, where nothing like them was measured; return whether one was needed.
 
-        samples = self._estimator.units
-        samples.fit()
-        configs = [values for values in some_values(asked) if not samples.seen.is_within(dict(values.constants()))]
-        if not configs:
-            return
-        found = time_configs(trainer, data, [values.at(0.0) for values in configs], seconds=_TIMING_SECONDS)
-        if not found and not samples.kinds:
-            self._refuse(trainer, data, configs[0])
-        self._timed = len(found)
-        for number, each in found.items():
-            samples.add(configs[number], "", each.unit)
-            self._estimator.evaluations.add(configs[number], "", each.evaluation)
-            self._sizes.add(configs[number], "", each.state)
+        Raise an error where a run would.
+        """
+        trials = [event for event in asked if isinstance(event, TrialAsked)]
+        units = self._estimator.units
+        units.fit()
+        trials = [event for event in trials if not units.seen.is_within(dict(_first_values(event).constants()))]
+        if not trials:
+            return False
+        began = time.perf_counter()
+        found = look(plan, trials)
+        if found.names is not None:
+            for samples in (units, self._estimator.evaluations, self._sizes):
+                samples.depend_on(found.names)
+        run = run_pilot(plan, self._kinds(trials), found)
+        self.learn_pilot(run, plan.studies[0].goal)
+        self.pilot_seconds = time.perf_counter() - began
+        return True
 
-    def _refuse(self, trainer: Trainer, data: Dataset, values: Values) -> None:
-        from hoptree.trainers.timing_run import pilot
-        from hoptree.worker.tracebacks import user_traceback
+    def _kinds(self, trials: Sequence[TrialAsked]) -> list[list[TrialAsked]]:
+        """Return trials by the values that times depend on: all kinds, or some that are far from each other."""
+        kinds: dict[object, list[TrialAsked]] = {}
+        for event in trials:
+            values = _first_values(event)
+            changing = tuple(name for name, _ in values.items if name not in values.constants())
+            kinds.setdefault((self._estimator.units.reduced(values), changing), []).append(event)
+        found = list(kinds.values())
+        places = encoded([self._estimator.units.reduced(_first_values(kind[0])).constants() for kind in found])
+        return [found[index] for index in spread_out(places, _TIMED_CONFIGS)]
 
-        try:
-            pilot(trainer, data, values.at(0.0))
-        except Exception as error:
-            raise RefusedError(
-                f"no forecast is possible: no config could be trained. First error:\n{user_traceback(error)}"
-            ) from None
+    def learn_pilot(self, run: PilotRun, goal: Goal) -> None:
+        """Learn from the journal of a pilot, whose units are parts of whole units."""
+        units, evaluations = self._estimator.units, self._estimator.evaluations
+        trained: set[Values] = set()
+        losses: dict[Values, float] = {}
+        first: set[str] = set()  # workers whose first unit was skipped: it loads what later ones need
+        joined = False
+        for step in Record(run.settings).replay(run.entries):
+            self._overheads.watch(step)
+            match step.event:
+                case WorkerJoined() if not joined:
+                    joined = True
+                    self._starts.append(step.now)
+                case UnitFinished(worker=worker, seconds=seconds, size=size) if isinstance(step.run, RunUnit):
+                    values = step.run.values
+                    if worker in first:
+                        units.add(values, worker, seconds * run.data.unit_factor(values.at(0.0)))
+                        self._timed += 1
+                    trained.add(values)
+                    first.add(worker)
+                    self._sizes.add(values, "", size)
+                case StateEvaluated(worker=worker, metrics=metrics, seconds=seconds) if isinstance(
+                    step.run, RunUnit
+                ):
+                    losses.setdefault(step.run.values, goal.loss(metrics))
+                    evaluations.add(step.run.values, worker, seconds * run.data.evaluation_factor)
+                case _:
+                    pass
+        self._configs = len({units.reduced(values) for values in trained})
+        self.results = ExpectedResults(list(losses.items()))
+        self.opening, self.closing = run.opening, run.closing
 
     # --- expectations -----------------------------------------------------------------------------------
 
@@ -149,11 +194,12 @@ class Measured:
 
     def unit(self, values: Values) -> float:
         """Return the seconds that a worker is busy with a unit."""
-        return self._estimator.unit(values)
+        return self._estimator.units.expected(values) + self.overhead
 
     def evaluation(self, values: Values) -> float:
         """Return the seconds that a worker is busy with an evaluation."""
-        return self._estimator.evaluation(values)
+        expected = self._estimator.evaluation(values)
+        return expected + (self._overheads.evaluation or 0.0) if expected else 0.0
 
     def cpu(self, action: RunUnit | Evaluate, plan: Plan) -> float:
         """Return the seconds of a run without overhead, as measured when it ends."""
@@ -172,25 +218,33 @@ class Measured:
         return sum(self._starts) / len(self._starts) if self._starts else _START
 
     @property
+    def overhead(self) -> float:
+        """The seconds of a worker for each unit besides training."""
+        return _OVERHEAD if self._overheads.unit is None else self._overheads.unit
+
+    @property
+    def noise(self) -> float:
+        """The spread of the log of the time of the same unit from one run to the next."""
+        return self._estimator.units.noise
+
+    @property
     def basis(self) -> str:
         """Where the times come from, as text."""
-        timed = f"a timing run of {self._timed} config{'s' if self._timed > 1 else ''}" if self._timed else ""
+        timed = f"a timing run of {self._configs} config{'s' if self._configs > 1 else ''}" if self._timed else ""
         units = self._estimator.units.count - self._timed
         studies = f" of {self._studies} studies" if self._studies > 1 else ""
         known = f"{units:,} measured units{studies}" if units else ""
         return " and ".join(part for part in (known, timed) if part) or "nothing: there is nothing to train"
 
-    def _has_only_timings(self) -> bool:
+    def _has_only_pilot(self) -> bool:
         return self._timed == self._estimator.units.count
 
     def doubt(self, shares: Mapping[Values, float]) -> float:
         """Return the spread of the log of the total time of some work, given the share of each set of values."""
-        spread = _TIMING_RUN_SPREAD if self._has_only_timings() else _EARLIER_SPREAD
+        spread = _PILOT_SPREAD if self._has_only_pilot() else _EARLIER_SPREAD
         return math.hypot(self._estimator.units.doubt(shares), spread) if self._estimator.units.count else 0.0
 
 
-def some_values(asked: Sequence[Event]) -> list[Values]:
-    """Return the initial values of some trials, spread over all of them."""
-    trials = [event for event in asked if isinstance(event, TrialAsked)]
-    step = max(1, -(-len(trials) // _TIMED_CONFIGS))
-    return [segments(history(dict(event.config)), partitions=1, units=1)[0].values for event in trials[::step]]
+def _first_values(event: TrialAsked) -> Values:
+    """Return the values of a trial's first unit."""
+    return segments(history(dict(event.config)), partitions=1, units=1)[0].values

@@ -63,6 +63,8 @@ def simulate(
         8.0
     """
     cluster = cluster or Cluster()
+    if cluster.elastic is not None:
+        raise WorkloadError("cluster: its nodes come and go; expected simulate_allocation for such a cluster")
     check = details.pop("check", False)
     watches: list[Observer] = list(details.pop("watches", ()))
     enough = details.pop("enough", None) or (lambda: False)
@@ -83,7 +85,7 @@ def simulate(
         raise WorkloadError(f"details: {error}; expected {', '.join(_DETAILS)}") from None
     if starts is not None:
         histories = [history(config) for config in workload.config_list()]
-        policy = planned(starts, histories, _root(seed), workload.partitions)
+        policy = planned(starts, histories, simulation_root(seed), workload.partitions)
     own = policy if isinstance(policy, Policy) else None
     engine = Engine(
         settings,
@@ -107,7 +109,7 @@ def simulate(
         watches.append(InvariantChecker(engine).see)
     tuner = Tuner(
         search or Fixed(workload.config_list(), workload.epochs, workload.every),
-        root=_root(seed),
+        root=simulation_root(seed),
         share=workload.share,
         barrier=workload.barrier,
     )
@@ -230,7 +232,7 @@ def _gang_plan(solution: JointSolution, workload: Workload, cluster: Cluster, or
             f"and {len(cluster.nodes)} nodes, as in the workload and the cluster"
         )
     plan = Plan(workload.partitions, order="free")
-    begin = plan.root(_root(seed))
+    begin = plan.root(simulation_root(seed))
     keys = [plan.path(history(config), begin, 1)[0].key for config in workload.config_list()]
     return tuple(
         PlannedVisit(visit.start, key, node, visit.width)
@@ -245,7 +247,8 @@ def _replication(cluster: Cluster, partitions: int) -> ReplicationSettings | Non
     return ReplicationSettings(cluster.replicate_idle, (cluster.partition_bytes,) * partitions)
 
 
-def _root(seed: int) -> str:
+def simulation_root(seed: int) -> str:
+    """Return what the lineages of a simulated workload start from."""
     return f"simulation {seed}"
 
 

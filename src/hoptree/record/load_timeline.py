@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hoptree.core.errors import HoptreeError
+from hoptree.record.node_history import node_timeline
 from hoptree.record.opening import open_record
 from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec
@@ -29,7 +32,7 @@ def load_timeline(store: Store, name: str, goal: Goal | None = None) -> StudyTim
     builder = TimelineBuilder(record.state)
     for step in record.replay(store.journal.read(known.name)):
         builder.see(step)
-    return builder.study_timeline(
+    timeline = builder.study_timeline(
         name,
         goal.metric,
         goal.maximize,
@@ -38,6 +41,7 @@ def load_timeline(store: Store, name: str, goal: Goal | None = None) -> StudyTim
         environments=tuple(spec.environments),
         created=known.created,
     )
+    return msgspec.structs.replace(timeline, nodes=node_timeline(record.state.nodes, record.now))
 
 
 def find_recorded_study(store: Store, name: str) -> StudyRecord:

@@ -15,6 +15,7 @@ from hoptree.core.events import Metrics
 from hoptree.core.plan import Trial
 from hoptree.core.schedules import Config
 from hoptree.core.study_state import StudyState
+from hoptree.record.cost import Cost
 from hoptree.record.error_format import brief_errors
 from hoptree.record.record import Record
 from hoptree.record.retrain import Retrainer
@@ -230,19 +231,22 @@ class Results:
         savings: Savings,
         traffic: Traffic | None = None,
         timeline: Callable[[], StudyTimeline] | None = None,
+        cost: Cost | None = None,
     ) -> None:
         self.trials = list(trials)
         self.savings = savings
         self.traffic = traffic  # bytes moved, also by other methods; None: nothing was trained
+        self.cost = cost  # of the nodes of all studies that ran together; None: no instance was given
+        self.limit_reached = False  # whether the time limit of the run has ended it before all trials had
         self._goal = goal
         self._timeline = timeline
 
     @property
     def best(self) -> TrialResult:
-        """The complete trial with the best last report, or the best stopped trial if none is complete.
+        """The complete trial with the best last report, or the best of the others if none is complete.
 
-        A trial whose last report of the goal is NaN or infinite is never the best; raise ``NoStateError`` if all
-        are so.
+        These are stopped trials, and those that a time limit or an interrupt has left unfinished. A trial whose
+        last report of the goal is NaN or infinite is never the best; raise ``NoStateError`` if all are so.
         """
         best = self.find_best()
         if best is None:
@@ -252,7 +256,7 @@ class Results:
 
     def find_best(self) -> TrialResult | None:
         """Return the best trial; None if there is none."""
-        ended = [trial for trial in self.trials if trial.state in ("complete", "stopped")]
+        ended = [trial for trial in self.trials if trial.state != "failed"]
         finite = [trial for trial in ended if math.isfinite(self._goal.loss(trial.metrics))]
         return min(finite, key=self._rank, default=None)
 
@@ -262,7 +266,7 @@ class Results:
 
     def _why_none(self) -> str:
         metric = self._goal.metric
-        ended = [trial for trial in self.trials if trial.state in ("complete", "stopped") and trial.curve]
+        ended = [trial for trial in self.trials if trial.state != "failed" and trial.curve]
         if ended:
             values = ", ".join(str(value) for value in dict.fromkeys(t.metrics.get(metric) for t in ended))
             return (
@@ -326,7 +330,9 @@ class Results:
     def __repr__(self) -> str:
         states = [trial.state for trial in self.trials]
         counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-        return f"{len(self.trials)} trials: {counts}; {self.savings}"
+        ended = "; the time limit is over, the next run goes on from here" if self.limit_reached else ""
+        cost = "" if self.cost is None else f"; {self.cost.summary()}"
+        return f"{len(self.trials)} trials: {counts}{ended}; {self.savings}{cost}"
 
     def _repr_html_(self) -> str:
         """Return the trials as an HTML table for a notebook, the best one first and in bold."""
@@ -352,4 +358,5 @@ class Results:
         columns = ["trial", "state", "epochs", *(searched or values), *metrics, self._goal.metric + " by epoch", ""]
         best = None if first is None else 0
         more = f"<div>and {len(self.trials) - len(shown):,} more</div>" if len(self.trials) > len(shown) else ""
-        return f"{html_table(columns, rows, best)}{more}{html_text(str(self.savings))}"
+        cost = "" if self.cost is None else html_text(str(self.cost))
+        return f"{html_table(columns, rows, best)}{more}{html_text(str(self.savings))}{cost}"

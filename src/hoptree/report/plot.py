@@ -21,6 +21,7 @@ from hoptree.report import (
     plot_curves,
     plot_gantt,
     plot_importance,
+    plot_nodes,
     plot_parallel,
     plot_rungs,
     plot_savings,
@@ -39,6 +40,7 @@ __all__ = [
     "curves",
     "gantt",
     "importance",
+    "nodes",
     "parallel",
     "rungs",
     "save",
@@ -104,6 +106,11 @@ def rungs(subject: Subject | StudyTimeline, *, dark: bool = False) -> Figure:
     return plot_rungs.figure(_timeline(subject), dark)
 
 
+def nodes(subject: Subject | StudyTimeline, *, dark: bool = False) -> Figure:
+    """Draw the nodes of a study and their cost over time, beside what was planned."""
+    return plot_nodes.figure(_timeline(subject), dark)
+
+
 def save(figure: Figure, path: str | Path) -> Path:
     """Write a figure as `.svg`, `.png` or `.pdf`; the same figure gives the same bytes."""
     return _page.save(figure, path)
@@ -119,6 +126,7 @@ KINDS: Final[dict[str, Callable[..., Any]]] = {
     "gantt": gantt,
     "savings": savings,
     "rungs": rungs,
+    "nodes": nodes,
 }
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from hoptree.core.events import Metrics
 from hoptree.core.schedules import Config
+from hoptree.report.nodes_over_time import NodesOverTime
 from hoptree.report.timeline import ReportError, Timeline
 
 
@@ -111,6 +112,7 @@ class StudyTimeline(msgspec.Struct, frozen=True):
     facts: dict[str, str] = {}
     environments: tuple[dict[str, str], ...] = ()
     created: float = 0.0
+    nodes: NodesOverTime | None = None  # None: no node was paid for
 
     def value(self, report: TimedReport | None, metric: str | None = None) -> float:
         """Return a metric of a report, by default the study's goal; NaN if it is missing."""

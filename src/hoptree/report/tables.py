@@ -18,7 +18,7 @@ _LONGEST = 60  # maximum columns of a cell
 _SHORTEST = 16  # columns to which a cell is shortened at most, if the table is too wide
 _UNIT = r"(?:%|x|B|[kMGTPE]B|µs|ms|s|min|h|d)"
 _QUANTITY = re.compile(
-    rf"(?:[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?: ?{_UNIT})?(?: |$))+|{NOTHING}|[-+]?(?:nan|inf)"
+    rf"(?:[-+]?\$?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?: ?{_UNIT})?(?: |$))+|{NOTHING}|[-+]?(?:nan|inf)"
 )
 
 
@@ -82,6 +82,19 @@ def size(n: float) -> str:
             return f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:,.1f} EB"
+
+
+def money(amount: float) -> str:
+    """Return an amount of dollars; small ones with two significant digits.
+
+    >>> [money(amount) for amount in (0, 0.00123, 0.5, 12.24, 1234.5)]
+    ['$0', '$0.0012', '$0.50', '$12.24', '$1,234.50']
+    """
+    if not math.isfinite(amount):
+        return NOTHING
+    if abs(amount) >= 0.0995 or not amount:
+        return f"${amount:,.2f}" if amount else "$0"
+    return f"${amount:#.2g}"
 
 
 def percent(share: float) -> str:

@@ -42,9 +42,11 @@ class ASHA(msgspec.Struct, frozen=True):
 
     ``concurrent`` jobs run at a time. Use at least the number of workers, and twice that if trials share prefixes;
     a higher number means that decisions are based on fewer losses. Decisions depend on the order of the reports.
+
+    With ``trials=None`` it starts new trials until the space has no more, or until ``run(time_limit=…)`` is over.
     """
 
-    trials: int
+    trials: int | None
     max_epochs: int
     min_epochs: int = 1
     factor: int = 3
@@ -55,24 +57,32 @@ class ASHA(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         checks.plain_settings(self)
-        checks.whole("trials", self.trials, 1)
+        if self.trials is not None:
+            checks.whole("trials", self.trials, 1)
         checks.halving(self.min_epochs, self.max_epochs, self.factor)
         if self.mode not in ("promote", "stop"):
             raise WorkloadError(f"mode: {self.mode!r}; expected 'promote' or 'stop'")
-        if self.mode == "promote":
+        if self.mode == "promote" and self.trials is not None:
             checks.enough(self.trials, self.min_epochs, self.max_epochs, self.factor)
         checks.whole("concurrent", self.concurrent, 1)
         checks.reports(self.every)
 
-    def budget_estimate(self) -> BudgetEstimate:
+    @property
+    def endless(self) -> bool:
+        """Whether only a time limit ends it."""
+        return self.trials is None
+
+    def budget_estimate(self) -> BudgetEstimate | None:
         """Estimate the total epochs: they depend on the order of the losses, so simulate a few random orders."""
-        found = [self._simulated_epochs(Random(order)) for order in range(_REPEATS)]
+        if self.trials is None:
+            return None
+        found = [self._simulated_epochs(self.trials, Random(order)) for order in range(_REPEATS)]
         return BudgetEstimate(min(found), sum(found) / _REPEATS, _SLOW_BEST * max(found))
 
-    def _simulated_epochs(self, random: Random) -> float:
+    def _simulated_epochs(self, trials: int, random: Random) -> float:
         """Return the total epochs of simulated trials that finish one after the other with random losses."""
-        losses = [random.random() for _ in range(min(self.trials, _SIMULATED_TRIALS))]
-        scale, total, before = self.trials / len(losses), 0, 0
+        losses = [random.random() for _ in range(min(trials, _SIMULATED_TRIALS))]
+        scale, total, before = trials / len(losses), 0, 0
         for epoch in rung_epochs(self.min_epochs, self.max_epochs, self.factor):
             total += len(losses) * (epoch - before)
             losses, before = self._promoted_losses(losses, epoch), epoch
@@ -97,6 +107,8 @@ class ASHA(msgspec.Struct, frozen=True):
         """Return the search for more trials, or with further rungs above the last."""
         if self.mode != "stop":
             raise NoExtensionError("with mode='promote' the paused trials are stopped when the search ends")
+        if earlier[-1].procedure.trials is None and self.trials is not None:
+            raise NoExtensionError(f"trials: was None, that is no limit, is {self.trials}")
         only_more(self, earlier, space, "trials", "max_epochs")
         drawn_one_by_one(self, earlier[-1].procedure, "trials")
         higher_rungs(self, earlier[-1].procedure)
@@ -158,9 +170,11 @@ class _Search:
         self._jobs = Jobs(goal)
         self._concurrent = settings.concurrent
         epochs = rung_epochs(settings.min_epochs, settings.max_epochs, settings.factor)
-        self._source = TrialSource(sampler, self._jobs, settings.trials, epochs[0], settings.every)
+        self._source = TrialSource(
+            sampler, self._jobs, math.inf if settings.trials is None else settings.trials, epochs[0], settings.every
+        )
         self._promotes = settings.mode == "promote"
-        limit = settings.trials // settings.factor if self._promotes else None
+        limit = settings.trials // settings.factor if self._promotes and settings.trials is not None else None
         self._rungs = [_Rung(epoch, settings.factor) for epoch in epochs]
         self._rungs[0] = _Rung(epochs[0], settings.factor, limit)
         self._level = {epoch: level for level, epoch in enumerate(epochs)}

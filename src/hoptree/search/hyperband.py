@@ -10,6 +10,7 @@ import msgspec
 from hoptree.search import checks
 from hoptree.search.budget_estimate import BudgetEstimate, exactly
 from hoptree.search.halving import Halving
+from hoptree.search.outlook import Outlook, one_after_the_other, side_by_side
 from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Goal, Search
 from hoptree.search.rungs import Bracket, bracket, epochs_of
@@ -65,12 +66,21 @@ class Hyperband(msgspec.Struct, frozen=True):
         """Return the total epochs, which are known exactly."""
         return exactly(self.rounds * sum(map(epochs_of, self.brackets)))
 
+    def stages(self) -> Outlook:
+        """Return the rungs of all brackets, which run side by side unless the sampler learns."""
+        brackets = self.brackets * self.rounds
+        return side_by_side(brackets) if self._together else one_after_the_other(brackets)
+
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""
         brackets = self.brackets * self.rounds
         sampler = make_sampler(self.sampler, space, seed, sum(rungs[0].trials for rungs in brackets))
-        together = isinstance(self.sampler, str)  # ask a sampler that learns as late as possible
+        together = self._together
         return Halving(brackets, self.factor, sampler, goal, every=self.every, together=together, early=self.early)
+
+    @property
+    def _together(self) -> bool:
+        return isinstance(self.sampler, str)  # a sampler that learns is asked as late as possible
 
     def widen(self, earlier: Sequence[EarlierSearch], space: Space, goal: Goal, seed: int) -> Search:
         """Return the search for more rounds."""

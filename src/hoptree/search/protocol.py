@@ -94,8 +94,10 @@ class Sampler(Protocol):
 class Procedure(Protocol):
     """A search as the user writes it: its settings, without space, goal and seed.
 
-    Two more methods are optional: ``budget_estimate()`` estimates the total epochs (``budget_estimate.py``), and
-    ``widen`` returns the search that extends earlier versions of this procedure (``widening.py``).
+    Three more methods are optional: ``budget_estimate()`` estimates the total epochs (``budget_estimate.py``),
+    ``stages()`` says the stages before a run (``outlook.py``), and ``widen`` returns the search that extends
+    earlier versions of this procedure (``widening.py``). The property ``endless`` says that only a
+    time limit ends it.
     """
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:

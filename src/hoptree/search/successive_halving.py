@@ -10,6 +10,7 @@ import msgspec
 from hoptree.search import checks
 from hoptree.search.budget_estimate import BudgetEstimate, exactly
 from hoptree.search.halving import Halving
+from hoptree.search.outlook import Outlook, side_by_side
 from hoptree.search.parse_space import Space
 from hoptree.search.protocol import Goal, Search
 from hoptree.search.rungs import Bracket, bracket, epochs_of, rung_epochs
@@ -57,6 +58,10 @@ class SuccessiveHalving(msgspec.Struct, frozen=True):
     def budget_estimate(self) -> BudgetEstimate:
         """Return the total epochs, which are known exactly."""
         return exactly(epochs_of(self.rungs))
+
+    def stages(self) -> Outlook:
+        """Return its rungs, of which each waits for all trials of the one before."""
+        return side_by_side([self.rungs])
 
     def search(self, space: Space, goal: Goal, seed: int) -> Search:
         """Return the search over a space."""

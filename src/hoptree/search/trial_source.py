@@ -12,7 +12,7 @@ from hoptree.search.protocol import Sampler, Train
 class TrialSource:
     """Starts trials with the sampler's configs: config n is trial n of the search."""
 
-    def __init__(self, sampler: Sampler, jobs: Jobs, trials: int, until: int, every: int) -> None:
+    def __init__(self, sampler: Sampler, jobs: Jobs, trials: float, until: int, every: int) -> None:
         self._sampler = sampler
         self._jobs = jobs
         self._trials = trials

@@ -8,7 +8,8 @@ from typing import Literal
 import msgspec
 
 from hoptree.core.errors import WorkloadError
-from hoptree.simulator.faults import Crash, Fault
+from hoptree.simulator.elastic_nodes import ElasticNodes
+from hoptree.simulator.faults import Crash, Fault, NodeLoss
 from hoptree.simulator.scaling import check_nodes, check_scaling, share
 
 
@@ -39,10 +40,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     devices. ``scaling`` says by layout how much faster a unit is on several devices: ``"linear"``, or speed-ups by
     the number of devices, powers of two. Without it every unit is trained by one device. ``replicate_idle`` is how
     many bytes of other nodes' partitions an idle node may copy, and ``partition_bytes`` the size of each.
+
+    With ``elastic`` nodes come and go as they are requested and given back.
     """
 
     workers: int | list[WorkerSpec] = 8
     nodes: list[int] = []
+    elastic: ElasticNodes | None = None
     replicate_idle: float = 0.0
     partition_bytes: float = 1.0
     scaling: dict[str, Literal["linear"] | dict[int, float]] = {}
@@ -71,6 +75,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         if self.nodes:
             check_nodes(self.nodes)
         check_scaling(self.scaling)
+        self._check_elastic()
         count = len(self._specs())
         if self.nodes and (self.workers != 8 or self.replicas != 1):
             raise WorkloadError("nodes: given beside workers or replicas; expected one or the other")
@@ -85,11 +90,26 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         if not (math.isfinite(self.straggling) and self.straggling >= 1):
             raise WorkloadError(f"straggling: {self.straggling}; expected a factor of 1 or more")
 
+    def _check_elastic(self) -> None:
+        if self.elastic is None:
+            if any(isinstance(fault, NodeLoss) for fault in self.faults):
+                raise WorkloadError("faults: a node is lost; expected Cluster(elastic=ElasticNodes(…))")
+            return
+        if self.nodes or self.workers != 8 or self.replicas != 1:
+            raise WorkloadError(
+                "elastic: given beside workers, nodes or replicas; expected one of them; "
+                "the nodes that there are at first are ElasticNodes(begin=…)"
+            )
+        if any(isinstance(fault, Crash) for fault in self.faults):
+            raise WorkloadError("faults: a worker crashes; expected NodeLoss, since nodes come and go")
+
     def placed(self, partitions: int) -> list[WorkerSpec]:
         """Return the workers with their partitions; raise an error if a partition could never be trained.
 
         Partitions are assigned in turn, and each is also placed on the next ``replicas - 1`` workers.
         """
+        if self.elastic is not None:
+            return []
         if self.nodes:
             return self._placed_on_nodes(partitions)
         specs = self._specs()

@@ -49,7 +49,18 @@ class StateLoss(msgspec.Struct, frozen=True, tag="state-loss"):
         _probability("faults: state loss", self.probability)
 
 
-Fault: TypeAlias = Crash | FlakyUnits | StateLoss
+class NodeLoss(msgspec.Struct, frozen=True, tag="node-loss"):
+    """A node is lost at a time, with the states that only it holds; "" is any that runs then."""
+
+    at: float
+    node: str = ""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.at) and self.at >= 0):
+            raise WorkloadError(f"faults: a node is lost at {self.at}; expected a time >= 0")
+
+
+Fault: TypeAlias = Crash | FlakyUnits | StateLoss | NodeLoss
 
 
 def _probability(field: str, value: float) -> None:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import msgspec
 
 from hoptree.backends.choice import worker_count
+from hoptree.backends.ray_settings import check_count
 from hoptree.core.errors import HoptreeError
+from hoptree.core.events import Event, TrialAsked
 from hoptree.core.profile import Profile
 from hoptree.driver.rehearsal_configs import to_change, to_rehearse
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.variant_choice import NEW, environment_changed, expected_variant
 from hoptree.driver.variants import Variants
+from hoptree.record.cost import Cost, study_cost
 from hoptree.record.error_format import brief_errors
+from hoptree.record.record import Record
 from hoptree.record.spec import StudySpec, continued, refuse_changes, refuse_others
+from hoptree.search.budget_estimate import check_has_end, total_budget_estimate
 
 if TYPE_CHECKING:
+    from hoptree.elastic.instance import Instance
     from hoptree.forecast.explanation import StudyHistory
     from hoptree.forecast.forecast import Forecast
     from hoptree.forecast.measured import Measured
@@ -27,6 +35,15 @@ if TYPE_CHECKING:
     from hoptree.study.study import Study
 
 _MAX_ENTRIES = 200_000  # entries of another study's journal up to which times are learned from it
+
+
+class LearnedStudy(NamedTuple):
+    """What is known before a run: the store, the definition with its extensions, the journal, measured times."""
+
+    store: Store | None
+    spec: StudySpec
+    journal: list[Recorded]
+    measured: Measured
 
 
 @final
@@ -39,32 +56,56 @@ class StudyExplainer:
         self._first = studies[0]
         self.name = self._group.name
 
-    def explain(self, workers: int | None, *, accept_changes: bool = False) -> Forecast:
+    def explain(
+        self, workers: int | None, *, accept_changes: bool = False, instance: Instance | None = None
+    ) -> Forecast:
         """Return the forecast; see ``Study.explain``."""
         from hoptree.forecast.explanation import Explainer
-        from hoptree.forecast.measured import Measured
-        from hoptree.store import StoreMissingError
+        from hoptree.forecast.fixed_plan import fixed_plan
 
-        specs = self._group.specs
-        trainer, data = self._first.trainer, self._first.data
-        count, spec = worker_count(workers, trainer), StudySpec.together(specs)
-        measured = Measured()
+        trainer, count = self._first.trainer, worker_count(workers, self._first.trainer)
         with ExitStack() as stack:
-            stack.enter_context(brief_errors(self._first.store))
-            store: Store | None = None
-            journal: list[Recorded] = []
-            with suppress(StoreMissingError):
-                store = stack.enter_context(self._first.open_store(create=False))
-                refuse_others(store, self.name, specs, accept_changes, self._group.widens)
-                spec, journal = self._learn(store, spec, measured, accept_changes)
-            if not journal:
-                self._rehearse(spec)
+            store, spec, journal, measured = self.learn(stack, workers, accept_changes)
             history = self._history(store, spec, journal, accept_changes)
-            measured.try_out(trainer, data, self._group.tuners(spec).start())
             explainer = Explainer(
                 history, lambda numbers: self._group.tuners(spec, numbers), measured, threads=trainer.threads
             )
-            return msgspec.structs.replace(explainer.explain(count), profile=self._profile(store, spec))
+            found = explainer.explain(count)
+            nodes = None
+            if instance is not None and found.left.units:
+                nodes = fixed_plan(found, instance, -(-count // instance.devices))
+            return msgspec.structs.replace(
+                found, profile=self._profile(store, spec), nodes=nodes, cost=_cost(spec, journal)
+            )
+
+    def learn(self, stack: ExitStack, workers: int | None, accept_changes: bool) -> LearnedStudy:
+        """Return what earlier runs and a timing run tell; the store stays open as long as the stack."""
+        from hoptree.forecast.measured import Measured
+        from hoptree.forecast.pilot import PilotPlan
+        from hoptree.store import StoreMissingError
+
+        if workers is not None:
+            check_count("workers", workers)
+        begun = time.perf_counter()
+        for study in self._studies:
+            check_has_end(study.search, "a forecast needs a number of trials")
+        specs = self._group.specs
+        read = time.perf_counter() - begun  # all of the user's code, as a run does
+        count, spec = worker_count(workers, self._first.trainer), StudySpec.together(specs)
+        measured = Measured()
+        stack.enter_context(brief_errors(self._first.store))
+        store: Store | None = None
+        journal: list[Recorded] = []
+        with suppress(StoreMissingError):
+            store = stack.enter_context(self._first.open_store(create=False))
+            refuse_others(store, self.name, specs, accept_changes, self._group.widens)
+            spec, journal = self._learn(store, spec, measured, accept_changes)
+        asked = self._group.tuners(spec).start()
+        plan = PilotPlan(self._studies, count, self._epochs(asked), begun)
+        if not measured.try_out(plan, asked) and not journal:
+            self._rehearse(spec)
+        measured.opening += read
+        return LearnedStudy(store, spec, journal, measured)
 
     def _profile(self, store: Store | None, spec: StudySpec) -> list[dict[str, Any]]:
         """Return what was measured with this trainer and data on this kind of device."""
@@ -84,6 +125,7 @@ class StudyExplainer:
         return StudyHistory(
             settings=spec.settings,
             goal=self._first.goal.metric,
+            maximize=self._first.goal.maximize,
             journal=journal,
             store=store,
             name=self.name,
@@ -111,6 +153,12 @@ class StudyExplainer:
             return False
         before, spec = StudySpec.read(known.spec), self._first.spec
         return (before.trainer, before.data) != (spec.trainer, spec.data)
+
+    def _epochs(self, asked: Sequence[Event]) -> float:
+        """Return the epochs that the searches are expected to grant in all; at least what they ask for first."""
+        estimates = [total_budget_estimate(study.search) for study in self._studies]
+        known = math.fsum(estimate.expected for estimate in estimates if estimate is not None)
+        return max(known, sum(event.until for event in asked if isinstance(event, TrialAsked)))
 
     def _rehearse(self, spec: StudySpec) -> None:
         """Raise an error where the rehearsal of a run would."""
@@ -155,3 +203,11 @@ class StudyExplainer:
                 journal = entries
                 spec = continued(other, spec, self._group.widens)
         return spec, journal
+
+
+def _cost(spec: StudySpec, journal: list[Recorded]) -> Cost | None:
+    """Return what the nodes of a study have cost so far."""
+    if not journal:
+        return None
+    record = Record(spec.settings).read(journal)
+    return study_cost(record.state.nodes, record.now)

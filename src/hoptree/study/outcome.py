@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hoptree.core.lineage import beginning
 from hoptree.core.plan import Trial
+from hoptree.record.cost import study_cost
 from hoptree.record.record import Record
 from hoptree.record.results import Results, Savings, TrialResult
 from hoptree.record.retrain import Retrainer
@@ -25,7 +26,9 @@ def study_results(study: Study, store: Store, record: Record, savings: Savings) 
     retrainer = Retrainer(record, study.trainer, study.data, study.seed)
     own = [trial for trial in record.trials if trial.study == study.name]
     trials = [TrialResult(number, trial, record, store.states, retrainer) for number, trial in enumerate(own)]
-    return Results(trials, study.goal, savings, _traffic(study.data, record.trials, savings), study.study_timeline)
+    traffic = _traffic(study.data, record.trials, savings)
+    cost = study_cost(record.state.nodes, record.now)
+    return Results(trials, study.goal, savings, traffic, study.study_timeline, cost)
 
 
 def _traffic(data: Dataset, trials: Sequence[Trial], savings: Savings) -> Traffic | None:

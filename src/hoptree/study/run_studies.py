@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -20,6 +21,8 @@ from hoptree.record.results import Results
 if TYPE_CHECKING:
     from hoptree.mirror import WandB
     from hoptree.study.study import Study
+
+log = logging.getLogger("hoptree")
 
 
 def run(studies: Sequence[Study], workers: int | None = None, **options: Any) -> list[Results]:
@@ -52,9 +55,19 @@ def _check_studies(studies: object) -> list[Study]:
 def drive_studies(studies: Sequence[Study], options: RunOptions) -> list[Results]:
     """Run studies together, and return the results of each."""
     group = StudyGroup(studies)
-    driver = Driver(group, options, follow=partial(_mirrors, studies, options.mirror))
     with brief_errors(group.first.store):
-        return driver.run(lambda *found: [study.outcome(*found) for study in studies])
+        elastic = None
+        if options.instance is not None:
+            from hoptree.study.planned_runs import plan_run
+
+            elastic = plan_run(studies, options)
+        driver = Driver(group, options, follow=partial(_mirrors, studies, options.mirror), elastic=elastic)
+        found = driver.run(lambda *found: [study.outcome(*found) for study in studies])
+    for results in found:
+        results.limit_reached = driver.reached_limit
+    if found[0].cost is not None:
+        log.info("%s: %s", group.name, found[0].cost.summary())
+    return found
 
 
 def train_request(study: Study, request: int, workers: int | None, backend: Where) -> None:

@@ -10,23 +10,22 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from hoptree.backends.heartbeats import LIMIT
 from hoptree.core.errors import WorkloadError
 from hoptree.core.events import Metrics
-from hoptree.core.keys import study_root
 from hoptree.core.plain_values import plain
 from hoptree.core.schedules import Config
 from hoptree.core.settings import DEFAULT_POLICY, Order, Settings
 from hoptree.driver.request_validation import addition, changed, clone, extension, retry_requests, stop_request
-from hoptree.record.environment import environment
 from hoptree.record.error_format import brief_errors
 from hoptree.record.record import Record
 from hoptree.record.results import Results, Savings
 from hoptree.record.spec import StudySpec
 from hoptree.search.protocol import Procedure, Search
-from hoptree.search.space import Space, describe
+from hoptree.search.space import Space
 from hoptree.search.stable_repr import stable_text
 from hoptree.search.widening import SearchVersion, is_wider, searches
 from hoptree.store.ledger import parse_size
 from hoptree.store.requests import UserRequest
 from hoptree.study.arguments import as_procedures, check_arguments, parse_goal
+from hoptree.study.definition import read_record, study_spec
 from hoptree.study.outcome import study_results
 from hoptree.study.verification import Verification, verify
 
@@ -34,8 +33,10 @@ if TYPE_CHECKING:
     from hoptree.backends.choice import Where
     from hoptree.core.policy_choice import PolicyChoice
     from hoptree.data import Dataset
+    from hoptree.elastic.instance import Instance
     from hoptree.forecast.forecast import Forecast
     from hoptree.forecast.profile_report import ProfileReport
+    from hoptree.forecast.study_plan import StudyPlan
     from hoptree.mirror import Mirror, WandB
     from hoptree.progress.display import Display
     from hoptree.record.disk_usage import DiskUsage
@@ -115,6 +116,10 @@ class Study:
         same_platform: bool = False,
         unit_limit: float | None = None,
         heartbeat_limit: float = LIMIT,
+        time_limit: str | float | None = None,
+        deadline: str | float | None = None,
+        budget: float | None = None,
+        instance: Instance | None = None,
         mirror: str | WandB | None = None,
         quiet: bool = False,
         display: Display | None = None,
@@ -140,6 +145,11 @@ class Study:
         or ``ht.WandB(…)``, that is updated while the study runs; see ``mirror``. A terminal or a notebook shows
         the run live, and a log gets a few lines; ``quiet`` shows nothing, and ``display`` shows it elsewhere.
 
+        When ``time_limit`` (such as "30 min", or seconds) is over, running units finish and are saved, the results
+        have the best so far, and the next run goes on from there. Towards the end a search starts no new trial
+        that could not report in time. With ``instance``, the terms of a node, nodes come and go as ``plan`` says:
+        at least cost for a ``deadline``, such as "2 h", or as fast as possible within a ``budget`` in dollars.
+
         ``policy`` decides which ready unit runs first: "first-come", "longest-path", "random", "breadth-first",
         "most-children", a ``Policy``, or the ``starts`` of a solved schedule (with ``order="free"``). It changes
         when units are trained but not the results, so you may resume a study with another one.
@@ -156,6 +166,10 @@ class Study:
             same_platform=same_platform,
             unit_limit=unit_limit,
             heartbeat_limit=heartbeat_limit,
+            time_limit=time_limit,
+            deadline=deadline,
+            budget=budget,
+            instance=instance,
             mirror=mirror,
             quiet=quiet,
             display=display,
@@ -163,23 +177,40 @@ class Study:
         )
         return drive_studies([self], options)[0]
 
-    def explain(self, workers: int | None = None, *, accept_changes: bool = False) -> Forecast:
+    def explain(
+        self, workers: int | None = None, *, accept_changes: bool = False, instance: Instance | None = None
+    ) -> Forecast:
         """Return a forecast of what is left to train, and of the time and memory that takes; print it to see all.
 
         Raise an error where ``run`` would. Times come from what the store has measured with this trainer and data,
-        or else from a few batches of some configs, trained in this process; the same searches and the same engine
-        then run in a simulation. After a run, the forecast also compares what was expected with what happened.
+        or else from a pilot: workers train some configs for a few seconds, in a temporary store. The same searches
+        and the same engine then run in a simulation. After a run, the forecast also compares what was expected with
+        what happened. With an ``instance`` it says what the rest costs on nodes with so many workers in all.
         """
         from hoptree.study.explain_studies import StudyExplainer
 
-        return StudyExplainer([self]).explain(workers, accept_changes=accept_changes)
+        return StudyExplainer([self]).explain(workers, accept_changes=accept_changes, instance=instance)
+
+    def plan(
+        self,
+        *,
+        instance: Instance,
+        deadline: str | float | None = None,
+        budget: float | None = None,
+        accept_changes: bool = False,
+    ) -> StudyPlan:
+        """Return the plan of nodes with which ``run`` would meet a deadline at least cost; print it to see all.
+
+        With a ``budget`` in dollars it is the fastest that costs no more, and without either the cheapest. It is
+        compared with the best fixed cluster, over a range of deadlines. Each figure is said to be given, measured
+        or assumed. Nothing is provisioned.
+        """
+        from hoptree.study.plan_studies import StudyPlanner
+
+        return StudyPlanner([self], instance).plan(deadline, budget, accept_changes=accept_changes)
 
     def profile(
-        self,
-        workers: int | None = None,
-        *,
-        again: bool = False,
-        memory_per_worker: str | float | None = None,
+        self, workers: int | None = None, *, again: bool = False, memory_per_worker: str | float | None = None
     ) -> ProfileReport:
         """Measure what a unit takes in each layout, on one worker and on several, and keep it for later runs.
 
@@ -357,17 +388,7 @@ class Study:
         return Store(self._store, create, journal_url=self._journal, states=self._states)
 
     def _read_record(self, store: Store) -> Record:
-        """Return the record of this study: from its own journal, or from that of a group it was run with."""
-        from hoptree.record.load_timeline import find_recorded_study
-        from hoptree.record.opening import open_record
-        from hoptree.store import StudyMissingError
-
-        try:
-            return open_record(store, find_recorded_study(store, self.name))
-        except StudyMissingError:
-            raise StudyMissingError(
-                f"{self.name}: the store {self._store} has nothing of it; run it first"
-            ) from None
+        return read_record(self, store)
 
     def outcome(self, store: Store, record: Record, savings: Savings) -> Results:
         """Return the results of this study from a record."""
@@ -376,21 +397,4 @@ class Study:
     @property
     def spec(self) -> StudySpec:
         """The definition of the study, as stored in the catalog."""
-        trainer = self.trainer.fingerprint  # once: it reads all of the user's code
-        return StudySpec(
-            trainer=trainer,
-            data=self.data.fingerprint,
-            space=describe(self.space),
-            search=stable_text(self.search),
-            goal=self.goal,
-            seed=self.seed,
-            share=self.share,
-            settings=self.settings,
-            root=study_root(trainer, self.data.fingerprint, self.seed),
-            program=self._program,
-            environments=[
-                {**environment(), **self.trainer.fingerprint_parts, "threads": str(self.trainer.threads)}
-            ],
-            versions={self.name: [SearchVersion.of(as_procedures(self.search), self.space)]},
-            reuse=self.reuse,
-        )
+        return study_spec(self, self._program)

@@ -1,12 +1,11 @@
-"""Timing runs: train a few batches of a config to estimate the time of its units before training."""
+"""Timing runs: train a few batches of a config to estimate the time of its units."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hoptree.core.layout_choice import LayoutOptions
 from hoptree.core.layouts import DATA, SINGLE, Layout
@@ -17,66 +16,34 @@ from hoptree.trainers.errors import Diverged
 from hoptree.trainers.gang import GangMember, ModelPlacement
 from hoptree.trainers.layout_options import layout_options
 
-if TYPE_CHECKING:
-    from hoptree.data import Dataset
-
 _BATCHES = 3
 _REPETITIONS = 3
+_SLOW = 0.3  # seconds of a few batches, beyond which they are not trained twice
 _LONG_ENOUGH = 0.03  # seconds: measure a shorter time again with more batches
 
 
-class TimingRun(NamedTuple):
-    """The measurements of one config."""
+class FirstLook(NamedTuple):
+    """What a few batches of a config have shown, roughly."""
 
-    unit: float  # seconds
-    evaluation: float
-    state: int  # bytes
-
-
-def time_configs(
-    trainer: Trainer, data: Dataset, configs: Sequence[Mapping[str, Scalar]], *, seconds: float
-) -> dict[int, TimingRun]:
-    """Time configs, by number, until some seconds have passed; leave out those that cannot be trained.
-
-    The time of the first one does not count towards the limit, because it includes loading libraries and warming
-    up.
-    """
-    found: dict[int, TimingRun] = {}
-    began = math.inf
-    for number, values in enumerate(configs):
-        if time.perf_counter() - began > seconds:
-            break
-        try:
-            found[number] = pilot(trainer, data, values)
-        except (Exception, SystemExit):  # noqa: S112 errors of a config are reported when it is its turn
-            continue
-        began = min(began, time.perf_counter())
-    return found
+    row_seconds: float  # of training one example
+    names: frozenset[str]  # the values that times depend on
 
 
-def pilot(trainer: Trainer, data: Dataset, values: Mapping[str, Scalar]) -> TimingRun:
-    """Train and evaluate some batches of a config in this process, and extrapolate to a unit."""
-    columns, valid = data.partition(0), data.valid()
+def first_look(trainer: Trainer, columns: Columns, values: Mapping[str, Scalar]) -> FirstLook:
+    """Train a few batches of a config in this process."""
     model = trainer.build(values, 0)
-    spec = _unit_spec(values)
-    few = _few(values)
-    with suppress(Diverged):
-        trainer.train(model, _first(columns, few), spec)  # warm up memory and kernels first
-    rows = _rows(columns)
-    while True:
+    spec, few = _unit_spec(values), _few(values)
+
+    def train() -> float:
         began = time.perf_counter()
-        try:
+        with suppress(Diverged):  # the time is valid all the same
             trainer.train(model, _first(columns, few), spec)
-        except Diverged:
-            model = trainer.build(values, 0)  # the time is valid all the same
-        arrays: dict[str, Any] = trainer.dump(model).arrays
-        seconds = time.perf_counter() - began
-        if seconds >= _LONG_ENOUGH or few >= rows:
-            break
-        few *= 2
-    evaluation = 0.0 if valid is None else _evaluation(trainer, model, valid, values)
-    unit = seconds * max(1.0, rows / few)
-    return TimingRun(unit, evaluation, sum(array.nbytes for array in arrays.values()))
+        return time.perf_counter() - began
+
+    seconds = train()
+    if seconds < _SLOW:
+        seconds = train()  # without what happens only once
+    return FirstLook(seconds / min(few, _rows(columns)), frozenset(trainer.architecture(model, values)))
 
 
 class BatchTimes(NamedTuple):
@@ -146,18 +113,6 @@ def _unit_spec(values: Mapping[str, Scalar]) -> UnitSpec:
 def _few(values: Mapping[str, Scalar]) -> int:
     size = values.get("batch_size")
     return _BATCHES * (size if isinstance(size, int) and size > 0 else 64)
-
-
-def _evaluation(trainer: Trainer, model: Any, valid: Columns, values: Mapping[str, Scalar]) -> float:
-    rows, few = _rows(valid), 256
-    trainer.evaluate(model, _first(valid, few), values)
-    while True:
-        began = time.perf_counter()
-        trainer.evaluate(model, _first(valid, few), values)
-        seconds = time.perf_counter() - began
-        if seconds >= _LONG_ENOUGH or few >= rows:
-            return seconds * rows / min(few, rows)
-        few *= 2
 
 
 def _rows(columns: Columns) -> int:

@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "demo": "hoptree.ui.simulate_commands:demo_command",
     "run": "hoptree.ui.study_commands:run_command",
     "explain": "hoptree.ui.study_commands:explain_command",
+    "plan": "hoptree.ui.plan_command:plan_command",
     "profile": "hoptree.ui.profile_command:profile_command",
     "studies": "hoptree.ui.study_commands:studies_command",
     "show": "hoptree.ui.study_commands:show_command",

@@ -10,7 +10,7 @@ import click
 from hoptree.ui.common import in_a_store, study_argument
 
 # The names in hoptree.report.plot.KINDS (a test compares them): importing it here would slow down every command.
-KINDS: Final = ("curves", "best", "parallel", "importance", "slices", "tree", "gantt", "savings", "rungs")
+KINDS: Final = ("curves", "best", "parallel", "importance", "slices", "tree", "gantt", "savings", "rungs", "nodes")
 
 
 @click.command(name="plot", short_help="Plot a study, also while it runs.")
@@ -52,6 +52,7 @@ def plot_command(
       gantt       what each worker did, and states moved between workers
       savings     epochs that trials received, and epochs that were trained
       rungs       which trials reached which rung of a halving search
+      nodes       nodes and their cost over time, beside what was planned
       all         all of these for which the study has data
 
     \b

@@ -13,6 +13,7 @@ import msgspec
 from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.core.events import TrialBranched
 from hoptree.core.schedules import Config, Schedule
+from hoptree.record.cost import study_cost
 from hoptree.record.opening import open_record
 from hoptree.record.results import Results, Savings, TrialResult
 from hoptree.record.spec import StudySpec
@@ -104,7 +105,8 @@ class StudyView:
             TrialResult(number, trial, self.record, store.states, None)
             for number, trial in enumerate(self.record.trials)
         ]
-        self.results = Results(self.trials, self.spec.goal, self.savings)
+        self.cost = study_cost(self.record.state.nodes, self.record.now)
+        self.results = Results(self.trials, self.spec.goal, self.savings, cost=self.cost)
 
     @property
     def best(self) -> TrialResult | None:
@@ -174,6 +176,7 @@ class StudyView:
             **self.summary(),
             "spec": msgspec.to_builtins(self.spec),
             "savings": {name: getattr(self.savings, name) for name in asked},
+            "cost": None if self.cost is None else self.cost.to_dict(),
             "nodes": {node: {"workers": count, "partitions": held} for node, (count, held) in self.nodes.items()},
             "trials": [trial_to_dict(trial) for trial in self.trials],
         }

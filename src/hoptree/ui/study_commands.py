@@ -19,6 +19,7 @@ import msgspec
 from hoptree.core.errors import HoptreeError, WorkloadError
 from hoptree.ui.common import interruptible, of_a_store, print_json, stdout_kept_for_json, study_argument
 from hoptree.ui.exit_codes import FAILED
+from hoptree.ui.instance_options import for_money, of_instance, take_instance
 
 if TYPE_CHECKING:
     from hoptree.record.results import Results, TrialResult
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 @click.option("--accept-changes", is_flag=True, help="Resume although code, data or platform have changed.")
 @click.option("--same-platform", is_flag=True, help="Train only on workers of the most common platform.")
 @click.option("--unit-limit", type=float, metavar="SECONDS", help="Treat a unit that takes longer as hung.")
+@for_money
+@click.option("--time-limit", metavar="TIME", help="End with the best so far after this time, such as '30 min'.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def run_command(
@@ -56,23 +59,25 @@ def run_command(
     if __name__ == "__main__": is not run. Ctrl-C lets units that are training finish, a second one stops at once.
 
     A terminal shows live progress, a log file gets a few lines. The exit code is 1 if no trial is complete.
+    With --deadline or --budget and the terms of an instance, nodes come and go as hoptree plan shows.
 
     \b
     Examples:
       hoptree run digits.py
-      hoptree run studies.py:digits --workers 4
+      hoptree run studies.py:digits --workers 4 --time-limit 30min
     """  # noqa: D301 click needs the real character
     from hoptree.ui.programs import program
 
+    instance = take_instance(options)
     with interruptible(f"Interrupted. Progress is saved; resume with: hoptree run {shlex.quote(target)}"):
         with stdout_kept_for_json(as_json), program(target) as study:
-            results = study.run(**options)
+            results = study.run(instance=instance, **options)
             outcome = _outcome(study, results)
         if as_json:
             print_json(outcome)
         else:
             click.echo(_outcome_text(outcome, results))
-        if not results.trials or outcome["trials"]["running"]:
+        if not results.limit_reached and (not results.trials or outcome["trials"]["running"]):
             raise KeyboardInterrupt  # the study handled the first Ctrl-C by finishing its units
     if outcome["best"] is None:
         sys.exit(FAILED)
@@ -82,12 +87,14 @@ def _outcome(study: Study, results: Results) -> dict[str, Any]:
     from hoptree.ui.studies_view import count_states, trial_to_dict
 
     counts = count_states(results.trials)
-    best = results.find_best() if counts["complete"] else None
+    best = results.find_best() if counts["complete"] or results.limit_reached else None
     return {
         "study": study.name,
         "trials": counts,
         "best": None if best is None else {**trial_to_dict(best), "fingerprint": best.fingerprint},
         "savings": msgspec.to_builtins(results.savings),
+        "limit_reached": results.limit_reached,
+        "cost": None if results.cost is None else results.cost.to_dict(),
         "store": str(study.store),
     }
 
@@ -99,9 +106,13 @@ def _outcome_text(outcome: dict[str, Any], results: Results) -> str:
     lines = [f"{name}: {counted(outcome['trials'])}"]
     if outcome["best"] is not None:
         lines += [f"Best: {results.best}", f"Its fingerprint: {outcome['best']['fingerprint']}"]
+    if results.limit_reached:
+        lines.append("The time limit is over; the next run goes on from here")
     lines += [f"Work: {results.savings}"]
     if results.traffic is not None:
         lines += [f"Traffic: {results.traffic}"]
+    if results.cost is not None:
+        lines += [f"Cost: {results.cost.summary()}"]
     lines += [f"States and journal: {store}"]
     if outcome["trials"]["failed"]:
         where = "" if Path(store) == Path(".hoptree").absolute() else f" --store {shlex.quote(store)}"
@@ -116,14 +127,15 @@ def _outcome_text(outcome: dict[str, Any], results: Results) -> str:
 @click.argument("target", metavar="FILE[:NAME]", type=click.Path())
 @click.option("--workers", type=int, help="Worker processes.  [default: one per core]")
 @click.option("--accept-changes", is_flag=True, help="Assume that run gets --accept-changes too.")
+@of_instance
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def explain_command(target: str, workers: int | None, accept_changes: bool, as_json: bool) -> None:
+def explain_command(target: str, workers: int | None, accept_changes: bool, as_json: bool, **terms: Any) -> None:
     """Estimate what a study would train and how long it would take, before you run it.
 
     Shows trials, requested and shared epochs, what the store holds already, time with a range on 1, 2, 4 … workers,
     memory, disk, the stage tree and a chart. Times come from earlier runs, or from a few batches of some configs;
     the rest is a simulation with the same search and the same engine. After a run it compares estimate and result.
-    Invalid studies raise the same errors as in run.
+    Invalid studies raise the same errors as in run. With the terms of an instance it shows what the rest costs.
 
     \b
     Examples:
@@ -132,8 +144,9 @@ def explain_command(target: str, workers: int | None, accept_changes: bool, as_j
     """  # noqa: D301 click needs the real character
     from hoptree.ui.programs import program
 
+    instance = take_instance(terms)
     with stdout_kept_for_json(as_json), program(target) as study:
-        forecast = study.explain(workers, accept_changes=accept_changes)
+        forecast = study.explain(workers, accept_changes=accept_changes, instance=instance)
     if as_json:
         print_json(forecast.to_dict())
     else:

@@ -65,6 +65,7 @@ def study_tables(view: StudyView) -> str:
         "program": spec.program or "none: run in a notebook or at a prompt",
         "trials": counted(view.counts, view.head),
         "epochs": work,
+        **({"cost": view.cost.summary()} if view.cost else {}),
     }
     return "\n\n".join([_facts(view.name, facts), *([trials_table(view, view.trials)] if view.trials else [])])
 

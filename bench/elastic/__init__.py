@@ -1,0 +1,1 @@
+"""Money: what studies cost on clusters that grow and shrink, in simulation."""
