@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -16,7 +16,7 @@ from hoptree.core.schedules import multistep
 from hoptree.core.settings import Settings
 from hoptree.driver.study_stages import JobTerms, StudyStages, TrainingTimes
 from hoptree.elastic.job import Job
-from hoptree.search import ASHA, Goal, Hyperband, Optuna, Random, SuccessiveHalving
+from hoptree.search import ASHA, PBT, Goal, Hyperband, Optuna, Random, SuccessiveHalving
 from hoptree.search.grid import Grid
 from hoptree.search.protocol import begin
 from hoptree.search.trial_numbers import TrialNumbers
@@ -58,12 +58,19 @@ class Run:
             Cluster(workers=3, replicas=3), PARTITIONS, Workload(seconds=2.0, partitions=PARTITIONS).landscape()
         )
         self.seen: list[tuple[int, list[Job]]] = []
+        self._units: list[int] = []
 
         def look(step: object) -> None:
             if not step.more:  # type: ignore[attr-defined]
                 self.seen.append(stages.remaining(self.engine.state, TIMES))
+                self._units.append(self.engine.state.units)
 
         drive(self.engine, backend, tuners(), [look])
+
+    def at_units(self, counts: Sequence[int]) -> list[tuple[int, list[Job]]]:
+        """Return what remained when so many units were trained, with all trials requested."""
+        rows = list(zip(self._units, self.seen, strict=True))
+        return [[seen for units, seen in rows if units <= count][-1] for count in counts]
 
 
 def test_rungs_become_stages() -> None:
@@ -131,7 +138,7 @@ def test_what_remains_falls_to_nothing_and_stages_end_one_by_one(procedure: obje
     ended = [closed for closed, _ in run.seen[begun:]]
     assert ended == sorted(ended)
     assert ended[-1] == sum(len(job.stages) for job in whole)
-    left = [seconds(jobs) for _, jobs in run.seen[begun:]]
+    left = [round(seconds(jobs), 6) for _, jobs in run.seen[begun:]]
     assert left == sorted(left, reverse=True)
     assert left[-1] == 0.0
     assert all(len(jobs) == len(whole) for _, jobs in run.seen)
@@ -145,6 +152,15 @@ def test_what_remains_of_a_simulated_search_is_an_estimate_that_ends_at_nothing(
     ended = [closed for closed, _ in run.seen]
     assert ended == sorted(ended)
     assert seconds(run.seen[-1][1]) == 0.0
+
+
+def test_what_remains_of_a_simulated_search_counts_what_it_will_still_ask_for() -> None:
+    stages, tuners = stages_of(PBT(population=4, epochs=6, interval=2))
+    run = Run(stages, tuners)
+    whole = 4 * 6 * PARTITIONS * 2.0
+    assert seconds(stages.jobs(TIMES)) == whole
+    for done, (_, jobs) in zip(range(0, 96, 8), run.at_units(range(0, 96, 8)), strict=True):
+        assert seconds(jobs) == pytest.approx(whole - done * 2.0, abs=8 * 4 * 2.0), done
 
 
 def test_learned_times_change_what_remains() -> None:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoptree.core.actions import RunUnit
+from hoptree.core.actions import EndTrial, Report, RunUnit
 from hoptree.core.errors import WorkloadError
 from hoptree.core.steps import Step
 from hoptree.forecast.simulation import Simulation, simulate
+from hoptree.search import Stop, Train
 from hoptree.simulator.cluster import Cluster
 from hoptree.simulator.faults import Crash, FlakyUnits
 from hoptree.simulator.scaling import share, speed_up, widest
@@ -143,3 +144,23 @@ def test_a_workload_file_has_nodes_and_scaling(tmp_path: Path) -> None:
     _, cluster = read(file)
     assert cluster.nodes == [4, 2, 2]
     assert cluster.scaling == {"data": {2: 1.8, 4: 3.1}, "sharded": "linear"}
+
+
+class StopsTheOther:
+    """Trains two configs; when the first has ended, it stops the other, and trains a third."""
+
+    def start(self) -> list[Train]:
+        return [Train({"config": 0}, 1), Train({"config": 1}, 9)]
+
+    def tell(self, update: Report | EndTrial) -> list[Train | Stop]:
+        return [Stop(1), Train({"config": 2}, 2)] if isinstance(update, EndTrial) and not update.trial else []
+
+
+def test_a_gang_whose_unit_is_cancelled_is_free() -> None:
+    result = simulate(
+        Workload(configs=3, partitions=2),
+        Cluster(nodes=[4], scaling={"data": {2: 1.8, 4: 3.1}}, noise=0.3),
+        search=StopsTheOther(),
+        check=True,
+    )
+    assert [trial.ending for trial in result.engine.trials.values()] == ["complete", "stopped", "complete"]

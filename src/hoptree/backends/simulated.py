@@ -369,6 +369,7 @@ class SimulatedBackend:
         if worker.busy is not None and worker.busy.run == run:
             self._record_span(worker, "failed", worker.busy)
             worker.turn += 1
+            self._release(worker.busy, "failed")
             self._at(self._now, lambda: [event])
             self._next(worker)
         elif any(action.run == run for _, action in worker.queue):

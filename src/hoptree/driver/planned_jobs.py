@@ -86,11 +86,7 @@ class PlayedJobs:
         for wave in sorted({grant.wave for grant in grants}):
             work, spread = self._work([grant for grant in grants if grant.wave == wave])
             if stages and stages[-1].lineages == work.lineages:
-                last = stages[-1]
-                units, evaluations = Counter(last.units), Counter(last.evaluations)
-                units.update(work.units)
-                evaluations.update(work.evaluations)
-                stages[-1] = StageWork(work.lineages, units, evaluations)
+                stages[-1] = stages[-1].plus(work)
             elif work.lineages:
                 stages.append(work)
                 spreads.append(spread)

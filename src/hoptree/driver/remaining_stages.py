@@ -98,19 +98,21 @@ class RemainingStages:
         now = open_work(plan, live)
         if not self._members:
             return 0, [work.stage(self._times) for work in works]
-        done = plan.work(self._members, done=True).unique
+        requested = plan.work(self._members).unique
+        done = requested - now.size
         index, before = 0, 0.0
         while index < len(works) - 1 and before + works[index].size <= done:
             before += works[index].size
             index += 1
         if not live:
             return len(works), []
-        later = works[index + 1 :]
+        here, later = works[index], works[index + 1 :]
         size = sum(work.size for work in later)
-        left = max(0.0, sum(work.size for work in works) - done - now.size)
-        stages = [now.stage(self._times, spread=_spread_left(plan, live))]
-        if size and left:
-            stages += [work.stage(self._times, scale=left / size) for work in later]
+        left = max(0.0, sum(work.size for work in works) - requested)  # what is still to be requested
+        rest = min(left, max(0.0, before + here.size - requested))  # in this stage
+        both = now.plus(here.scaled(rest / here.size if here.size else 0.0))
+        stages = [both.stage(self._times, spread=0.0 if rest else _spread_left(plan, live))]
+        stages += [work.stage(self._times, scale=min(1.0, (left - rest) / size)) for work in later if size]
         return index, stages
 
 

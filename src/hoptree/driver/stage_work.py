@@ -42,6 +42,19 @@ class StageWork(NamedTuple):
         """The number of units."""
         return sum(self.units.values())
 
+    def scaled(self, factor: float) -> StageWork:
+        """Return so many times as much work."""
+        units = {values: factor * count for values, count in self.units.items()}
+        return StageWork(self.lineages, units, {values: factor * n for values, n in self.evaluations.items()})
+
+    def plus(self, other: StageWork) -> StageWork:
+        """Return the work of both, with the lineages of this one."""
+        units, evaluations = dict(self.units), dict(self.evaluations)
+        for mine, others in ((units, other.units), (evaluations, other.evaluations)):
+            for values, count in others.items():
+                mine[values] = mine.get(values, 0.0) + count
+        return StageWork(self.lineages, units, evaluations)
+
     def seconds(self, unit: Callable[[Values], float]) -> float:
         """Return the seconds of all units."""
         return sum(count * unit(values) for values, count in self.units.items())
