@@ -28,7 +28,7 @@ from hoptree.simulator.elastic_nodes import ElasticNodes
 from hoptree.simulator.faults import Fault, NodeLoss
 
 RUNS = 1_000
-OTHERS = 10  # the other cases have so many times fewer runs
+OTHERS = 20  # the other cases have so many times fewer runs
 RISK = 0.05
 SEARCH = SuccessiveHalving(64, max_epochs=8, min_epochs=2, factor=2)
 SPACE = {"lr": log(1e-4, 1e-1)}
@@ -100,7 +100,12 @@ def rows(case: Case, runs: int) -> list[list[object]]:
     """Return the rows of a case: planned again, and planned once."""
     found: list[list[object]] = []
     for again in (True, False):
-        outcomes = [each for seed in range(runs) if (each := run(case, seed, again=again)) is not None]
+        outcomes: list[Outcome] = []
+        for seed in range(runs):
+            outcome = run(case, seed, again=again)
+            outcomes += [] if outcome is None else [outcome]
+            if seed % 100 == 99:
+                print(case.name, again, seed + 1, statistics.mean(each.met for each in outcomes), flush=True)
         late = [each.late for each in outcomes if not each.met]
         ratios = sorted(each.cost / each.forecast for each in outcomes)
         low, high = ratios[len(ratios) // 20], ratios[-1 - len(ratios) // 20]

@@ -225,3 +225,24 @@ def test_only_instances_that_may_be_taken_away_need_a_reserve() -> None:
     assert reserve_for(INSTANCE, 60.0) == 0.0
     spot = Instance("spot", devices=4, price=3.6, provision=20.0, start=10.0, spot=True)
     assert reserve_for(spot, 60.0) == 1.5 * 30.0 + 60.0
+
+
+def test_what_was_spent_follows_the_billing() -> None:
+    by_function = Instance("f", devices=4, price=3600.0, provision=20.0, start=10.0, billing="function")
+    each = NodeController(by_function, deadline=None, budget=2000.0)
+    first = each.decide(0.0, [job(*STAGES)], {}, 0)
+    assert first.plan is not None
+    used = {"n0": RunningNode(4, 20.0, 30.0, busy=4000.0)}  # 1,000 dollars
+    later = each.decide(500.0, [job(*STAGES[1:])], used, 1)
+    assert later.plan is not None
+    assert later.plan.budget is None or later.plan.budget == pytest.approx(1000.0)
+
+
+def test_a_reserve_is_kept_for_spot_instances_unless_it_is_given() -> None:
+    spot = Instance("spot", devices=4, price=3.6, minimum=60.0, provision=20.0, start=10.0, spot=True)
+    plan = NodeController(spot, deadline=600.0, budget=None).decide(0.0, [job(*STAGES)], {}, 0).plan
+    assert plan is not None
+    assert plan.deadline == pytest.approx(600.0 - reserve_for(spot, 60.0))
+    plan = NodeController(spot, deadline=600.0, budget=None, reserve=0.0).decide(0.0, [job(*STAGES)], {}, 0).plan
+    assert plan is not None
+    assert plan.deadline == 600.0

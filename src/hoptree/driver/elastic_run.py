@@ -15,13 +15,11 @@ from hoptree.core.events import (
     DriverStarted,
     Event,
     NodeLost,
-    NodeReleased,
     NodesRequested,
     NodeStarted,
     TrialAsked,
     TrialBranched,
     TrialExtended,
-    WorkerJoined,
 )
 from hoptree.core.steps import Step
 from hoptree.core.study_state import StudyState
@@ -30,15 +28,13 @@ from hoptree.elastic.allocation import AllocationPlan
 from hoptree.elastic.controller import NodeController, RunningNode
 from hoptree.elastic.job import Job
 
-_INTERVAL = 0.01  # of the planned time: the least time between two decisions, unless something has changed
+_INTERVAL = 0.02  # of the planned time: the least time between two decisions, unless something has changed
 _SHORTEST = 0.05  # seconds
 _CHANGES = frozenset(
     {
         DriverStarted,
         NodeStarted,
-        NodeReleased,
         NodeLost,
-        WorkerJoined,
         TrialAsked,
         TrialBranched,
         TrialExtended,
@@ -117,6 +113,6 @@ class ElasticRun:
             if mine is not None:
                 mine[str(run.run)] = 1 + len(run.crew)
         return {
-            name: RunningNode(use.devices, use.started, use.joined, trials[name])
+            name: RunningNode(use.devices, use.started, use.joined, trials[name], sum(use.busy.values()))
             for name, use in ledger.running.items()
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, final
@@ -104,16 +105,18 @@ class PlayedJobs:
         for grant in grants:
             tree = f"{grant.study}/{grant.trial}" if grant.alone else ""
             root = self._plan.root("", tree)
-            ends = grant.until * self._partitions
-            path = self._plan.path(grant.history, root, ends)
-            starts = [*(node.start for node in path[1:]), ends]
-            for node, end in zip(path, starts, strict=True):
+            end = grant.until * self._partitions
+            path = self._plan.path(grant.history, root, end)
+            starts = [node.start for node in path]
+            for node, stop in zip(path, [*starts[1:], end], strict=True):
                 reach = self._reach.get(node.id, node.start)
-                if end > reach:
-                    units[node.values] += end - reach
-                    self._reach[node.id] = end
-                    tips.add((path[-1].id, ends))
-            for node, unit in self._plan.places(grant.history, root, sorted(grant.reports)):
+                if stop > reach:
+                    units[node.values] += stop - reach
+                    self._reach[node.id] = stop
+                    tips.add((path[-1].id, end))
+            for epoch in grant.reports:
+                unit = epoch * self._partitions
+                node = path[bisect_right(starts, unit - 1) - 1]
                 if (node.id, unit) not in self._evaluated:
                     self._evaluated.add((node.id, unit))
                     evaluations[node.values] += 1

@@ -24,7 +24,8 @@ _DEVIATION = 0.05  # of the planned time: so much sooner or later than planned, 
 _LEAST = 0.01  # of the time of the first plan: less is no deviation
 _INTERVAL = 0.02  # of the time of the first plan: the least time between two plans, unless a stage has begun
 _LATE = 1.5  # a node is late if it takes so many times as long as expected
-_NEARLY = 1.02  # of the earliest end or the least cost, once the deadline or the budget cannot be kept any more
+_NEARLY = 1.02  # of the earliest end, once the deadline cannot be met any more
+_AT_RISK = 60.0  # seconds of training that a lost node may cost a trial: states are saved at least so often
 _LATER = 0.3  # the risk of later plans, over that of the first
 _SOON = 1e-3  # seconds: the least time for which a plan is sought
 _CENT = 0.01  # dollars: the least budget for which a plan is sought
@@ -32,12 +33,16 @@ _SPARE = 2.0  # seconds by which a node is asked for before it has to be
 
 
 class RunningNode(msgspec.Struct, frozen=True):
-    """A node that is paid for: when it started, when it could train, and the devices that trials use there now."""
+    """A node that is paid for: when it started and could train, and the devices that trials use there now.
+
+    ``busy`` are the seconds in which its devices have trained, summed over them.
+    """
 
     devices: int
     started: float
     joined: float | None = None
     trials: dict[str, int] = {}
+    busy: float = 0.0
 
 
 class NodeDecision(msgspec.Struct, frozen=True):
@@ -72,7 +77,8 @@ class NodeController:
     It plans at the start, whenever a stage has ended, when a node was lost or is late, and when the work is more
     than 5 % sooner or later than planned. With ``again=False`` it plans only at the start, for comparison.
     ``deadline`` are seconds from ``begun``; without one, the fastest plan within the ``budget`` is followed.
-    ``reserve`` are seconds before the deadline that are kept for the loss of a node, until one is lost.
+    ``reserve`` are seconds before the deadline that are kept for the loss of a node, until one is lost; None: as
+    many as it takes to replace one, if the provider may take them away.
     """
 
     def __init__(
@@ -84,10 +90,10 @@ class NodeController:
         begun: float = 0.0,
         again: bool = True,
         risk: float = 0.05,
-        reserve: float = 0.0,
+        reserve: float | None = None,
     ) -> None:
         self._instance = instance
-        self._reserve = reserve
+        self._reserve = reserve_for(instance, _AT_RISK) if reserve is None else reserve
         self._deadline, self._budget, self._begun = deadline, budget, begun
         self._again, self._risk = again, risk
         self._force: _PlanInForce | None = None
@@ -97,6 +103,7 @@ class NodeController:
         self._released: set[str] = set()
         self._lost = 0
         self._spent = 0.0  # for nodes that are gone
+        self._data_gb = 0.0
         self._horizon = 0.0  # what the first plan expects the run to take
 
     def decide(
@@ -107,6 +114,7 @@ class NodeController:
         ``remaining`` are all jobs of the study in the order of the first call, each with the stages that it has
         left, the first of them in part.
         """
+        self._data_gb = max((job.data_gb for job in remaining), default=0.0)
         self._note_nodes(now, nodes)
         active = {name: node for name, node in nodes.items() if name not in self._released}
         if not any(job.stages for job in remaining):
@@ -137,7 +145,7 @@ class NodeController:
                     self._lost += 1
                     self._reserve = 0.0
                     self._requested = now  # the cluster replaces it
-                self._spent += charge(self._instance, now - node.started)
+                self._spent += self._charge(node, now)
         self._known = dict(nodes)
 
     def _reason(self, now: float, remaining: Sequence[Job], active: Mapping[str, RunningNode], stage: int) -> str:
@@ -185,18 +193,25 @@ class NodeController:
             assert refusal is not None
             if self._force is None:
                 raise refusal
-            return planner.cheapest(_NEARLY * refusal.earliest)
+            try:
+                return planner.cheapest(_NEARLY * refusal.earliest)
+            except DeadlineError:
+                return planner.front()[0]
         left = math.inf if self._budget is None else self._budget - self._paid(now)
         try:
             return planner.fastest(max(_CENT, left))
-        except BudgetError as error:
+        except BudgetError:
             if self._force is None:
                 raise
-            return planner.fastest(1.001 * error.least)
+            return planner.front()[-1]
 
     def _paid(self, now: float) -> float:
         """Return what was spent so far."""
-        return self._spent + sum(charge(self._instance, now - node.started) for node in self._known.values())
+        return self._spent + sum(self._charge(node, now) for node in self._known.values())
+
+    def _charge(self, node: RunningNode, now: float) -> float:
+        seconds = max(0.0, now - node.started)
+        return charge(self._instance, seconds, busy_device_seconds=node.busy, data_gb=self._data_gb)
 
     def _put_in_force(self, plan: AllocationPlan, now: float, remaining: Sequence[Job], stage: int) -> None:
         places = self._allocated(remaining)

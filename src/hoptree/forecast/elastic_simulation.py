@@ -54,7 +54,7 @@ class AllocationTerms(msgspec.Struct, frozen=True, kw_only=True):
     risk: float = 0.05
     saving: SavePolicy = SavePolicy(every=1)
     policy: str = DEFAULT_POLICY
-    reserve: float = 0.0
+    reserve: float | None = None
     misjudged: float = 1.0
 
     def __post_init__(self) -> None:
