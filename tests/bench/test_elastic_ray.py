@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.elastic_ray import nodes_over_time
+
 from hoptree.core.node_ledger import NodeLedger, NodeRows, NodeUse, PlanMade
 
 
