@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import hoptree as ht
 from hoptree.backends import Backend, TrainingJob
 from hoptree.backends.protocol import NodeOffer
 from hoptree.backends.simulated import SimulatedBackend
-from hoptree.core.events import WorkerJoined
+from hoptree.core.events import Event, WorkerJoined
 from hoptree.driver.fixed_nodes import FixedNodes
 from hoptree.elastic.errors import BudgetError, DeadlineError
 from hoptree.simulator.elastic_nodes import ElasticNodes
@@ -22,6 +23,23 @@ from tests.system.plain import study
 SPACE = {"lr": ht.uniform(0.1, 1.0), "nap": 0.0}
 INSTANCE = ht.Instance("large", devices=2, price=36.0, minimum=20.0, provision=10.0, start=2.0, max_count=16)
 OFFERED = NodeOffer(scales=True, nodes=0, offered=True)
+
+
+class Continued:
+    """Simulated nodes whose time continues from the end of the last run."""
+
+    def __init__(self, backend: SimulatedBackend, begun: float) -> None:
+        self._backend = backend
+        self._begun = begun
+        self.start, self.submit, self.scale, self.stop = backend.start, backend.submit, backend.scale, backend.stop
+
+    @property
+    def now(self) -> float:
+        return self._begun + self._backend.now
+
+    def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
+        now, events = self._backend.wait(seconds)
+        return self._begun + now, events
 
 
 class Rented:
@@ -36,7 +54,8 @@ class Rented:
     def open(self, job: TrainingJob) -> Backend:
         nodes = ElasticNodes(devices=INSTANCE.devices, provision=10.0, start=2.0)
         workload = Workload(configs=1, epochs=1, partitions=job.dataset.partitions, seconds=4.0)
-        return SimulatedBackend(ht.Cluster(elastic=nodes), job.dataset.partitions, workload.landscape())
+        backend = SimulatedBackend(ht.Cluster(elastic=nodes), job.dataset.partitions, workload.landscape())
+        return Continued(backend, job.begun)
 
 
 def rented(folder: Path, **options: Any) -> ht.Study:
@@ -71,6 +90,22 @@ def test_a_tighter_deadline_takes_more_nodes(tmp_path: Path) -> None:
         found[deadline] = max(stage.nodes for stage in cost.stages), cost.seconds
     assert found["90 s"][0] > found["20 min"][0]
     assert found["90 s"][1] < found["20 min"][1]
+
+
+def test_a_study_that_is_continued_plans_what_is_left_and_adds_to_its_cost(tmp_path: Path) -> None:
+    found = []
+    for epochs in (16, 64):
+        search = ht.SuccessiveHalving(64, epochs, factor=4)
+        mine = study(tmp_path, space=SPACE, search=search)
+        found.append(mine.run(backend=Rented(), instance=INSTANCE, deadline="1 h", quiet=True))
+    first, more = (results.cost for results in found)
+    assert first is not None
+    assert more is not None
+    assert more.money > first.money
+    assert more.nodes > first.nodes
+    assert more.forecast == first.forecast  # what was planned at first
+    assert sum(stage.money for stage in more.stages) == pytest.approx(more.money)
+    assert found[1].best.epochs == 64
 
 
 def test_a_finished_study_plans_nothing(tmp_path: Path) -> None:
@@ -115,6 +150,26 @@ def test_local_workers_are_planned_for_as_they_are(tmp_path: Path) -> None:
     assert 0 < cost.used_seconds <= cost.device_seconds
     assert cost.forecast is not None
     assert cost.forecast.method == "static"
+
+
+@pytest.mark.parametrize("backend", ["local", Rented()], ids=["fixed", "elastic"])
+def test_studies_that_run_together_are_planned_together(tmp_path: Path, backend: Any) -> None:
+    first = rented(tmp_path)
+    second = rented(tmp_path, name="second", data=first.data)
+    both = ht.run([first, second], workers=2, backend=backend, instance=INSTANCE, deadline="1 h", quiet=True)
+    assert both[0].cost is not None
+    assert both[0].cost == both[1].cost
+    assert both[0].cost.seconds <= 3600.0
+
+
+def test_a_search_that_does_not_know_its_stages_is_simulated_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = study(tmp_path, space=SPACE, search=ht.ASHA(trials=9, max_epochs=9))
+    with caplog.at_level(logging.WARNING, logger="hoptree"):
+        results = mine.run(backend=Rented(), instance=INSTANCE, deadline="1 h", quiet=True)
+    assert "simulation" in caplog.text
+    assert results.cost is not None
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 import hoptree as ht
+from hoptree.backends.event_loop import drive
 from hoptree.core.actions import EndTrial, Report
+from hoptree.core.engine import Engine
 from hoptree.core.events import Event, TrialAsked, TrialExtended
+from hoptree.core.settings import Settings
 from hoptree.driver.driver import Driver
+from hoptree.driver.event_sources import Draining, StopRequest
 from hoptree.driver.options import RunOptions
 from hoptree.driver.study_group import StudyGroup
 from hoptree.driver.time_limit import TimeLimit, first_report_seconds
@@ -78,6 +82,33 @@ def test_new_trials_that_could_not_report_are_held_back_with_what_follows_from_t
     clock.now = 0.0  # a later one is held back in any case: numbers are given in order
     assert tuner.tell(news) == [TrialExtended(0, 9)]
     assert limit.held == {2, 3}
+
+
+class Silent:
+    """A backend of which nobody ever hears; its clock advances by as long as it is asked to wait."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def start(self) -> None: ...
+
+    def submit(self, action: object) -> None: ...
+
+    def wait(self, seconds: float | None = None) -> tuple[float, list[Event]]:
+        assert seconds is not None
+        self._clock.now += seconds
+        return self._clock.now, []
+
+    def stop(self, *, failed: bool) -> None:
+        assert not failed
+
+
+def test_a_run_in_which_nothing_happens_ends_on_time() -> None:
+    clock, stop, engine = Clock(), StopRequest(), Engine(Settings(1))
+    limit, draining = TimeLimit(60.0, clock), Draining(engine, stop)
+    limit.call(lambda: setattr(stop, "asked", True))
+    drive(engine, Silent(clock), Requests(), enough=lambda: draining.is_over, sources=[draining, limit])
+    assert clock.now == 60.0
 
 
 def test_the_first_report_comes_after_the_units_of_its_epochs() -> None:

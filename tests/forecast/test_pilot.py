@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import msgspec
 import pytest
 
 import hoptree as ht
@@ -76,6 +77,24 @@ def test_all_configs_that_can_be_trained_are_measured(tmp_path: Path) -> None:
     slow, fast = (measured.unit(values_of(trials[number])) for number in (1, 0))
     assert slow > 0.01
     assert slow > fast
+
+
+def test_times_of_a_part_of_the_data_are_scaled_to_all_of_it(tmp_path: Path) -> None:
+    mine = study(tmp_path)
+    trials = asked({"lr": 0.1, "nap": 0.002})
+    run = run_pilot(plan(mine), [trials], look(plan(mine), trials))
+    part = msgspec.structs.replace(run, data=run.data._replace(all_rows=320, all_valid_rows=160))
+    whole, scaled = Measured(), Measured()
+    whole.learn_pilot(run, mine.goal)
+    scaled.learn_pilot(part, mine.goal)
+    values = values_of(trials[0])
+    assert scaled.formula.of(values) == pytest.approx(10 * whole.formula.of(values), rel=0.02)
+    assert scaled.state_bytes(values) == whole.state_bytes(values)
+    assert scaled.evaluation(values) > whole.evaluation(values)
+    assert (scaled.start, scaled.opening, scaled.closing) == (whole.start, run.opening, run.closing)
+    assert whole.start < 60.0
+    assert run.opening > 0
+    assert run.closing > 0
 
 
 def test_nothing_is_trained_that_was_measured_before(tmp_path: Path) -> None:

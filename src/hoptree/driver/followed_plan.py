@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, final
 import msgspec
 
 from hoptree.backends.protocol import Backend, KeepsTime, ScalesNodes
-from hoptree.core.events import AllocationPlanned, Event, NodesRequested
+from hoptree.core.events import AllocationPlanned, DriverStarted, Event, NodesRequested
 from hoptree.core.lineage import Values
 from hoptree.driver.elastic_run import ElasticRun
 from hoptree.driver.elastic_settings import ElasticSettings
@@ -47,6 +47,7 @@ class FollowedPlan:
         self._settings = settings
         self._state = state
         self._estimator = estimator
+        state.nodes.note(DriverStarted(), now)  # nodes of an earlier run are not those of this one
         self._offset = now - clock()
         self._clock = clock
 

@@ -137,7 +137,7 @@ class Measured:
             for samples in (units, self._estimator.evaluations, self._sizes):
                 samples.depend_on(found.names)
         run = run_pilot(plan, self._kinds(trials), found)
-        self._learn_from_pilot(run, plan.studies[0].goal)
+        self.learn_pilot(run, plan.studies[0].goal)
         self.pilot_seconds = time.perf_counter() - began
         return True
 
@@ -152,7 +152,7 @@ class Measured:
         places = encoded([self._estimator.units.reduced(_first_values(kind[0])).constants() for kind in found])
         return [found[index] for index in spread_out(places, _TIMED_CONFIGS)]
 
-    def _learn_from_pilot(self, run: PilotRun, goal: Goal) -> None:
+    def learn_pilot(self, run: PilotRun, goal: Goal) -> None:
         """Learn from the journal of a pilot, whose units are parts of whole units."""
         units, evaluations = self._estimator.units, self._estimator.evaluations
         trained: set[Values] = set()

@@ -177,7 +177,8 @@ class _PilotWatch:
         if isinstance(step.event, WorkerJoined) and not self._joined:
             self._joined = step.now
         if isinstance(step.event, UnitFinished) and isinstance(step.run, RunUnit):
-            self._units[self._kind(step.run.origin.values)] += 1
+            kind = self._kind(step.run.origin.values)
+            self._units[kind] = self._units.get(kind, 0) + 1
             self.units += 1
             self._whole += step.event.seconds * self._data.unit_factor(step.run.values.at(0.0))
         if isinstance(step.event, UnitFailed) and isinstance(step.run, RunUnit):

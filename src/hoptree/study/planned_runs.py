@@ -42,7 +42,7 @@ def plan_run(studies: Sequence[Study], options: RunOptions) -> ElasticSettings |
         plan, settings = planned
         log.info("%s: %s", plan.study, plan.summary())
         if plan.simulated:
-            log.info("%s: the stages come from a simulation, because the search does not know them", plan.study)
+            log.warning("%s: the stages come from a simulation, because the search does not know them", plan.study)
         return settings
     workers = worker_count(options.workers, trainer)
     nodes = max(offer.nodes, -(-workers // instance.devices)) if options.backend == "local" else offer.nodes
