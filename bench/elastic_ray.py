@@ -24,6 +24,7 @@ from tests.clusters.scaling import autoscaling_cluster
 import hoptree as ht
 from bench.results import record, table
 from hoptree.core.node_ledger import NodeLedger
+from hoptree.forecast.study_plan import StudyPlan
 from hoptree.record.cost import Cost
 from hoptree.record.opening import open_record
 from hoptree.store import Store
@@ -87,25 +88,26 @@ class Outcome(NamedTuple):
     """A run beside its forecast."""
 
     deadline: float
+    plan: StudyPlan
     cost: Cost
-    static: float  # dollars, of the best fixed cluster by the same forecast
     prints: list[str]
     ledger: NodeLedger
 
     def row(self, number: int) -> list[str]:
         """Return the figures for the table."""
-        forecast = self.cost.forecast
-        assert forecast is not None
-        time_off = self.cost.seconds / forecast.seconds.expected - 1
-        money_off = self.cost.money / forecast.cost.expected - 1
+        plan, first = self.plan, self.cost.forecast
+        assert plan.static is not None
+        assert first is not None
+        time_off = self.cost.seconds / plan.seconds - 1
+        money_off = self.cost.money / plan.cost - 1
         return [
             str(number),
             f"{self.deadline:.0f} s",
-            f"{forecast.seconds.expected:.1f} s",
+            f"{plan.seconds:.1f} s ({first.seconds.expected:.1f})",
             f"{self.cost.seconds:.1f} s ({time_off:+.1%})",
-            f"{100 * forecast.cost.expected:.2f} c",
+            f"{100 * plan.cost:.2f} c ({100 * first.cost.expected:.2f})",
             f"{100 * self.cost.money:.2f} c ({money_off:+.1%})",
-            f"{100 * self.static:.2f} c",
+            f"{100 * plan.static.cost:.2f} c",
             nodes_over_time(self.ledger),
             str(len(self.ledger.rows.plans)),
         ]
@@ -140,9 +142,7 @@ def run_once(folder: Path, seconds: float, address: str) -> Outcome:
     for use in facts.rows.uses:
         times = f"{use.waited:.1f} s waited, started {use.started:.1f}, joined {use.joined}, ended {use.ended}"
         print(f"node {use.node[-4:]}: {times}", flush=True)
-    assert plan.static is not None
-    prints = [trial.fingerprint for trial in results.trials]
-    return Outcome(deadline, results.cost, plan.static.cost, prints, facts)
+    return Outcome(deadline, plan, results.cost, [trial.fingerprint for trial in results.trials], facts)
 
 
 def ledger(folder: Path) -> NodeLedger:
@@ -181,8 +181,9 @@ def _report(outcomes: list[Outcome], runs: int, seconds: float) -> None:
         f"Successive halving ({', '.join(f'{rung.trials} to epoch {rung.epochs}' for rung in SEARCH.rungs)}) on up "
         f"to {NODE.max_count} nodes of one CPU, started and given back by Ray's autoscaler on this machine. Units "
         f"take {seconds:g} s by waiting, which is assumed, as is the price (${NODE.price} per hour, at least "
-        f"{NODE.minimum:.0f} s are paid). Times are from the first plan to the "
-        "last event. All fingerprints equal those of a run on local processes.\n\n" + table(columns, rows)
+        f"{NODE.minimum:.0f} s are paid). Times are from the first plan to the last event. The forecast is that of "
+        "`study.plan`, in brackets that of the run when it began. All fingerprints equal those of a run on local "
+        "processes.\n\n" + table(columns, rows)
     )
     if runs >= ENOUGH:
         record("elastic-ray", RESULTS.format(runs), text)
