@@ -356,6 +356,8 @@ def test_text_in_plots_fits(studies: Callable[[str], StudyTimeline]) -> None:
     """Long names and notes are wrapped, and cut at no edge."""
     told = msgspec.structs.replace(studies("halving"), name="a study whose name goes on and on " * 4)
     for kind, draw in ht.plot.KINDS.items():
+        if kind == "nodes":  # no node of this study was paid for
+            continue
         figure = draw(told)
         figure.draw_without_rendering()
         edge = figure.get_window_extent().x1

@@ -159,7 +159,7 @@ def test_texts_last() -> None:
         ht.PBT(population=4, epochs=4, interval=2),
         ht.Random(4, epochs=2, sampler=Stepping("x")),
     ):
-        assert stable_text(value) == repr(value)
+        assert stable_text(value) == repr(value).replace(", early=False", "")  # a setting that was added later
     assert stable_text(ht.Random(4, epochs=2, sampler=stepping)).endswith("sampler=stepping)")
     assert stable_text(partial(Steps, fault="a")) == "partial(Steps, fault='a')"
     assert stable_text(ht.Optuna("tpe", options={"gamma": stepping})).count("options={'gamma': stepping}") == 1

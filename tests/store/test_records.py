@@ -52,6 +52,7 @@ SPECIAL = {
     "known": st.none() | st.builds(KnownResults, states=st.lists(COUNTS).map(tuple), reports=KNOWN_REPORTS),
     "crew": st.lists(TEXTS, max_size=3).map(tuple),
     "layout": st.sampled_from(["single", "data"]),
+    "plan": st.dictionaries(TEXTS, FINITE | TEXTS | st.lists(COUNTS, max_size=2), max_size=3),
     "asked_by": st.none() | st.tuples(st.integers(-1, 9), COUNTS),
 }
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {int: COUNTS, str: TEXTS, bool: st.booleans(), float: FINITE}
