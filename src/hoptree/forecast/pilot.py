@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hoptree.store import Store
     from hoptree.store.journal import Recorded
 
-_SHARE = 0.04  # of the run's expected time that everything before it may take
+_SHARE = 0.035  # of the run's expected time that everything before it may take
 _LEAST_SECONDS = 0.5  # that are measured, if the run is not shorter
 _MOST_SECONDS = 8.0
 _UNITS = 2  # of each config at least
