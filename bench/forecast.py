@@ -88,20 +88,20 @@ def grid() -> tuple[Any, dict[str, Any], Any]:
 
     rates, decays = ht.choice(1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2), ht.choice(0.0, 1e-4)
     space = {"lr": rates, "weight_decay": decays, "width": 256, "batch_size": 128}
-    return mlp, space, ht.Grid(epochs=12)
+    return mlp, space, ht.Grid(epochs=21)
 
 
 def asha() -> tuple[Any, dict[str, Any], Any]:
     import hoptree as ht
 
     space = {"lr": ht.log(1e-4, 1e-1), "weight_decay": ht.log(1e-6, 1e-3), "width": 256, "batch_size": 64}
-    return mlp, space, ht.ASHA(trials=48, max_epochs=9)
+    return mlp, space, ht.ASHA(trials=78, max_epochs=9)
 
 
 def hyperband() -> tuple[Any, dict[str, Any], Any]:
     import hoptree as ht
 
-    space = {"lr": ht.log(1e-4, 1e-1), "width": 512, "batch_size": ht.choice(32, 64, 128)}
+    space = {"lr": ht.log(1e-4, 1e-1), "width": 840, "batch_size": ht.choice(32, 64, 128)}
     return mlp, space, ht.Hyperband(max_epochs=9)
 
 
@@ -113,14 +113,14 @@ def mixed() -> tuple[Any, dict[str, Any], Any]:
         "width": ht.choice(64, 256, 512),
         "batch_size": ht.choice(32, 128),
     }
-    return mlp, space, ht.Grid(epochs=7)
+    return mlp, space, ht.Grid(epochs=11)
 
 
 def convolutions() -> tuple[Any, dict[str, Any], Any]:
     import hoptree as ht
 
     space = {"lr": ht.choice(3e-4, 1e-3, 3e-3), "channels": ht.choice(4, 8), "batch_size": 64}
-    return cnn, space, ht.Grid(epochs=6)
+    return cnn, space, ht.Grid(epochs=8)
 
 
 STUDIES: dict[str, Callable[[], tuple[Any, dict[str, Any], Any]]] = {
@@ -260,7 +260,7 @@ def main() -> None:
                 forecast = in_process("explain", chosen, store)
                 outcomes.append(Outcome(chosen, **forecast, **in_process("run", chosen, store)))
                 print(outcomes[-1], round(outcomes[-1].ratio, 3), file=sys.stderr, flush=True)
-    report(outcomes)
+            report(outcomes)
 
 
 if __name__ == "__main__":

@@ -157,7 +157,7 @@ class Measured:
         units, evaluations = self._estimator.units, self._estimator.evaluations
         trained: set[Values] = set()
         losses: dict[Values, float] = {}
-        first: set[str] = set()  # workers whose first unit was skipped: it loads what later ones need
+        first: list[tuple[Values, str, float]] = []  # first units of trials: slower, as they build and allocate
         joined = False
         for step in Record(run.settings).replay(run.entries):
             self._overheads.watch(step)
@@ -167,11 +167,13 @@ class Measured:
                     self._starts.append(step.now)
                 case UnitFinished(worker=worker, seconds=seconds, size=size) if isinstance(step.run, RunUnit):
                     values = step.run.values
-                    if worker in first:
-                        units.add(values, worker, seconds * run.data.unit_factor(values.at(0.0)))
+                    seconds *= run.data.unit_factor(values.at(0.0))
+                    if step.run.unit:
+                        units.add(values, worker, seconds)
+                        trained.add(units.reduced(values))
                         self._timed += 1
-                    trained.add(values)
-                    first.add(worker)
+                    else:
+                        first.append((values, worker, seconds))
                     self._sizes.add(values, "", size)
                 case StateEvaluated(worker=worker, metrics=metrics, seconds=seconds) if isinstance(
                     step.run, RunUnit
@@ -180,7 +182,11 @@ class Measured:
                     evaluations.add(step.run.values, worker, seconds * run.data.evaluation_factor)
                 case _:
                     pass
-        self._configs = len({units.reduced(values) for values in trained})
+        for values, worker, seconds in first:
+            if units.reduced(values) not in trained:
+                units.add(values, worker, seconds)
+                self._timed += 1
+        self._configs = len(trained.union(units.reduced(values) for values, _, _ in first))
         self.results = ExpectedResults(list(losses.items()))
         self.opening, self.closing = run.opening, run.closing
 

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from hoptree.store import Store
     from hoptree.store.journal import Recorded
 
-_SHARE = 0.04  # of the run's expected time that everything before it may take
+_SHARE = 0.035  # of the run's expected time that everything before it may take
 _LEAST_SECONDS = 0.5  # that are measured, if the run is not shorter
 _MOST_SECONDS = 8.0
 _UNITS = 2  # of each config at least
 _UNIT_LIMIT = 60.0  # seconds
-_EPOCHS = 1  # of each trial: workers go on with a trial as long as they can
+_EPOCHS = 2  # of each trial: workers go on with a trial as long as they can
 _TRIALS = 400  # more than a pilot ever trains
 _LOOKS = 12  # configs that are looked at until one can be trained
 _KINDS = 4  # configs of different kinds that are looked at

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hoptree.data import Dataset
 
 _PARTITIONS = 2
-_SECONDS = 0.1  # of a unit
+_SECONDS = 0.15  # of a unit
 _BYTES = 16 << 20  # of a partition
 _BATCHES = 4  # in a partition at least
 _BATCH = 32  # examples, if the values do not say
