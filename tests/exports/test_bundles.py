@@ -86,7 +86,7 @@ def test_another_build_is_named_though_bits_agree(bundle: Path, tmp_path: Path) 
         file.writestr("journal.jsonl", parts["journal.jsonl"])
     told = hoptree(place, "verify", "tiny.zip", "--program", "tiny.py")
     assert "torch build" in told
-    assert "Reproduced, whatever differs." in told
+    assert "Reproduced, despite the differences." in told
 
 
 def test_the_reasons_for_different_bits(bundle: Path, folder: Path) -> None:
