@@ -16,11 +16,13 @@ from matplotlib.text import Text
 
 import hoptree as ht
 from hoptree.core.errors import MissingExtraError
+from hoptree.record.node_history import node_timeline
 from hoptree.report import ReportError, Timeline
 from hoptree.report.columns import columns
 from hoptree.report.importance import importance
 from hoptree.report.page import apart, value_limits
 from hoptree.report.study_timeline import StudyTimeline, TrialTimeline
+from tests.record.test_cost import two_stages
 from tests.report.study_timelines import CONDITIONAL, MIXED, STEPPED, WIDE, history
 
 STUDIES: dict[str, Callable[[], StudyTimeline]] = {
@@ -355,9 +357,8 @@ def test_axis_limits_exclude_outliers_but_never_required_values() -> None:
 def test_text_in_plots_fits(studies: Callable[[str], StudyTimeline]) -> None:
     """Long names and notes are wrapped, and cut at no edge."""
     told = msgspec.structs.replace(studies("halving"), name="a study whose name goes on and on " * 4)
+    told = msgspec.structs.replace(told, nodes=node_timeline(two_stages(), now=340.0))
     for kind, draw in ht.plot.KINDS.items():
-        if kind == "nodes":  # no node of this study was paid for
-            continue
         figure = draw(told)
         figure.draw_without_rendering()
         edge = figure.get_window_extent().x1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import final
 
@@ -81,8 +82,8 @@ class Planner:
                 return _plan(chosen, budget=budget, risk=risk)
         least = min(upper(chosen.costs, 1.0 - self._risk) for chosen in front)
         raise BudgetError(
-            f"budget: {budget:.2f}; expected at least {least:.2f}, which the cheapest plan costs; "
-            "give more, or train less",
+            f"budget: {budget:g} dollars; expected at least {_rounded_up(least, 2)}, which the cheapest plan "
+            "costs; give more, or train less",
             least=least,
         )
 
@@ -98,8 +99,9 @@ class Planner:
         first = self._group.earliest()
         earliest = max(each.quantile(1.0 - self._group.risk) for each in first.plans)
         raise DeadlineError(
-            f"deadline: {deadline:.0f} s; expected at least {earliest:.0f} s, which can be met for "
-            f"{first.cost:.2f}; give more time, or instances with more devices, or a higher max_count",
+            f"deadline: {deadline:g} s; expected at least {_rounded_up(earliest, 0)} s, which can be met for "
+            f"{_rounded_up(first.cost, 2)} dollars; give more time, or instances with more devices, or a higher "
+            "max_count",
             earliest=earliest,
             cost=first.cost,
         )
@@ -118,6 +120,16 @@ def _plan(
         method=max(chosen.plans, key=lambda each: each.cost).method,
         risk=risk,
     )
+
+
+def _rounded_up(figure: float, digits: int) -> str:
+    """Return a figure as text that is not less than the figure, so that it can be asked for.
+
+    >>> _rounded_up(121.2, 0), _rounded_up(0.451, 2), _rounded_up(12.0, 2)
+    ('122', '0.46', '12.00')
+    """
+    scale = 10**digits
+    return f"{math.ceil(figure * scale) / scale:.{digits}f}"
 
 
 def _check_positive(field: str, value: float, unit: str) -> None:
